@@ -16,7 +16,7 @@ import (
 // WriteFile replaces path by data, or creates it, readable by its owner only.
 // Its folder must exist; see [MakeDir].
 func WriteFile(path string, data []byte) error {
-	return osDisk().replace(path, 0o600, func(w io.Writer) error {
+	return osDisk().replace(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
@@ -30,25 +30,6 @@ func CreateFile(path string, data []byte) error {
 		return err
 	}
 	return WriteFile(path, data)
-}
-
-// Rewrite replaces path by a synced copy of itself with the same permissions, and writable
-// for its owner. So every readable byte there is on the disk, even after an fsync of the
-// old file has failed.
-func Rewrite(path string) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }() // it was only read
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	return osDisk().replace(path, info.Mode().Perm()|0o600, func(w io.Writer) error {
-		_, err := io.Copy(w, from)
-		return err
-	})
 }
 
 // MakeDir creates the folder dir and its missing parents, for their owner only,
@@ -104,7 +85,7 @@ func (d disk) replaceAll(files []File) error {
 		}
 	}
 	err := sideBySide(len(files), func(i int) error {
-		return d.put(files[i].Path, 0o600, func(w io.Writer) error {
+		return d.put(files[i].Path, func(w io.Writer) error {
 			_, err := w.Write(files[i].Data)
 			return err
 		})
@@ -139,8 +120,8 @@ func sideBySide(n int, do func(i int) error) error {
 }
 
 // replace replaces path, and makes its name durable.
-func (d disk) replace(path string, mode os.FileMode, write func(io.Writer) error) error {
-	if err := d.put(path, mode, write); err != nil {
+func (d disk) replace(path string, write func(io.Writer) error) error {
+	if err := d.put(path, write); err != nil {
 		return err
 	}
 	// From here on a crash of the process leaves the new file. A power cut may
@@ -149,7 +130,7 @@ func (d disk) replace(path string, mode os.FileMode, write func(io.Writer) error
 }
 
 // put replaces path by a synced file.
-func (d disk) put(path string, mode os.FileMode, write func(io.Writer) error) error {
+func (d disk) put(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	// The dot keeps programs with a *.blk or *.jsonl list from taking the rest of a
 	// killed process for a file of theirs.
@@ -157,7 +138,7 @@ func (d disk) put(path string, mode os.FileMode, write func(io.Writer) error) er
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
-	err = errors.Join(f.Chmod(mode), write(f))
+	err = write(f) // a temporary file is its owner's only
 	// Up to the rename, a crash leaves the old file, and the rest of the new one
 	// next to it. Without this sync the new name could reach the disk before the
 	// content, and a power cut would leave an empty file.

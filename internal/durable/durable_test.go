@@ -36,7 +36,7 @@ func TestReplaceIsSyncedBeforeAndAfterTheRename(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1.blk")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	var steps []string
-	require.NoError(t, traced(&steps, "").replace(path, 0o640, func(w io.Writer) error {
+	require.NoError(t, traced(&steps, "").replace(path, func(w io.Writer) error {
 		beside, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.blk"))
 		require.NoError(t, err)
 		assert.Equal(t, []string{path}, beside, "what a kill leaves here is no block")
@@ -48,7 +48,7 @@ func TestReplaceIsSyncedBeforeAndAfterTheRename(t *testing.T) {
 	assert.Equal(t, "new", content(t, path))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o640), info.Mode())
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
 func TestReplaceThatFailsLeavesAWholeFile(t *testing.T) {
@@ -58,7 +58,7 @@ func TestReplaceThatFailsLeavesAWholeFile(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "file")
 			require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
-			err := traced(new([]string), stop).replace(path, 0o600, func(w io.Writer) error {
+			err := traced(new([]string), stop).replace(path, func(w io.Writer) error {
 				_, err := io.WriteString(w, "new")
 				if stop == "write" {
 					err = errors.New("no write")
@@ -74,27 +74,12 @@ func TestReplaceThatFailsLeavesAWholeFile(t *testing.T) {
 	}
 }
 
-func TestWriteFileAndRewrite(t *testing.T) {
+func TestWriteFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, WriteFile(path, []byte("first")))
 	require.NoError(t, WriteFile(path, []byte("second")))
-	before, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o600), before.Mode())
-	require.NoError(t, os.Chmod(path, 0o644))
-	require.NoError(t, Rewrite(path))
-	after, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.False(t, os.SameFile(before, after), "it is another file")
-	assert.Equal(t, os.FileMode(0o644), after.Mode())
 	assert.Equal(t, "second", content(t, path))
-	require.ErrorIs(t, Rewrite(path+"2"), os.ErrNotExist)
-	require.NoError(t, os.Chmod(path, 0o440))
-	require.NoError(t, Rewrite(path))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o640), info.Mode(), "the owner cannot write to it")
 	require.ErrorIs(t, WriteFile(filepath.Join(path+"2", "file"), nil), os.ErrNotExist)
 }
 

@@ -167,5 +167,70 @@ func TestASegmentIsKnownByItsRecords(t *testing.T) {
 	assert.Equal(t, want, records)
 	assert.Empty(t, gaps)
 	assert.Equal(t, store.Pos(10), appendTo(t, l, 10))
-	assert.FileExists(t, filepath.Join(f.cfg.Salvage, "events-"+segmentName(500)))
+	require.NoError(t, f.store.Close())
+
+	// Another one of the same name does not cost the first.
+	require.NoError(t, os.WriteFile(l.(*Log).path(500), []byte("more junk"), 0o600))
+	f.open(t)
+	f.Log(t, "events")
+	for name, want := range map[string]string{"": "junk", ".1": "more"} {
+		b, err := os.ReadFile(filepath.Join(f.cfg.Salvage, "events-"+segmentName(500)+name))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(b[:4]))
+	}
+}
+
+// A record at another place of its segment does not mislead the search for a position in the
+// middle of it.
+func TestARecordAtAnotherPlaceMisleadsNoSearch(t *testing.T) {
+	t.Parallel()
+	f := openFolder(t).(*folder)
+	l, err := f.store.Log(t.Context(), "events", store.Options{})
+	require.NoError(t, err)
+	const records, size = 400, headSize + 1000 + sumSize
+	for range records {
+		appendTo(t, l, 1000)
+	}
+	require.NoError(t, f.store.Close())
+	file, err := os.OpenFile(l.(*Log).path(1), os.O_RDWR, 0)
+	require.NoError(t, err)
+	second := make([]byte, size)
+	_, err = file.ReadAt(second, dataStart+size)
+	require.NoError(t, err)
+	_, err = file.WriteAt(second, dataStart+records/2*size) // where the search begins
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	f.open(t)
+	l, err = f.store.Log(t.Context(), "events", store.Options{})
+	require.NoError(t, err)
+	for item, err := range l.Read(t.Context(), 150, false) {
+		require.NoError(t, err)
+		require.NotNil(t, item.Record, "%+v", item.Gap)
+		if item.Record.Pos == records/2 {
+			break // the next one was overwritten
+		}
+	}
+}
+
+// What stands in a segment after its end was refused. It does not come back in the name of an
+// acknowledged record when the segment's file is copied over the next one.
+func TestARefusedRecordDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	m.append()
+	undo := m.failAt("sync", segmentSuffix)
+	_, err := m.log.Append(context.Background(), store.Draft{Data: []byte("refused")})
+	require.ErrorIs(t, err, store.ErrUnknown)
+	undo()
+	m.append()
+	m.leave()
+	segments := m.log.(*Log).segments
+	require.Len(t, segments, 2)
+	first, second := m.log.(*Log).path(segments[0].base), m.log.(*Log).path(segments[1].base)
+	m.fs.set(second, m.fs.snapshot()[first])
+	m.damaged = true
+	m.open()
+	m.check()
+	require.Equal(t, store.Damaged, m.gaps[segments[1].base])
+	m.leave()
 }

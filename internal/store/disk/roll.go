@@ -76,9 +76,6 @@ func (l *Log) roll(base store.Pos, size int64) error {
 		}
 	}
 	l.f, l.offset, l.size, l.poisoned = f, dataStart, size, false
-	if err := l.mark.sync(); err != nil {
-		l.log.Warn("syncing the end mark failed", "log", l.name, "error", err)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments, l.reached = append(older, s), dataStart

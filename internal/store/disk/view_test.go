@@ -30,6 +30,31 @@ func read(t testing.TB, l store.Log) (records []store.Pos, gaps []store.Gap) {
 	return records, gaps
 }
 
+// A view says nothing of what a running process has written and not confirmed, whether it is a
+// whole record already or the half of one.
+func TestAViewPassesOverWhatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	for _, part := range []int{1, 2} {
+		f := openFolder(t).(*folder)
+		l := f.Log(t, "events").(*Log)
+		appendTo(t, l, 100)
+		b := appendFrame(nil, store.Draft{Data: make([]byte, 5000)})
+		finish(b, l.segments[0].seed, l.offset, 2, 1, l.newest)
+		_, err := l.f.WriteAt(b[:len(b)/part], l.offset)
+		require.NoError(t, err)
+		v, err := View(f.cfg)
+		require.NoError(t, err)
+		seen, err := v.Log(t.Context(), "events", store.Options{})
+		require.NoError(t, err)
+		records, gaps := read(t, seen)
+		assert.Equal(t, []store.Pos{1}, records)
+		assert.Empty(t, gaps)
+		state, err := seen.State(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, store.Pos(1), state.End)
+	}
+}
+
 // contents are the bytes of all files in a folder and below.
 func contents(t testing.TB, dir string) map[string]string {
 	all := map[string]string{}
