@@ -61,7 +61,8 @@ type Workspace struct {
 	// Timeout bounds one attempt of one call. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
 	// RBACPrefix is the prefix of the four RBAC policy fields with the maker's brand in
-	// their names. Default "service".
+	// their names. Default "service". The relay knows these fields by the ends of their
+	// names, whatever comes before, and needs no value here.
 	RBACPrefix string `yaml:"rbac_prefix"`
 }
 

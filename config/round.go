@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // UnmarshalText reads the word observe.
@@ -19,23 +21,13 @@ func (s *Stream) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// settingRequests are the requests of one look, by kind. The default templates are read
-// by type.
-func settingRequests() (ofProject, ofEnvironment map[string]int) {
-	return map[string]int{"project": 1, "email_templates": 1, "default_email_templates": 9},
-		map[string]int{"rbac_policy": 1, "trusted_token_profiles": 1, "password_strength_config": 1, "sms_country_codes": 1}
-}
-
-// SettingKinds are the kinds of settings that the relay watches.
-func SettingKinds() []string {
-	ofProject, ofEnvironment := settingRequests()
-	return slices.Sorted(maps.Keys(union(ofProject, ofEnvironment)))
-}
-
-func union(a, b map[string]int) map[string]int {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
+// SettingKinds are the names of the kinds of settings that the relay watches, sorted.
+func SettingKinds() (names []string) {
+	for _, s := range kinds.All() {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // streamingRequests are those of one look at a streaming config: one by destination type.
@@ -68,7 +60,6 @@ func (c *Config) Round() Round {
 		return Round{}
 	}
 	var r Round
-	ofProject, ofEnvironment := settingRequests()
 	projects, streams := map[string]bool{}, 0
 	for _, e := range c.Environments {
 		if e.Stream != nil || !e.SkipSettings {
@@ -79,9 +70,9 @@ func (c *Config) Round() Round {
 		}
 		if !projects[e.Project] {
 			projects[e.Project] = true
-			r.add(ofProject, c.Settings)
+			r.add(kinds.Of(true), c.Settings)
 		}
-		r.add(ofEnvironment, c.Settings)
+		r.add(kinds.Of(false), c.Settings)
 	}
 	streaming := float64(streams*streamingRequests) / cmp.Or(c.Streaming.Interval, time.Minute).Seconds()
 	r.PerSecond += streaming
@@ -92,10 +83,10 @@ func (c *Config) Round() Round {
 	return r
 }
 
-func (r *Round) add(requests map[string]int, s Settings) {
-	for kind, n := range requests {
-		r.Requests += n
-		r.PerSecond += float64(n) / s.Every(kind).Seconds()
+func (r *Round) add(watched []kinds.Setting, s Settings) {
+	for _, kind := range watched {
+		r.Requests += kind.Requests()
+		r.PerSecond += float64(kind.Requests()) / s.Every(kind.Name).Seconds()
 	}
 }
 

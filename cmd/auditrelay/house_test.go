@@ -93,6 +93,7 @@ func floors() map[string]int {
 		"internal/json/jsondiff":        0,
 		"internal/condition":            0,
 		"internal/wildcard":             0,
+		"internal/kinds":                0,
 		"internal/door":                 0,
 		"internal/retryafter":           0,
 		"internal/pause":                0,
@@ -124,6 +125,7 @@ func sideways() map[string]string {
 		"config -> internal/json/jsonpointer":                 "a pointer is checked where the configuration is",
 		"config -> internal/wildcard":                         "a name in match is held against those that are configured",
 		"config -> internal/condition":                        "so is an expression",
+		"config -> internal/kinds":                            "and the name of a kind of setting",
 		"config -> internal/proof":                            "so is a witness's key",
 		"internal/wire/loki -> internal/wire/labelset":        "labels are bounded alike in both formats",
 		"internal/wire/datadog -> internal/wire/labelset":     "as above",
@@ -200,7 +202,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, nil},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonpointer", module + "/internal/json/jsonscan", module + "/internal/condition", module + "/internal/wildcard", module + "/internal/proof"}},
+		}, []string{module + "/internal/json/jsonpointer", module + "/internal/json/jsonscan", module + "/internal/condition", module + "/internal/wildcard", module + "/internal/proof", module + "/internal/kinds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

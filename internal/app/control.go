@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,7 +26,7 @@ func (r *process) startControl(context.Context) error {
 		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
 	)
 	client, err := management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, Projects: r.cfg.Projects(),
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: r.cfg.Projects(),
 		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: r.reg,
 	})
 	if err != nil {
@@ -77,13 +76,9 @@ func (r *process) startSettings(client *management.Client, presence *looks.Prese
 			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
 		}
 	}
-	intervals := map[settings.Kind]time.Duration{}
-	for kind, every := range r.cfg.Settings.Intervals {
-		intervals[settings.Kind(kind)] = every
-	}
 	watcher := settings.New(settings.Options{
 		Client: client.GivingWay(), Trail: r.trail, Presence: presence, Newest: &r.newest, Targets: targets,
-		Interval: r.cfg.Settings.Interval, Intervals: intervals, Logger: r.log, Registerer: r.reg,
+		Interval: r.cfg.Settings.Interval, Intervals: r.cfg.Settings.Intervals, Logger: r.log, Registerer: r.reg,
 	})
 	r.stack.push("settings", background(watcher.Run))
 	r.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })

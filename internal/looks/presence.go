@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
@@ -85,7 +86,11 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 // everSeen says whether the trail knows a state of the environment. One never seen is a
 // slip in the configuration, and no change.
 func (p *Presence) everSeen(ctx context.Context, project, environment string) (bool, error) {
-	for _, subject := range []string{"rbac_policy", "password_strength_config", "event_log_streaming", SubjectEnvironment} {
+	subjects := []string{"event_log_streaming", SubjectEnvironment}
+	for _, s := range kinds.Of(false) {
+		subjects = append(subjects, s.Name)
+	}
+	for _, subject := range subjects {
 		_, found, err := p.trail.Last(ctx, project, environment, subject)
 		if err != nil {
 			return false, fmt.Errorf("read the trail of %s/%s: %w", project, environment, err)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // ErrUnproven marks an unbelieved 404: the resource may well exist.
@@ -92,7 +94,7 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 // ConfirmAll is [Client.Confirm] for failed reads of several resources of a project, by
 // one read of the project. It returns the read, and the first unbelieved error, judged; nil
 // where it believes all.
-func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (Answer[Project], error) {
+func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (Answer, error) {
 	a, parentErr := c.Project(ctx, project)
 	for _, err := range errs {
 		if parentErr != nil {
@@ -139,11 +141,11 @@ func Beside(parent Receipt, err error) error {
 // probe reads the smallest settings of an environment. Of two 404s it returns the
 // second.
 func (c *Client) probe(ctx context.Context, project, environment string) (Receipt, error) {
-	a, err := c.PasswordStrengthConfig(ctx, project, environment)
+	a, err := c.Setting(ctx, kinds.PasswordStrength, project, environment, "")
 	if said, _ := claimOf(err); said == nil {
 		return a.Receipt, err
 	}
-	codes, err := c.SMSCountryCodes(ctx, project, environment)
+	codes, err := c.Setting(ctx, kinds.SMSCountryCodes, project, environment, "")
 	return codes.Receipt, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
@@ -111,17 +112,17 @@ func TestOneRuleFor404(t *testing.T) {
 func TestA404OfAProjectsResource(t *testing.T) {
 	t.Parallel()
 	w := newWalk(t, secret.New(workspacesim.DemoSecret))
-	for _, kind := range []management.EmailTemplateType{management.TemplateLogin, management.TemplatePrebuilt} {
-		_, err := w.DefaultEmailTemplate(t.Context(), w.env.Project, kind)
+	for _, kind := range []string{"LOGIN", "PREBUILT"} {
+		_, err := w.Setting(t.Context(), kinds.DefaultEmailTemplates, w.env.Project, "", kind)
 		if err == nil {
 			_, err = w.UnsetDefaultEmailTemplate(t.Context(), w.env.Project, kind)
 			require.NoError(t, err)
-			_, err = w.DefaultEmailTemplate(t.Context(), w.env.Project, kind)
+			_, err = w.Setting(t.Context(), kinds.DefaultEmailTemplates, w.env.Project, "", kind)
 		}
 		var absence *management.Absence
 		require.ErrorAs(t, w.Confirm(t.Context(), w.env.Project, "", err), &absence)
 		assert.Equal(t, "default_email_template_not_found", absence.Type)
 	}
-	_, err := w.EmailTemplates(t.Context(), "nobody")
+	_, err := w.Setting(t.Context(), kinds.EmailTemplates, "nobody", "", "")
 	require.ErrorIs(t, w.Confirm(t.Context(), "nobody", "", err), management.ErrUnproven)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
@@ -18,9 +17,8 @@ type Receipt struct {
 }
 
 // Answer is a success answer with a resource.
-type Answer[T any] struct {
+type Answer struct {
 	Receipt
-	Value T
 	// Raw is the resource's JSON as received, except for secrets.
 	Raw json.RawMessage
 	// Note says what the client assumed where the answer had null for a list, or none: that
@@ -28,37 +26,29 @@ type Answer[T any] struct {
 	Note string
 }
 
-// fetch makes the call and decodes the resource under field in the answer. An error after
-// a 2xx comes with the receipt: a write has had its effect then. If only the typed value
-// was undecodable, it comes with Raw too.
-func fetch[T any](ctx context.Context, c *Client, k call, field string, decode func(json.RawMessage, *T) error) (Answer[T], error) {
+// fetch makes the call and finds the resource under field in the answer; isList: it is a list. An
+// error after a 2xx comes with the receipt: a write has had its effect then.
+func (c *Client) fetch(ctx context.Context, k call, field string, isList bool) (Answer, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)
 	if err != nil {
-		return Answer[T]{}, err
+		return Answer{}, err
 	}
 	members, receipt, err := r.members(k.scrub)
 	if err != nil {
-		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
+		return Answer{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
 	}
 	raw, ok := members[field]
 	note := ""
-	if reflect.TypeFor[T]().Kind() == reflect.Slice {
+	if isList {
 		if note = emptyList(members, receipt, field); note != "" {
 			raw, ok = json.RawMessage("[]"), true
 		}
 	}
 	if !ok {
-		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
+		return Answer{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
 	}
-	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw), Note: note}
-	if c.untyped {
-		return a, nil
-	}
-	if err := decode(raw, &a.Value); err != nil {
-		return a, fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
-	}
-	return a, nil
+	return Answer{Receipt: receipt, Raw: k.scrub.cleanRaw(raw), Note: note}, nil
 }
 
 // emptyList says why an answer's list counts as empty; "" where it does not. A list may be
@@ -106,6 +96,3 @@ func (r reply) members(scrub *scrubber) (map[string]json.RawMessage, Receipt, er
 	receipt.RequestID = plaintext.Line(scrub.clean(errorBody(members).text("request_id")), maxErrorText)
 	return members, receipt, nil
 }
-
-// plain decodes a value by its JSON tags.
-func plain[T any](raw json.RawMessage, v *T) error { return json.Unmarshal(raw, v) }

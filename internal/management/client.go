@@ -1,9 +1,9 @@
-// Package management is a typed client of the Workspace Management API: its fourteen
-// operations, and the creation of a project.
+// Package management is a client of the Workspace Management API: its fourteen operations, and
+// the creation of a project.
 //
-// Every answer carries the typed value and the resource's JSON, so no unknown field is
-// lost. Enum values are strings, and unknown ones pass through. No secret leaves the
-// package: it redacts answers, and scrubs errors of the secrets it sent.
+// Every answer carries the resource's JSON, so that no unknown field is lost and unknown values
+// pass through. Only a streaming config is decoded too. No secret leaves the package: it redacts
+// answers, and removes from errors the secrets that it sent.
 package management
 
 import (
@@ -41,9 +41,6 @@ type Options struct {
 	MaxAttempts int
 	// MaxAnswerBytes bounds an answer's body after decompression. Default 16MiB.
 	MaxAnswerBytes int64
-	// RBACPrefix begins the names of four RBAC policy fields, the provider's brand on the
-	// wire. Default "service".
-	RBACPrefix string
 	// HTTPClient sends the requests. New replaces its redirect policy.
 	HTTPClient *http.Client
 	// Registerer takes the client's metrics; nil keeps them unregistered.
@@ -58,14 +55,12 @@ type Client struct {
 	timeout        time.Duration
 	maxAttempts    int
 	maxAnswerBytes int64
-	rbacPrefix     string
 	http           *http.Client
 	queue          *queue
 	class          int // of this client's calls
 	breaker        *breaker
 	metrics        *metrics
 	scrub          *scrubber // knows the client's own secret
-	untyped        bool      // answers have no Value
 }
 
 // defaultAtOnce reaches 20 requests a second where each takes 0.4 s.
@@ -76,14 +71,6 @@ const defaultAtOnce = 8
 func (c *Client) GivingWay() *Client {
 	other := *c
 	other.class = patient
-	return &other
-}
-
-// Untyped returns a client like c, of the same rate and state, whose answers have Raw and
-// no Value.
-func (c *Client) Untyped() *Client {
-	other := *c
-	other.untyped = true
 	return &other
 }
 
@@ -115,7 +102,6 @@ func New(o Options) (*Client, error) {
 		timeout:        cmp.Or(o.Timeout, 30*time.Second),
 		maxAttempts:    cmp.Or(o.MaxAttempts, 5),
 		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
-		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
 		http:           httpClient(o.HTTPClient, cmp.Or(o.AtOnce, defaultAtOnce)),
 		queue:          q,
 		breaker:        b,

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 type metrics struct {
@@ -32,7 +34,7 @@ func newMetrics(r prometheus.Registerer, b *breaker, q *queue) (*metrics, error)
 			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}, []string{"operation"}),
 	}
-	for _, operation := range operations {
+	for _, operation := range operations() {
 		m.retries.WithLabelValues(operation)
 		m.seconds.WithLabelValues(operation)
 		for _, code := range []string{"200", "401", "403", "404", "429", "500", codeNone} {
@@ -88,11 +90,15 @@ func heldUntil(q *queue) prometheus.Collector {
 }
 
 // operations are the values of the label: their series exist before the first call.
-var operations = []string{
-	"create_project", "read_project", "update_project", "update_redirect_url",
-	"read_email_templates", "read_default_email_template", "unset_default_email_template",
-	"read_trusted_token_profiles", "read_password_strength_config", "read_sms_country_codes", "read_rbac_policy",
-	"delete_secret", "delete_public_token", "read_event_log_streaming", "set_event_log_streaming",
+func operations() []string {
+	all := []string{
+		"create_project", "update_project", "update_redirect_url", "unset_default_email_template",
+		"delete_secret", "delete_public_token", "read_event_log_streaming", "set_event_log_streaming",
+	}
+	for _, s := range kinds.All() {
+		all = append(all, call{operation: s.Operation}.label())
+	}
+	return all
 }
 
 // codeNone stands for no answer.

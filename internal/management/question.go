@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // judge decides whether the failure of a call is one of all calls. It returns err, with
@@ -49,7 +51,7 @@ func (c *Client) ask(ctx context.Context, k call) (err error) {
 }
 
 func (c *Client) askFor(ctx context.Context, project string) error {
-	q := call{operation: "read project", method: http.MethodGet, path: projectPath, params: []string{project}, scrub: c.scrub}
+	q := call{operation: kinds.Project.Operation, method: http.MethodGet, path: kinds.ProjectPath, params: []string{project}, scrub: c.scrub}
 	path, err := q.expand()
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func TestRetries(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, c *Client) error { _, err := c.Project(ctx, "p"); return err }
 	create := func(ctx context.Context, c *Client) error {
-		_, err := c.CreateProject(ctx, NewProject{Name: "n"})
+		_, err := c.CreateProject(ctx, "n", "")
 		return err
 	}
 	remove := func(ctx context.Context, c *Client) error { _, err := c.DeleteSecret(ctx, "p", "e", "s"); return err }

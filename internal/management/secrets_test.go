@@ -43,7 +43,7 @@ func TestWriteSendsTheSecretAndShowsItNowhere(t *testing.T) {
 	a, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
 	require.NoError(t, err)
 	assert.Equal(t, StreamingStatus("WARMING_UP"), a.Value.Status)
-	assert.True(t, a.Value.DestinationConfig.GrafanaLoki.Password.Equal(lokiPassword))
+	assert.False(t, a.Value.DestinationConfig.GrafanaLoki.Password.Equal(lokiPassword), "no answer holds a secret")
 	assert.JSONEq(t, `{"destination_type":"GRAFANA_LOKI","streaming_status":"WARMING_UP","note":"set to [redacted]","Api-Key":"[redacted]",
 		"destination_config":{"grafana_loki":{"hostname":"relay.example.com","username":"u","password":"[redacted]"}}}`, string(a.Raw))
 	typed, err := json.Marshal(a)
@@ -157,9 +157,9 @@ func TestCreateProjectShowsNoSecret(t *testing.T) {
 		assert.Equal(t, "/v1/projects", r.URL.Path)
 		answer(w, 201, `{"request_id":"r","project_slug":"n-1","secret":"fresh-0123","live":{"project_secret":["fresh-0123"]},"public_token":"pub"}`)
 	})
-	a, err := c.CreateProject(t.Context(), NewProject{Name: "n", Vertical: VerticalB2B})
+	a, err := c.CreateProject(t.Context(), "n", "B2B")
 	require.NoError(t, err)
-	assert.Equal(t, "n-1", a.Value.Slug)
+	assert.Contains(t, string(a.Raw), `"project_slug":"n-1"`)
 	assert.NotContains(t, string(a.Raw), "fresh")
 	assert.Contains(t, string(a.Raw), `"public_token":"pub"`)
 }
@@ -192,7 +192,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		var v EventLogStreaming
-		_ = plain(members["event_log_streaming_config"], &v)
+		_ = json.Unmarshal(members["event_log_streaming_config"], &v)
 		e := newAPIError(&http.Response{StatusCode: 500}, body, newScrubber(secret.New(testSecret)))
 		require.NotEmpty(t, e.Error())
 	})

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // DestinationType is the kind of an event log's destination.
@@ -60,12 +62,18 @@ type GrafanaLokiDestination struct {
 	PasswordLastFour string      `json:"password_last_four,omitempty"`
 }
 
-const streamingPath = environmentPath + "/event_log_streaming/:destination_type"
+// StreamingAnswer is an answer with a streaming config.
+type StreamingAnswer struct {
+	Answer
+	Value EventLogStreaming
+}
+
+const streamingPath = kinds.EnvironmentPath + "/event_log_streaming/:destination_type"
 
 // EventLogStreaming reads the config for a destination type (operation 13). For a type
 // without a config it may give a 404, [ErrNoResource], or a config without a destination;
 // [Client.Confirm] judges the first two.
-func (c *Client) EventLogStreaming(ctx context.Context, project, environment string, t DestinationType) (Answer[EventLogStreaming], error) {
+func (c *Client) EventLogStreaming(ctx context.Context, project, environment string, t DestinationType) (StreamingAnswer, error) {
 	return c.fetchStreaming(ctx, call{
 		operation: "read event log streaming", method: http.MethodGet,
 		path: streamingPath, params: []string{project, environment, string(t)},
@@ -75,10 +83,10 @@ func (c *Client) EventLogStreaming(ctx context.Context, project, environment str
 // SetEventLogStreaming sets the config for a destination type (operation 14). d must have
 // exactly the member of this type, with its secret. The API answers with the secrets in
 // full; Raw has them redacted.
-func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (Answer[EventLogStreaming], error) {
+func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (StreamingAnswer, error) {
 	body, secrets, err := writeShape(t, d)
 	if err != nil {
-		return Answer[EventLogStreaming]{}, fmt.Errorf("set event log streaming: %w", err)
+		return StreamingAnswer{}, fmt.Errorf("set event log streaming: %w", err)
 	}
 	known := slices.Concat(ownSecrets(c.keyID, c.secret), secrets)
 	return c.fetchStreaming(ctx, call{
@@ -90,10 +98,15 @@ func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment 
 
 // fetchStreaming redacts reads too: if a server forgets to mask a secret, it still must
 // not reach the trail.
-func (c *Client) fetchStreaming(ctx context.Context, k call) (Answer[EventLogStreaming], error) {
-	a, err := fetch(ctx, c, k, "event_log_streaming_config", plain[EventLogStreaming])
-	if a.Raw == nil {
+func (c *Client) fetchStreaming(ctx context.Context, k call) (a StreamingAnswer, err error) {
+	const field = "event_log_streaming_config"
+	k.scrub = cmp.Or(k.scrub, c.scrub)
+	if a.Answer, err = c.fetch(ctx, k, field, false); err != nil {
 		return a, err
+	}
+	// The value is decoded from the answer without the secrets of this call.
+	if err = json.Unmarshal(a.Raw, &a.Value); err != nil {
+		err = fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
 	}
 	var redactErr error
 	a.Raw, redactErr = redact(a.Raw)

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // requireBounded checks the bounds of every reading, even of hostile states.
@@ -24,7 +26,7 @@ func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
 				require.True(t, unicode.IsPrint(c), "%q", text)
 			}
 		}
-		require.Contains(t, rulesByID, s.Rule)
+		require.Contains(t, rules, s.Rule)
 		require.True(t, i == 0 || rank(r.Statements[i-1].Severity) >= rank(s.Severity), "worst first")
 	}
 	values := 0
@@ -58,18 +60,18 @@ func TestHostileStates(t *testing.T) {
 		subject, before, after string
 		statements             int
 	}{
-		"many countries":             {smsCountries, `[]`, `[` + each(`"c#"`) + `]`, n},
-		"wildcards":                  {rbacPolicy, roles("none"), roles("*"), n},
-		"many members":               {passwordStrength, `{}`, `{` + each(`"m#":1`) + `}`, n},
-		"long names":                 {rbacPolicy, `{}`, `{"` + long + `":{` + each(`"m#":1`) + `}}`, 1},
+		"many countries":             {kinds.SMSCountryCodes.Name, `[]`, `[` + each(`"c#"`) + `]`, n},
+		"wildcards":                  {kinds.RBACPolicy.Name, roles("none"), roles("*"), n},
+		"many members":               {kinds.PasswordStrength.Name, `{}`, `{` + each(`"m#":1`) + `}`, n},
+		"long names":                 {kinds.RBACPolicy.Name, `{}`, `{"` + long + `":{` + each(`"m#":1`) + `}}`, 1},
 		"long name, many changes":    {"x", `{"` + long + `":[` + each(`1`) + `]}`, `{"` + long + `":[` + each(`2`) + `]}`, n},
-		"long role":                  {rbacPolicy, `{}`, `{"custom_roles":[{"role_id":"` + long + `","x":[` + each(`1`) + `]}]}`, 2},
-		"same ids":                   {tokenProfiles, `[]`, `[` + each(`{"profile_id":"p","jwks_url":"x"}`) + `]`, n},
-		"many links":                 {emailTemplates, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`//h#.x/`) + `"}}]`, n + 1},
-		"many lines":                 {emailTemplates, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`a#\n`) + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`b#\n`) + `"}}]`, 1},
-		"long text":                  {emailTemplates, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + long + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + `"}}]`, 1},
+		"long role":                  {kinds.RBACPolicy.Name, `{}`, `{"custom_roles":[{"role_id":"` + long + `","x":[` + each(`1`) + `]}]}`, 2},
+		"same ids":                   {kinds.TrustedTokenProfiles.Name, `[]`, `[` + each(`{"profile_id":"p","jwks_url":"x"}`) + `]`, n},
+		"many links":                 {kinds.EmailTemplates.Name, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`//h#.x/`) + `"}}]`, n + 1},
+		"many lines":                 {kinds.EmailTemplates.Name, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`a#\n`) + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`b#\n`) + `"}}]`, 1},
+		"long text":                  {kinds.EmailTemplates.Name, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + long + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + `"}}]`, 1},
 		"deep":                       {"x", strings.Repeat(`{"a":`, 900) + `[` + each(`1`) + `]` + strings.Repeat(`}`, 900), strings.Repeat(`{"a":`, 900) + `[` + each(`2`) + `]` + strings.Repeat(`}`, 900), n},
-		"many slashes in a template": {emailTemplates, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`/////`) + `"}}]`, 1},
+		"many slashes in a template": {kinds.EmailTemplates.Name, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`/////`) + `"}}]`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,15 +105,15 @@ func TestReorderedIsEqual(t *testing.T) {
 			b.Member.Permissions[i].Actions = slices.Clone(permission.Actions)
 			slices.Reverse(b.Member.Permissions[i].Actions)
 		}
-		got := readPair(t, rbacPolicy, a, b)
+		got := readPair(t, kinds.RBACPolicy.Name, a, b)
 		got.Patch = nil
 		require.Equal(t, Reading{Direction: Neutral, Severity: Info}, got, "%+v\n%+v", a, b)
 	}
 	for _, c := range []struct{ subject, before, after string }{
-		{smsCountries, `["DE","US"]`, `["US","DE"]`},
-		{tokenProfiles, `[{"profile_id":"a","pem_files":[{"pem_file_id":"1"},{"pem_file_id":"2"}]},{"profile_id":"b"}]`, `[{"profile_id":"b"},{"pem_files":[{"pem_file_id":"2"},{"pem_file_id":"1"}],"profile_id":"a"}]`},
-		{emailTemplates, `[{"template_id":"a"},{"template_id":"b"}]`, `[{"template_id":"b"},{"template_id":"a"}]`},
-		{project, `{"a":1.0,"b":"é"}`, `{"b":"\u00e9","a":1}`},
+		{kinds.SMSCountryCodes.Name, `["DE","US"]`, `["US","DE"]`},
+		{kinds.TrustedTokenProfiles.Name, `[{"profile_id":"a","pem_files":[{"pem_file_id":"1"},{"pem_file_id":"2"}]},{"profile_id":"b"}]`, `[{"profile_id":"b"},{"pem_files":[{"pem_file_id":"2"},{"pem_file_id":"1"}],"profile_id":"a"}]`},
+		{kinds.EmailTemplates.Name, `[{"template_id":"a"},{"template_id":"b"}]`, `[{"template_id":"b"},{"template_id":"a"}]`},
+		{kinds.Project.Name, `{"a":1.0,"b":"é"}`, `{"b":"\u00e9","a":1}`},
 	} {
 		got, err := Read(c.subject, json.RawMessage(c.before), json.RawMessage(c.after))
 		require.NoError(t, err)

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 type bruteConfig struct {
@@ -77,7 +80,7 @@ func TestBrutePasswords(t *testing.T) {
 			gained = gained || newB && !newA || loginB && !loginA
 			lost = lost || newA && !newB || loginA && !loginB
 		}
-		got := readPair(t, passwordStrength, a, b)
+		got := readPair(t, kinds.PasswordStrength.Name, a, b)
 		want := bySets(gained, lost, false)
 		require.Equal(t, want, got.Direction, "%+v\n%+v\n%+v", a, b, got)
 		met[want]++
@@ -104,9 +107,9 @@ func (c bruteConfig) equal(d bruteConfig) bool {
 func requireExample(t *testing.T, a, b bruteConfig) {
 	t.Helper()
 	read := func(c bruteConfig) strength {
-		v, err := decode(mustJSON(t, c))
+		v, err := jsondiff.Read(mustJSON(t, c))
 		require.NoError(t, err)
-		return readPassword(v.value).strength
+		return readPassword(v.Value).strength
 	}
 	e, found := read(b).beyond(read(a))
 	if found {
@@ -132,7 +135,7 @@ func TestBruteCountries(t *testing.T) {
 				lost++
 			}
 		}
-		got := readPair(t, smsCountries, a, b)
+		got := readPair(t, kinds.SMSCountryCodes.Name, a, b)
 		want := bySets(gained > 0, lost > 0, false)
 		require.Equal(t, want, got.Direction, "%v %v", a, b)
 		if want != Neutral {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // pairs is how many random pairs of states the tests of this file hold against an
@@ -261,7 +263,7 @@ func TestBruteRBAC(t *testing.T) {
 		if r.IntN(4) == 0 {
 			b = altered(r, b)
 		}
-		found, got := enumerate(&a, &b), readPair(t, rbacPolicy, a, b)
+		found, got := enumerate(&a, &b), readPair(t, kinds.RBACPolicy.Name, a, b)
 		want := bySets(found.gained, found.lost, found.unknown)
 		if got.Direction != want {
 			t.Fatalf("%s, want %s: %+v\n%+v\n%+v", got.Direction, want, a, b, got)

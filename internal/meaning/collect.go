@@ -26,17 +26,18 @@ type collector struct {
 	weaker, stronger, unknown bool
 	worst                     Severity
 
-	restored bool // the relay put back the event log's destination
+	restored bool            // the relay put back the event log's destination
+	rules    map[string]Rule // by id
 }
 
 func newCollector() *collector {
-	return &collector{kept: map[Severity][]Statement{}, worst: Info}
+	return &collector{rules: rules, kept: map[Severity][]Statement{}, worst: Info}
 }
 
 // add adds a statement, with the direction and severity of a rule. It calls build only if
 // there is room for the statement.
 func (c *collector) add(rule string, build func() Statement) {
-	r := ruleOf(rule)
+	r := c.rules[rule]
 	c.total++
 	c.weaker = c.weaker || r.Direction == Weaker || r.Direction == Mixed
 	c.stronger = c.stronger || r.Direction == Stronger || r.Direction == Mixed

@@ -56,3 +56,9 @@ func setOf(v any) map[string]bool {
 	}
 	return set
 }
+
+var countryRules = []Rule{
+	{"sms.country_allowed", Weaker, Medium, "Numbers of another country can be texted.", "Texts to more countries cost money, and some are known for fraud."},
+	{"sms.country_refused", Stronger, Low, "Numbers of a country can no longer be texted.", "Less is permitted; users there may be locked out."},
+	{"sms.lockout", Stronger, High, "None of the countries is left that could be texted before.", "All users who log in by SMS are locked out, perhaps by an attacker."},
+}

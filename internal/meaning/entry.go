@@ -103,15 +103,15 @@ func actionRule(kind string, detail json.RawMessage) Rule {
 	switch {
 	case kind != "action.ended":
 	case a.Outcome == "refused":
-		return ruleOf("action.refused")
+		return rules["action.refused"]
 	case a.Operation == "secret.delete", a.Operation == "public_token.delete":
-		return ruleOf("action.credential_deleted")
+		return rules["action.credential_deleted"]
 	case a.Operation == "redirect_urls.set_types" && strings.Trim(a.Arguments["types"]+a.Arguments["default_types"], ", ") == "":
-		return ruleOf("action.redirect_closed")
+		return rules["action.redirect_closed"]
 	case a.Operation == "redirect_urls.set_types":
-		return ruleOf("action.redirect_opened")
+		return rules["action.redirect_opened"]
 	}
-	return ruleOf("action.routine")
+	return rules["action.routine"]
 }
 
 // actionSentence tells of a person's action on the workspace.
@@ -133,4 +133,12 @@ func actionSentence(kind string, detail json.RawMessage) string {
 		text += ", because " + visible(a.Reason, maxText)
 	}
 	return text
+}
+
+var actionRules = []Rule{
+	{"action.routine", Neutral, Low, "A person's action whose effect is in the entry of a setting, or none.", "The setting's entry says what it means."},
+	{"action.refused", Neutral, Low, "The API refused a person's action.", "Nothing changed."},
+	{"action.credential_deleted", Stronger, High, "A person deleted a secret or a public token, or may have.", "Whoever uses it is locked out, and no setting shows it: this entry is its only trace."},
+	{"action.redirect_opened", Unknown, High, "A person set the uses of a redirect URL, or may have.", "Log-ins may be sent there, and others no longer; the API does not show what was before: this entry is its only trace."},
+	{"action.redirect_closed", Stronger, Medium, "A person left a redirect URL without any use, or may have.", "Log-ins that return there fail; this entry is its only trace."},
 }

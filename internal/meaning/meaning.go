@@ -83,115 +83,103 @@ const (
 // knows, is told plainly, with direction unknown.
 //
 // A state other than JSON has the error of [jsondiff.Canonical]. A panic is an error,
-// too: a mistake in a rule must keep no change from being recorded.
+// too: a mistake in a rule must not keep a change from being recorded.
 func Read(subject string, before, after json.RawMessage) (Reading, error) {
-	return read(newCollector(), subject, before, after)
-}
-
-// ReadReturned is [Read] for a returned setting: last is its state before it went.
-func ReadReturned(subject string, last, after json.RawMessage) (Reading, error) {
-	c := newCollector()
-	c.add("setting.returned", func() Statement { return Statement{Sentence: "this setting is there again"} })
-	return read(c, subject, last, after)
-}
-
-// ReadRestored is [Read] for a change of the event log's config by which the relay put back
-// the destination that had stood before. Told like any other move, it would be as alarming
-// as the change that it mends.
-func ReadRestored(subject string, before, after json.RawMessage) (Reading, error) {
-	c := newCollector()
-	c.restored = true
-	return read(c, subject, before, after)
-}
-
-func read(c *collector, subject string, before, after json.RawMessage) (_ Reading, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("explain the change of %s: panic: %v", subject, p)
-		}
-	}()
-	a, err := decode(before)
+	a, err := jsondiff.Read(before)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state before: %w", err)
 	}
-	b, err := decode(after)
+	b, err := jsondiff.Read(after)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state after: %w", err)
 	}
-	c.compare(subject, a, b)
-	reading := c.reading()
-	reading.Patch = patch(a, b)
-	return reading, nil
-}
-
-// state is a decoded state, if there is one.
-type state struct {
-	exists bool
-	value  any
-}
-
-// none reports whether the resource does not exist.
-func (s state) none() bool { return s.value == nil }
-
-func decode(raw json.RawMessage) (state, error) {
-	if len(raw) == 0 {
-		return state{}, nil
+	reading, err := Compare(subject, a, b).Explain("")
+	if err == nil {
+		reading.Patch = patch(a, b)
 	}
-	v, err := jsondiff.Decode(raw)
-	return state{exists: true, value: v}, err
+	return reading, err
 }
 
-// subject is how the states of one subject are read.
-type subject struct {
-	schema *jsondiff.Schema
-	// shape is the form understood by explain; the rest is compared plainly. It may depend
-	// on the state.
-	shape func(v any) *shape
-	// explain adds statements for two states. They may have any form.
-	explain func(c *collector, before, after any)
-	// optional: no state is a state like others, and not an unseen one.
-	optional bool
+// Comparison is two states of a setting, compared once. What they differ in is in Changes, and
+// what that means is told by [Comparison.Explain].
+type Comparison struct {
+	Changes jsondiff.Changes
+
+	subject       string
+	before, after jsondiff.State
+}
+
+// Compare compares two states of a subject: see [Read].
+func Compare(name string, before, after jsondiff.State) Comparison {
+	s := subjects[name]
+	if s.optional {
+		before, after = orEmpty(before), orEmpty(after)
+	}
+	return Comparison{jsondiff.DiffValues(s.schema, before.Value, after.Value), name, before, after}
+}
+
+// How is a known circumstance of a change, and "" if there is none.
+type How string
+
+const (
+	// Returned: the setting was gone, and is back. The state before is the one before it went.
+	Returned How = "returned"
+	// Restored: the relay put back the destination of the event log that had stood before. Told
+	// like any other move, that would be as alarming as the change that it mends.
+	Restored How = "restored"
+)
+
+// Explain tells what a change means. The reading has no patch. A panic in a rule is an error.
+func (c Comparison) Explain(how How) (_ Reading, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("explain the change of %s: panic: %v", c.subject, p)
+		}
+	}()
+	told := newCollector()
+	told.restored = how == Restored
+	if how == Returned {
+		told.add("setting.returned", func() Statement { return Statement{Sentence: "this setting is there again"} })
+	}
+	told.compare(c)
+	return told.reading(), nil
 }
 
 // compare adds statements for all differences between two states.
-func (c *collector) compare(name string, a, b state) {
-	s := subjects[name]
-	if s.optional {
-		a, b = orEmpty(a), orEmpty(b)
-	}
+func (c *collector) compare(of Comparison) {
+	s, a, b := subjects[of.subject], of.before, of.after
 	switch {
-	case a.none() && b.none():
+	case a.None() && b.None():
 		return
-	case a.none() && a.exists:
+	case a.None() && a.JSON != nil:
 		c.add("setting.back", func() Statement {
 			return Statement{Sentence: "this setting is there, and was not before; what it permitted then is not known"}
 		})
 		return
-	case a.none():
+	case a.None():
 		c.add("setting.first_seen", func() Statement { return Statement{Sentence: "this setting is seen for the first time"} })
 		return
-	case b.none():
+	case b.None():
 		c.add("setting.gone", func() Statement { return Statement{Sentence: "this setting is gone"} })
 		return
 	}
-	changes := jsondiff.DiffValues(s.schema, a.value, b.value)
-	if len(changes.List) == 0 {
+	if len(of.Changes.List) == 0 {
 		return
 	}
 	if s.explain == nil {
-		c.plain("setting.changed", changes)
+		c.plain("setting.changed", of.Changes)
 		return
 	}
-	s.explain(c, a.value, b.value)
-	c.plain("setting.changed", jsondiff.DiffValues(s.schema, strip(s.shape(a.value), a.value), strip(s.shape(b.value), b.value)))
+	s.explain(c, a.Value, b.Value)
+	c.plain("setting.changed", jsondiff.DiffValues(s.schema, strip(s.shape(a.Value), a.Value), strip(s.shape(b.Value), b.Value)))
 	if c.total == 0 {
-		c.plain("setting.rewritten", changes)
+		c.plain("setting.rewritten", of.Changes)
 	}
 }
 
-func orEmpty(s state) state {
-	if s.none() {
-		return state{exists: true, value: map[string]any{}}
+func orEmpty(s jsondiff.State) jsondiff.State {
+	if s.None() {
+		return jsondiff.State{JSON: json.RawMessage("{}"), Value: map[string]any{}}
 	}
 	return s
 }

@@ -23,19 +23,19 @@ const maxPatchDepth = 32
 
 // patch returns the operations to make one state into the other. If they would be larger
 // than the state after, it replaces the whole.
-func patch(a, b state) []Operation {
+func patch(a, b jsondiff.State) []Operation {
 	switch {
-	case !a.exists && !b.exists:
+	case a.JSON == nil && b.JSON == nil:
 		return nil
-	case !b.exists:
+	case b.JSON == nil:
 		return []Operation{{Op: "remove"}}
 	}
-	whole := jsondiff.Encode(b.value)
-	if !a.exists {
+	whole := jsondiff.Encode(b.Value)
+	if a.JSON == nil {
 		return []Operation{{Op: "add", Value: whole}}
 	}
 	p := patcher{left: len(whole) + 256}
-	p.value(a.value, b.value)
+	p.value(a.Value, b.Value)
 	if p.left < 0 {
 		return []Operation{{Op: "replace", Value: whole}}
 	}

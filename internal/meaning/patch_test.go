@@ -79,9 +79,9 @@ func applyOne(v any, o Operation, steps []string) (any, error) {
 // requirePatch applies a reading's patch.
 func requirePatch(t *testing.T, before, after json.RawMessage, patch []Operation) {
 	t.Helper()
-	v, err := decode(before)
+	v, err := jsondiff.Read(before)
 	require.NoError(t, err)
-	got, err := apply(v.value, patch)
+	got, err := apply(v.Value, patch)
 	require.NoError(t, err, "%s to %s", before, after)
 	if len(after) == 0 {
 		require.Nil(t, got)

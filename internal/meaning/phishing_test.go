@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // mail is a project's only template, with an HTML and a plain part.
@@ -81,7 +83,7 @@ func TestPhishingLinks(t *testing.T) {
 	before := mail(t, honestHTML, honestPlain)
 	check := func(name string, after json.RawMessage, place string) {
 		t.Helper()
-		r, err := Read(emailTemplates, before, after)
+		r, err := Read(kinds.EmailTemplates.Name, before, after)
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, rank(r.Severity), rank(High), "%s: %s", name, r.Summary)
 		assert.Contains(t, []Direction{Weaker, Mixed, Unknown}, r.Direction, name)
@@ -124,7 +126,7 @@ func TestHarmlessMailEditsStayLow(t *testing.T) {
 		{"</a>", `</a><a href="#top">top</a><a href="/help">help</a>`},
 		{"</a>", `</a> {{first_name}} &copy; 2026, mail us at help@example.com.`},
 	} {
-		r, err := Read(emailTemplates, before, mail(t, strings.Replace(honestHTML, edit[0], edit[1], 1), honestPlain))
+		r, err := Read(kinds.EmailTemplates.Name, before, mail(t, strings.Replace(honestHTML, edit[0], edit[1], 1), honestPlain))
 		require.NoError(t, err)
 		assert.LessOrEqual(t, rank(r.Severity), rank(Low), "%s: %s", edit[1], r.Summary)
 		assert.Equal(t, Neutral, r.Direction, edit[1])
@@ -145,11 +147,11 @@ func TestPhishingInHostileMarkup(t *testing.T) {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			content := strings.Repeat(part, n)
-			r, err := Read(emailTemplates, mail(t, "x", ""), mail(t, content, content))
+			r, err := Read(kinds.EmailTemplates.Name, mail(t, "x", ""), mail(t, content, content))
 			require.NoError(t, err)
 			requireBounded(t, r, mail(t, content, content))
 			content += "> ' <a href='https:evil.example'>"
-			r, err = Read(emailTemplates, mail(t, "x", ""), mail(t, content, ""))
+			r, err = Read(kinds.EmailTemplates.Name, mail(t, "x", ""), mail(t, content, ""))
 			require.NoError(t, err)
 			assert.GreaterOrEqual(t, rank(r.Severity), rank(High))
 		})
@@ -159,7 +161,7 @@ func TestPhishingInHostileMarkup(t *testing.T) {
 		many[i] = fmt.Sprintf("https://h%d.example", i)
 	}
 	before, after := mail(t, "x", strings.Join(many, " ")), mail(t, "x", strings.Join(append(many, "https://evil.example"), " "))
-	r, err := Read(emailTemplates, before, after)
+	r, err := Read(kinds.EmailTemplates.Name, before, after)
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, rank(r.Severity), rank(High), "a link beyond the bound of the set is seen too")
 }
@@ -167,7 +169,7 @@ func TestPhishingInHostileMarkup(t *testing.T) {
 func TestEmptiedSenderIsNotStronger(t *testing.T) {
 	t.Parallel()
 	for _, emptied := range []string{`""`, `null`, `" "`} {
-		r, err := Read(emailTemplates, json.RawMessage(oneMail), json.RawMessage(swap(oneMail, `"from_domain":"example.com"`, `"from_domain":`+emptied)))
+		r, err := Read(kinds.EmailTemplates.Name, json.RawMessage(oneMail), json.RawMessage(swap(oneMail, `"from_domain":"example.com"`, `"from_domain":`+emptied)))
 		require.NoError(t, err)
 		assert.Equal(t, []any{Unknown, Medium}, []any{r.Direction, r.Severity}, emptied)
 	}

@@ -18,6 +18,10 @@ var profilesShape = listBy("profile_id", object(map[string]*shape{
 	"pem_files": listBy("pem_file_id", object(map[string]*shape{"pem_file_id": text, "public_key": text})),
 }))
 
+var profilesSchema = &jsondiff.Schema{Key: "profile_id", Elem: &jsondiff.Schema{
+	Members: map[string]*jsondiff.Schema{"pem_files": {Key: "pem_file_id"}},
+}}
+
 // profile compares one profile.
 type profile struct {
 	*collector
@@ -259,4 +263,25 @@ func (p profile) provisioning() {
 			return Statement{Sentence: p.name + ": tokens can no longer create users", Path: p.path + "/" + name, Witness: "a token of an unknown user is refused now", Old: raw(was), New: raw(is)}
 		})
 	}
+}
+
+var profileRules = []Rule{
+	{"tokens.profile_added", Weaker, Critical, "Tokens of another issuer are accepted.", "Who holds the issuer's key can log in as any user."},
+	{"tokens.lockout", Stronger, High, "No profile accepts any token any more: the last profile or the last key is gone.", "All who log in with trusted tokens are locked out, perhaps by an attacker."},
+	{"tokens.profile_removed", Stronger, Low, "Tokens of an issuer are no longer accepted.", "Less is permitted: its users may be locked out, while those of other issuers still log in."},
+	{"tokens.profile_idle", Neutral, Low, "A profile without any key was added, removed or changed.", "It accepts nothing until it has a key."},
+	{"tokens.key_added", Weaker, Critical, "Tokens signed by another key are accepted.", "Who holds the key can log in as any user."},
+	{"tokens.key_removed", Stronger, Low, "Tokens signed by a key are no longer accepted.", "Less is permitted."},
+	{"tokens.key_replaced", Mixed, Critical, "Tokens signed by another key are accepted, in place of the old one.", "A planned rotation looks the same as a takeover."},
+	{"tokens.key_moved", Neutral, Info, "A key has another id.", "The same tokens are accepted."},
+	{"tokens.keys_url_added", Weaker, Critical, "Keys are taken from an address.", "Who controls the address can log in as any user."},
+	{"tokens.keys_url_removed", Stronger, Low, "Keys are no longer taken from an address.", "Less is permitted."},
+	{"tokens.keys_url_changed", Mixed, Critical, "Keys are taken from another address.", "Who controls the address can log in as any user."},
+	{"tokens.issuer_changed", Mixed, Critical, "Tokens of another issuer are accepted, in place of the old one.", "The issuer vouches for every user."},
+	{"tokens.audience_changed", Mixed, High, "Tokens for another audience are accepted, in place of the old one.", "Tokens made for another application may log in here."},
+	{"tokens.condition_unknown", Unknown, High, "An issuer or audience was set where there was none, or emptied.", "An empty one may mean that all are accepted."},
+	{"tokens.provisioning_on", Weaker, High, "Tokens can create users.", "An issuer can bring in new users unasked."},
+	{"tokens.provisioning_off", Stronger, Low, "Tokens can no longer create users.", "Less is permitted."},
+	{"tokens.mapping_changed", Unknown, High, "The mapping of attributes, or the type of keys, changed.", "A mapping can make a token someone else's; no rule reads it."},
+	{"tokens.renamed", Neutral, Info, "A profile has another name.", "The same tokens are accepted."},
 }

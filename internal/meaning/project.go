@@ -55,3 +55,12 @@ func explainDefaults(c *collector, before, after any) {
 		c.field("email.default_changed", label, path, old, now)
 	}
 }
+
+var projectRules = []Rule{
+	{"project.renamed", Neutral, Info, "A project has another name.", "A name permits nothing."},
+	{"project.identity_changed", Unknown, Medium, "A project's slug, vertical or creation time changed.", "These do not change in normal use; the project may have been replaced."},
+}
+
+var defaultRules = []Rule{
+	{"email.default_changed", Neutral, Low, "Another template is the default of its type, or none is.", "Users get another mail; templates are watched themselves."},
+}

@@ -56,6 +56,21 @@ type grant struct {
 	actions map[string]bool
 }
 
+func rbacSchema() *jsondiff.Schema {
+	set := &jsondiff.Schema{Set: true}
+	permissions := &jsondiff.Schema{Key: "resource_id", Elem: &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"actions": set}}}
+	granted := &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"permissions": permissions}}
+	resources := &jsondiff.Schema{Key: "resource_id", Elem: &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"available_actions": set}}}
+	return &jsondiff.Schema{
+		Members: map[string]*jsondiff.Schema{
+			"custom_roles":     {Key: "role_id", Elem: granted},
+			"custom_scopes":    {Key: "scope", Elem: granted},
+			"custom_resources": resources,
+		},
+		Suffixes: map[string]*jsondiff.Schema{"_resources": resources, "_member": granted, "_admin": granted, "_user": granted},
+	}
+}
+
 // rbacShape has a member for each further object with permissions, too: the service may have
 // more default roles than the document names.
 func rbacShape(v any) *shape {
@@ -177,4 +192,24 @@ func (p *policy) readResources(v any) {
 			r.available[action] = true
 		}
 	}
+}
+
+var rbacRules = []Rule{
+	{"rbac.default_role_gained", Weaker, High, "A default role permits an action that it did not.", "Default roles are held without being assigned one by one, so many gain the action at once."},
+	{"rbac.wildcard_gained", Weaker, High, "A role or scope gained the wildcard `*` on a resource.", "It includes every action that the resource gets later."},
+	{"rbac.role_gained", Weaker, Medium, "A custom role permits an action that it did not.", "All who have the role can do more."},
+	{"rbac.scope_gained", Weaker, Medium, "A scope permits an action that it did not.", "Applications with the scope can do more."},
+	{"rbac.lockout", Stronger, High, "A default role lost its last certain permissions.", "Its holders, administrators among them, are locked out, perhaps by an attacker."},
+	{"rbac.lockout_perhaps", Unknown, High, "All certain permissions of a default role count only perhaps now.", "Its holders, administrators among them, may be locked out, perhaps by an attacker."},
+	{"rbac.uncertain", Unknown, Medium, "A role or scope keeps a permission for an action that no list has any more.", "Whether the service still grants it is not documented: it may only look taken away."},
+	{"rbac.perhaps_lost", Unknown, Low, "A permission went that counted only perhaps.", "Nothing new is permitted; whether less is, is not documented."},
+	{"rbac.lost", Stronger, Low, "A role or scope no longer permits an action.", "Less is permitted; someone may be locked out."},
+	{"rbac.undefined_resource", Unknown, Medium, "A permission came on a resource that no list defines.", "The service may know resources that the policy does not list."},
+	{"rbac.unlisted_action", Unknown, Medium, "A role or scope gained an action that its resource does not list.", "Whether the service holds actions against the list is not documented."},
+	{"rbac.wildcard_resource", Unknown, High, "A permission came on the resource `*`.", "The service may take it for every resource."},
+	{"rbac.wildcard_named", Unknown, Low, "The wildcard `*` took the place of all actions of a resource.", "It permits the same of the list, every action listed later, and perhaps some that are never listed."},
+	{"rbac.wildcard_spelled_out", Unknown, Low, "All actions of a resource took the place of the wildcard `*`.", "They permit the same of the list, and perhaps less beyond it."},
+	{"rbac.no_effect", Neutral, Info, "Permissions are written differently.", "They permit the same."},
+	{"rbac.holder_changed", Neutral, Info, "A role or scope was added, removed or described anew.", "What it permits is told by statements of their own."},
+	{"rbac.resource_changed", Neutral, Info, "A resource was added, removed or described anew, or lists other actions.", "What roles gain by it is told by statements of their own."},
 }

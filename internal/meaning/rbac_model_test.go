@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 // TestRBACPerhapsIsNeverStronger has the cases in which a permission only may have gone or
@@ -29,7 +31,7 @@ func TestRBACPerhapsIsNeverStronger(t *testing.T) {
 		{"a named action taken", holds(`"read","delete"`), holds(`"read"`), Stronger, Low},
 		{"a wildcard narrowed", holds(`"*"`), holds(`"read"`), Stronger, Low},
 	} {
-		r, err := Read(rbacPolicy, json.RawMessage(c.before), json.RawMessage(c.after))
+		r, err := Read(kinds.RBACPolicy.Name, json.RawMessage(c.before), json.RawMessage(c.after))
 		require.NoError(t, err)
 		assert.Equal(t, []any{c.want, c.severity}, []any{r.Direction, r.Severity}, "%s: %s", c.name, r.Summary)
 	}

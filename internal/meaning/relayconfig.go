@@ -67,3 +67,14 @@ func relayRule(path string) string {
 	}
 	return "relay.option_changed"
 }
+
+var relayRules = []Rule{
+	{"relay.environment_removed", Weaker, High, "An environment was taken out of the relay's configuration.", "Its event log is refused here, and its settings are watched no more."},
+	{"relay.environment_added", Stronger, Info, "An environment is new in the relay's configuration.", "More is watched."},
+	{"relay.sink_removed", Weaker, High, "A sink was taken out of the relay's configuration.", "Its receiver gets neither events nor this trail any more."},
+	{"relay.sink_added", Mixed, Medium, "A sink is new in the relay's configuration.", "Somebody else receives the events."},
+	{"relay.witness_removed", Weaker, High, "A witness was taken out of the relay's configuration.", "A trail that is put back is found from fewer places."},
+	{"relay.witness_added", Stronger, Info, "A witness is new in the relay's configuration.", "A trail that is put back is found from more places."},
+	{"relay.guard_changed", Unknown, High, "The relay's configuration changed in a part that decides what is watched, delivered or recorded.", "A filter can keep events from a sink, and a switch can end the watch."},
+	{"relay.option_changed", Unknown, Low, "The relay's configuration changed in another part.", "It says how the relay works, and not what it watches."},
+}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // told is a statement in one line: severity, direction, rule, sentence and witness.
@@ -365,17 +367,14 @@ func TestSentences(t *testing.T) {
 		"null":                                              "low stronger streaming.restored: the event log goes to `relay.example.com` again, as before; in between it went nowhere | `relay.example.com` receives the event log again",
 		swap(loki, "abcd", "efgh"):                          "low unknown streaming.credential_changed: the event log goes to `relay.example.com` with another credential",
 	} {
-		r, err := ReadRestored("event_log_streaming", json.RawMessage(before), json.RawMessage(loki))
-		require.NoError(t, err)
+		r := explained(t, Restored, "event_log_streaming", before, loki)
 		require.Len(t, r.Statements, 1)
 		assert.Equal(t, want, told(r.Statements[0]))
 		met[r.Statements[0].Rule] = true
 	}
-	r, err := ReadRestored("event_log_streaming", json.RawMessage(datadog), json.RawMessage(swap(loki, "ACTIVE", "DISABLED")))
-	require.NoError(t, err)
+	r := explained(t, Restored, "event_log_streaming", datadog, swap(loki, "ACTIVE", "DISABLED"))
 	assert.Equal(t, High, r.Severity, "where no events flow, nothing is put right yet")
-	r, err = ReadReturned("sms_country_codes", json.RawMessage(`[]`), json.RawMessage(`["KP"]`))
-	require.NoError(t, err)
+	r = explained(t, Returned, "sms_country_codes", `[]`, `["KP"]`)
 	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
 	require.Equal(t, Weaker, r.Direction)
 	met[r.Statements[1].Rule] = true
@@ -385,6 +384,18 @@ func TestSentences(t *testing.T) {
 		}
 		assert.Truef(t, met[rule.ID], "no sentence in this table shows the rule %s", rule.ID)
 	}
+}
+
+// explained is the reading of a change that came about in a known way.
+func explained(t *testing.T, how How, subject, before, after string) Reading {
+	t.Helper()
+	a, err := jsondiff.Read(json.RawMessage(before))
+	require.NoError(t, err)
+	b, err := jsondiff.Read(json.RawMessage(after))
+	require.NoError(t, err)
+	r, err := Compare(subject, a, b).Explain(how)
+	require.NoError(t, err)
+	return r
 }
 
 func TestSummary(t *testing.T) {

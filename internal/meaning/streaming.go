@@ -73,7 +73,7 @@ func explainStreaming(c *collector, before, after any) {
 		path = "/destination_config"
 	}
 	say := func(rule, sentence, witness string) {
-		if b.idle && ruleOf(rule).Direction != Neutral && rule != "streaming.credential_changed" && rule != "streaming.key_changed" {
+		if b.idle && c.rules[rule].Direction != Neutral && rule != "streaming.credential_changed" && rule != "streaming.key_changed" {
 			rule, sentence, witness = "streaming.redirected", sentence+"; streaming is `DISABLED`", ""
 			if a.place == "" {
 				rule = "streaming.prepared"
@@ -147,4 +147,20 @@ func (c *collector) status(before, after any) {
 			Old: raw(memberOf(before, name)), New: raw(memberOf(after, name)),
 		}
 	})
+}
+
+var streamingRules = []Rule{
+	{"streaming.moved", Weaker, Critical, "The event log goes elsewhere.", "The new place sees every event, and the old one none."},
+	{"streaming.stopped", Weaker, Critical, "The event log goes nowhere.", "Nobody sees what happens."},
+	{"streaming.started", Mixed, High, "The event log goes to a place where there was none.", "Events are watched, and the place sees every one."},
+	{"streaming.restored", Stronger, Low, "The relay put back the destination that had stood before.", "The change that it mends has an entry of its own, with its own severity."},
+	{"streaming.redirected", Unknown, High, "The event log is set to go elsewhere, and streaming is disabled.", "Nothing goes there yet; once streaming is enabled, the new place sees every event."},
+	{"streaming.prepared", Unknown, Medium, "The event log is set to go to a place where there was none, and streaming is disabled.", "Nothing goes there yet; once streaming is enabled, the place sees every event."},
+	{"streaming.idle_removed", Neutral, Low, "A destination was removed while streaming was disabled.", "No event went there."},
+	{"streaming.account_changed", Weaker, High, "The event log goes to another account at the same place.", "Another tenant may see every event, and the old one none."},
+	{"streaming.credential_changed", Unknown, Low, "The event log is delivered with another password.", "Rotations look like this."},
+	{"streaming.key_changed", Unknown, Medium, "The event log is delivered with another Datadog API key.", "Rotations look like this; so does another organization's key, which would see every event."},
+	{"streaming.inactive", Weaker, High, "Streaming is not active any more.", "Events of the time without streaming are never delivered."},
+	{"streaming.active", Stronger, Low, "Streaming is active again.", "Events are seen again."},
+	{"streaming.status_changed", Unknown, Medium, "The status changed between two that are not active.", "What they mean is not documented."},
 }

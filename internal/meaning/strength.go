@@ -106,3 +106,18 @@ func (e example) String() string {
 	password += strings.Repeat("a", min(max(e.length-len(password), 0), 2*maxName))
 	return quote(password) + " (" + size + ")"
 }
+
+var passwordRules = []Rule{
+	{"password.strength_weaker", Weaker, High, "Passwords are accepted that were too weak before.", "Weak passwords are guessed."},
+	{"password.strength_stronger", Stronger, Low, "Weak passwords are refused that were accepted before.", "Less is permitted."},
+	{"password.strength_mixed", Mixed, Medium, "Random passwords are accepted that were refused before, and weak ones are refused.", "Random passwords are hard to guess."},
+	{"password.strength_traded", Mixed, High, "Weak passwords are accepted that were refused before, and others are refused.", "Raising one demand does not make up for lowering another."},
+	{"password.strength_unknown", Unknown, High, "The check of strength changed to or from one that no rule knows.", "It may accept anything."},
+	{"password.no_effect", Neutral, Info, "A number changed that is not in force, or makes no difference.", "The same passwords are accepted."},
+	{"password.lockout", Stronger, High, "No password meets the rules: LUDS knows four classes of characters, and nobody has a password of more than 128 characters.", "Users and administrators are locked out, perhaps by an attacker."},
+	{"password.breach_check_off", Weaker, High, "Passwords known from breaches are accepted.", "Attackers try such passwords first."},
+	{"password.breach_check_on", Stronger, Low, "Passwords known from breaches are refused.", "Less is permitted."},
+	{"password.validation_off", Weaker, Medium, "Existing passwords are no longer held against the check of strength at log-in.", "Old weak passwords stay in use."},
+	{"password.validation_on", Stronger, Low, "Existing passwords are held against the check of strength at log-in.", "Less is permitted."},
+	{"password.switch_unknown", Unknown, Medium, "A switch is neither true nor false.", "What the service makes of it is not known."},
+}

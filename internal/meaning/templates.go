@@ -188,3 +188,15 @@ func (t template) member(rule string, names ...string) {
 		}
 	})
 }
+
+var templateRules = []Rule{
+	{"email.link_added", Weaker, High, "Mail links to a host that no template linked to before.", "Mail of the project can lead its readers there."},
+	{"email.link_unreadable", Unknown, High, "Mail has a new link that cannot be read, that a placeholder decides, or that leads to no host.", "Mail programs may take its readers anywhere."},
+	{"email.link_removed", Stronger, Info, "No template links to a host any more.", "Less is permitted."},
+	{"email.sender_added", Weaker, High, "Mail comes from a domain that no template used before.", "Its readers trust mail of the project."},
+	{"email.sender_removed", Stronger, Info, "No template sends from a domain any more.", "Less is permitted."},
+	{"email.sender_emptied", Unknown, Medium, "A template names no sender's domain any more.", "The service chooses one, and the document does not say which."},
+	{"email.content_changed", Neutral, Low, "The text of a template changed, or who it says it is from.", "Links and sender's domains have statements of their own."},
+	{"email.looks_changed", Neutral, Info, "A template has another name or look.", "Its text is the same."},
+	{"email.template_changed", Neutral, Low, "A template was added or removed.", "Links and sender's domains have statements of their own."},
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // Answer is who an RBAC policy lets do something.
@@ -35,11 +37,11 @@ type Permit struct {
 // trail, by the same model as [Read]. An action of "*" asks for the wildcard itself. A state other than a policy lets nobody do anything.
 func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	a := Answer{Who: []Permit{}}
-	s, err := decode(state)
+	s, err := jsondiff.Read(state)
 	if err != nil {
 		return a, fmt.Errorf("read the policy: %w", err)
 	}
-	p := readPolicy(s.value)
+	p := readPolicy(s.Value)
 	for h, g := range p.holders {
 		x := side{g.permissions[id], g.permissions[wildcard], p.resources[id]}
 		permit := Permit{Holder: h.String(), Kind: h.kind, Name: h.name, Path: h.path, By: x.by(action, id)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
@@ -63,7 +64,7 @@ func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape
 	}
 	var absent error
 	for _, t := range types {
-		var a management.Answer[management.EventLogStreaming]
+		var a management.StreamingAnswer
 		err := r.patiently(ctx, func() (err error) {
 			a, err = r.client.EventLogStreaming(ctx, e.Project, e.Environment, t)
 			return err
@@ -104,7 +105,7 @@ func (r *run) judge(ctx context.Context, i int, e config.Environment, shown *str
 		r.fail(field+".environment", fmt.Sprintf("project %s has no environment %q (%s, request %s); correct the slug",
 			e.Project, e.Environment, gone.Type, gone.RequestID)+r.existing(ctx, r.guessesFor(e), func(slug string) error {
 			return r.patiently(ctx, func() error {
-				_, err := r.client.PasswordStrengthConfig(ctx, e.Project, slug)
+				_, err := r.client.Setting(ctx, kinds.PasswordStrength, e.Project, slug, "")
 				return err
 			})
 		}))

@@ -73,7 +73,7 @@ func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper)
 	w := cfg.Workspace
 	var err error
 	r.client, err = management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, Projects: cfg.Projects(), RequestsPerSecond: w.RequestsPerSecond,
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: cfg.Projects(), RequestsPerSecond: w.RequestsPerSecond,
 		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: atOnce, HTTPClient: &http.Client{Transport: r.counter},
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ func (w *Watcher) checksOf(g *group) looks.Checks {
 		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.newest,
 	}
 	for _, x := range g.watches {
-		c.Watch(string(x.resource.Kind), x.every)
+		c.Watch(x.resource.kind, x.every)
 	}
 	return c
 }

@@ -44,8 +44,6 @@ func (d detail) with(changes jsondiff.Changes) detail {
 	return d
 }
 
-func (d detail) encode() json.RawMessage { return encode(d) }
-
 func encode(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil { // never: nothing here fails to encode

@@ -33,15 +33,15 @@ func inTrail(err error) error {
 }
 
 // failed notes how the look at a kind ended.
-func (g *group) failed(kind Kind, err error) {
+func (g *group) failed(kind string, err error) {
 	switch {
 	case err == nil:
-		delete(g.failing, string(kind))
+		delete(g.failing, kind)
 	case errors.Is(err, errTrail): // it says nothing about the read
 	case errors.Is(err, errImplausible):
-		g.failing[string(kind)] = looks.Failure{Cause: errImplausible.Error(), Error: err.Error()}
+		g.failing[kind] = looks.Failure{Cause: errImplausible.Error(), Error: err.Error()}
 	default:
-		g.failing[string(kind)] = looks.Failure{Cause: management.CauseOf(err), Error: err.Error()}
+		g.failing[kind] = looks.Failure{Cause: management.CauseOf(err), Error: err.Error()}
 	}
 }
 

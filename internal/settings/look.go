@@ -27,7 +27,7 @@ const (
 // look reads one resource and enters its changes.
 func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	span := audit.Window{After: time.Now()}
-	got, err := w.read(ctx, g, x.resource)
+	got, err := w.read(ctx, g, x)
 	span.Until = time.Now()
 	if !got.began.IsZero() {
 		span.After = got.began
@@ -44,7 +44,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 		return w.failed(g, x, span.Until, err)
 	}
 	x.agreed = now
-	g.checks.Saw(string(x.resource.Kind), span.After, x.agreed.hash, x.agreed.requests)
+	g.checks.Saw(x.resource.kind, span.After, x.agreed.hash, x.agreed.requests)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
 	return nil
@@ -53,8 +53,8 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 // failed counts a failure. The old state stands.
 func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 	r := x.resource
-	err = fmt.Errorf("look at %s of %s: %w", r.Kind, where(r), err)
-	g.checks.Failed(string(r.Kind))
+	err = fmt.Errorf("look at %s of %s: %w", r.kind, where(r), err)
+	g.checks.Failed(r.kind)
 	w.metrics.failed(r)
 	w.note(r, func(s *Status) { s.LastFailure, s.Error = at, err.Error() })
 	return err
@@ -62,21 +62,31 @@ func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 
 // compare enters the changes, and returns the hash of the state as the trail has it now.
 func (w *Watcher) compare(ctx context.Context, x *watch, got reading, span audit.Window) (hash string, err error) {
-	if err = got.stand(x.resource.Kind); err != nil {
+	state, err := got.state(x.kind)
+	if err != nil {
 		return "", err
 	}
-	stands, err := w.enter(ctx, x, got, span)
+	stands, err := w.enter(ctx, finding{watch: x, reading: got, now: state, span: span})
 	return jsondiff.Hash(stands), err
+}
+
+// finding is a look that is to be compared with the trail.
+type finding struct {
+	*watch
+	reading
+	now  jsondiff.State // what was read
+	span audit.Window   // of the look
 }
 
 // enter appends the changes since the trail's newest entry of the resource. It returns
 // the state as the trail has it now: the one of an older look where the two differ by
 // order only.
-func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.Window) (json.RawMessage, error) {
-	r, stands := x.resource, got.state
-	e, err := audit.Update(ctx, w.trail, r.Project, r.Environment, string(r.Kind), func(last audit.Entry, found bool) (*audit.Entry, error) {
-		e, err := w.change(ctx, x, last, found, got, span)
-		if stands = got.state; e == nil {
+func (w *Watcher) enter(ctx context.Context, f finding) (json.RawMessage, error) {
+	r, stands := f.resource, f.now.JSON
+	var about detail
+	e, err := audit.Update(ctx, w.trail, r.project, r.environment, r.kind, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
+		e, about, err = w.change(ctx, f, last, found)
+		if stands = f.now.JSON; e == nil {
 			stands = last.After
 		}
 		return e, err
@@ -85,43 +95,52 @@ func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.W
 		return nil, inTrail(err)
 	}
 	if e != nil {
-		w.entered(r, e)
+		w.entered(r, e, about)
 	}
 	return stands, nil
 }
 
-// change is the entry due after last, nil for none.
-func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, got reading, span audit.Window) (*audit.Entry, error) {
-	r, about := x.resource, detail{Look: span, Unsure: last.Unsure, Notes: got.notes, Requests: looks.Requests{After: got.requests}}
+// change is the entry due after last, with its detail; nil for none.
+func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found bool) (*audit.Entry, detail, error) {
+	about := detail{Look: f.span, Unsure: last.Unsure, Notes: f.notes, Requests: looks.Requests{After: f.requests}}
 	e := &audit.Entry{
-		Type: typeBaseline, Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
-		Time: span.Until, After: got.state, Detail: about.encode(),
+		Type: typeBaseline, Project: f.resource.project, Environment: f.resource.environment, Subject: f.resource.kind,
+		Time: f.span.Until, After: f.now.JSON,
 	}
-	if !found {
-		return e, nil
+	if found {
+		before, err := jsondiff.ReadCanonical(last.After)
+		if err != nil {
+			return nil, about, fmt.Errorf("compare: read the state before: %w", err)
+		}
+		changed := meaning.Compare(f.resource.kind, before, f.now)
+		if len(changed.Changes.List) == 0 && !last.Unsure {
+			return nil, about, nil
+		}
+		if about, err = w.changed(ctx, f, e, last, changed, about); err != nil {
+			return nil, about, err
+		}
 	}
-	changes, err := jsondiff.Diff(meaning.Schema(string(r.Kind)), last.After, got.state)
-	if err != nil {
-		return nil, fmt.Errorf("compare: %w", err)
-	}
-	if len(changes.List) == 0 && !last.Unsure {
-		return nil, nil //nolint:nilnil // no change is no error
-	}
-	before := w.lastAgreed(ctx, x, last)
+	e.Detail = encode(about)
+	return e, about, nil
+}
+
+// changed completes the entry of a change, and returns its detail.
+func (w *Watcher) changed(ctx context.Context, f finding, e *audit.Entry, last audit.Entry, changed meaning.Comparison, about detail) (_ detail, err error) {
+	before := w.lastAgreed(ctx, f.watch, last)
 	about.Requests.Before = before.requests
-	e.Window = &audit.Window{After: before.at, Until: span.Until}
+	e.Window = &audit.Window{After: before.at, Until: f.span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
 	e.Before = last.After
-	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
-		if about.Attribution, err = workspace.Attribute(ctx, w.trail, workspace.Found{Entry: e, Since: last.Time, Looked: span.After}); err != nil {
-			return nil, err
+	if e.Type = typeOf(changed.Changes, f.now.JSON); e.Type != typeRestated {
+		found := workspace.Found{Entry: e, Changes: changed.Changes, Since: last.Time, Looked: f.span.After}
+		if about.Attribution, err = workspace.Attribute(ctx, w.trail, found); err != nil {
+			return about, err
 		}
-		about.Reading = w.meaning(r, last, got.state)
+		about.Reading = w.meaning(f, last, changed)
 	}
-	e.Detail = about.with(changes).encode()
-	return e, nil
+	return about.with(changed.Changes), nil
 }
 
 func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
@@ -138,25 +157,30 @@ func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
 
 // meaning explains a change. If it cannot, it returns nil, and the entry goes in without
 // it.
-func (w *Watcher) meaning(r Resource, last audit.Entry, after json.RawMessage) *meaning.Reading {
-	before, read := last.After, meaning.Read
-	if string(before) == null && len(last.Before) > 0 { // back again: a weaker setting must not pass as new
-		before, read = last.Before, meaning.ReadReturned
+func (w *Watcher) meaning(f finding, last audit.Entry, changed meaning.Comparison) *meaning.Reading {
+	var how meaning.How
+	var err error
+	if string(last.After) == null && len(last.Before) > 0 { // back again: a weaker setting must not pass as new
+		var before jsondiff.State
+		if before, err = jsondiff.ReadCanonical(last.Before); err == nil {
+			changed, how = meaning.Compare(f.resource.kind, before, f.now), meaning.Returned
+		}
 	}
-	reading, err := read(string(r.Kind), before, after)
+	var reading meaning.Reading
+	if err == nil {
+		reading, err = changed.Explain(how)
+	}
 	if err != nil {
-		w.metrics.unread(r)
-		w.log.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(r), "error", err)...)
+		w.metrics.unread(f.resource)
+		w.log.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(f.resource), "error", err)...)
 		return nil
 	}
-	reading.Patch = nil
 	return &reading
 }
 
-func (w *Watcher) entered(r Resource, e *audit.Entry) {
+func (w *Watcher) entered(r resource, e *audit.Entry, d detail) {
 	about := append(attrs(r), "type", e.Type, "index", e.Index)
-	var d detail
-	if json.Unmarshal(e.Detail, &d) == nil && d.Reading != nil {
+	if d.Reading != nil {
 		w.log.Info("a setting changed: "+d.Summary, append(about, "direction", d.Direction, "severity", d.Severity)...)
 	} else {
 		w.log.Info("a setting entered the audit trail", about...)
@@ -192,9 +216,9 @@ func (a agreed) standsFor(now agreed) bool {
 // last one in a check of the same state, or the look behind last itself.
 func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) agreed {
 	r, latest := x.resource, lookBehind(last)
-	check, found, err := w.trail.Last(ctx, r.Project, r.Environment, checksSubject)
+	check, found, err := w.trail.Last(ctx, r.project, r.environment, checksSubject)
 	if err == nil && found {
-		c := looks.CheckOf(check).Resources[string(r.Kind)]
+		c := looks.CheckOf(check).Resources[r.kind]
 		if c != nil && c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
 			latest.at, latest.requests = c.LastLook, c.Requests
 		}
@@ -207,13 +231,13 @@ func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) ag
 	return latest
 }
 
-func where(r Resource) string {
-	if r.Environment == "" {
-		return r.Project
+func where(r resource) string {
+	if r.environment == "" {
+		return r.project
 	}
-	return r.Project + "/" + r.Environment
+	return r.project + "/" + r.environment
 }
 
-func attrs(r Resource) []any {
-	return []any{"project", r.Project, "environment", r.Environment, "subject", string(r.Kind)}
+func attrs(r resource) []any {
+	return []any{"project", r.project, "environment", r.environment, "subject", r.kind}
 }

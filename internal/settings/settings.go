@@ -17,42 +17,9 @@
 // internal/management, Client.Confirm).
 package settings
 
-// Kind is a kind of setting; it is the Subject of its entries in the trail.
-type Kind string
-
-// The readable settings of the Workspace Management API. The first three belong to a
-// project, the others to an environment.
-const (
-	Project               Kind = "project"                  // operation 1
-	EmailTemplates        Kind = "email_templates"          // operation 5
-	DefaultEmailTemplates Kind = "default_email_templates"  // operation 6, each type
-	RBACPolicy            Kind = "rbac_policy"              // operation 4
-	TrustedTokenProfiles  Kind = "trusted_token_profiles"   // operation 8
-	PasswordStrength      Kind = "password_strength_config" // operation 9
-	SMSCountryCodes       Kind = "sms_country_codes"        // operation 10
-)
-
-// projectKinds are read in this order: a read of the project beside missing default
-// templates is the look at the project, too.
-func projectKinds() []Kind { return []Kind{EmailTemplates, DefaultEmailTemplates, Project} }
-
-func environmentKinds() []Kind {
-	return []Kind{RBACPolicy, TrustedTokenProfiles, PasswordStrength, SMSCountryCodes}
-}
-
-// templateTypes are the values for operation 6.
-func templateTypes() []string {
-	return []string{
-		"LOGIN", "SIGNUP", "INVITE", "RESET_PASSWORD", "ONE_TIME_PASSCODE", "ONE_TIME_PASSCODE_SIGNUP",
-		"VERIFY_EMAIL_PASSWORD_RESET", "UNLOCK", "PREBUILT",
-	}
-}
-
-// Resource is one readable thing.
-type Resource struct {
-	Kind        Kind
-	Project     string
-	Environment string // empty for a project's
-	// TemplateType is set for DefaultEmailTemplates, read by type.
-	TemplateType string
+// resource is one setting of one project or environment.
+type resource struct {
+	kind        string // by internal/kinds; the subject of its entries
+	project     string
+	environment string // empty for a project's
 }

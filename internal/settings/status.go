@@ -13,7 +13,7 @@ import (
 type Status struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment,omitempty"`
-	Subject     Kind   `json:"subject"`
+	Subject     string `json:"subject"`
 	// LastLook is when the last good look ended; zero where there was none.
 	LastLook time.Time `json:"last_look,omitzero"`
 	// Changes counts the entered changes; LastChange is when the last of them was seen.
@@ -41,7 +41,7 @@ func (w *Watcher) Status() []Status {
 
 func (s Status) names() []string { return []string{s.Project, s.Environment, string(s.Subject)} }
 
-func (w *Watcher) note(r Resource, change func(*Status)) {
+func (w *Watcher) note(r resource, change func(*Status)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(w.status[r])
@@ -74,20 +74,20 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // begin makes a setting's series.
-func (m *metrics) begin(r Resource) {
+func (m *metrics) begin(r resource) {
 	for _, c := range []*prometheus.CounterVec{m.looks, m.failures, m.changes, m.unreadable} {
 		c.WithLabelValues(labelsOf(r)...)
 	}
 	m.lastLook.WithLabelValues(labelsOf(r)...).Set(math.NaN())
 }
 
-func labelsOf(r Resource) []string { return []string{r.Project, r.Environment, string(r.Kind)} }
+func labelsOf(r resource) []string { return []string{r.project, r.environment, r.kind} }
 
-func (m *metrics) looked(r Resource, at time.Time) {
+func (m *metrics) looked(r resource, at time.Time) {
 	m.looks.WithLabelValues(labelsOf(r)...).Inc()
 	m.lastLook.WithLabelValues(labelsOf(r)...).Set(float64(at.UnixNano()) / 1e9)
 }
 
-func (m *metrics) failed(r Resource)  { m.failures.WithLabelValues(labelsOf(r)...).Inc() }
-func (m *metrics) unread(r Resource)  { m.unreadable.WithLabelValues(labelsOf(r)...).Inc() }
-func (m *metrics) changed(r Resource) { m.changes.WithLabelValues(labelsOf(r)...).Inc() }
+func (m *metrics) failed(r resource)  { m.failures.WithLabelValues(labelsOf(r)...).Inc() }
+func (m *metrics) unread(r resource)  { m.unreadable.WithLabelValues(labelsOf(r)...).Inc() }
+func (m *metrics) changed(r resource) { m.changes.WithLabelValues(labelsOf(r)...).Inc() }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
@@ -27,7 +28,7 @@ type Options struct {
 	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration
 	// Intervals replace it, by kind.
-	Intervals map[Kind]time.Duration
+	Intervals map[string]time.Duration
 	// CheckEvery is the time between two attestations of the looks without a finding,
 	// by a "settings.checked" entry for each project and environment. Default 24h.
 	CheckEvery time.Duration
@@ -59,7 +60,7 @@ type Watcher struct {
 	behind     sync.Once // logs a delay of the looks
 
 	mu     sync.Mutex // guards status
-	status map[Resource]*Status
+	status map[resource]*Status
 }
 
 // group is a project, or one of its environments: the scope of one check. The groups
@@ -81,7 +82,8 @@ type group struct {
 // watch is one resource, and this process's knowledge of it beside the trail. All of it
 // may be lost: a later look then has a wider window, and nothing else.
 type watch struct {
-	resource Resource
+	kind     kinds.Setting
+	resource resource
 	every    time.Duration
 	next     time.Time // of the next look; zero: now
 	agreed   agreed    // the last look in agreement with the trail
@@ -91,19 +93,20 @@ type watch struct {
 // many of its environments are.
 func New(o Options) *Watcher {
 	w := &Watcher{
-		client: o.Client.Untyped(), trail: o.Trail, presence: o.Presence, newest: o.Newest,
+		client: o.Client, trail: o.Trail, presence: o.Presence, newest: o.Newest,
 		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
 		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
-		status: map[Resource]*Status{},
+		status: map[resource]*Status{},
 	}
 	for _, target := range o.Targets {
-		w.watch(o, target.Project, "", projectKinds())
-		w.watch(o, target.Project, target.Environment, environmentKinds())
+		w.watch(o, target.Project, "")
+		w.watch(o, target.Project, target.Environment)
 	}
 	return w
 }
 
-func (w *Watcher) watch(o Options, project, environment string, kinds []Kind) {
+// watch watches all settings of a project, where the environment is empty, or of an environment.
+func (w *Watcher) watch(o Options, project, environment string) {
 	same := func(g *group) bool { return g.project == project && g.environment == environment }
 	if slices.ContainsFunc(w.groups, same) {
 		return
@@ -112,11 +115,11 @@ func (w *Watcher) watch(o Options, project, environment string, kinds []Kind) {
 	g.failures = looks.Failures{
 		Trail: w.trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
 	}
-	for _, kind := range kinds {
-		r := Resource{Kind: kind, Project: project, Environment: environment}
-		g.watches = append(g.watches, &watch{resource: r, every: cmp.Or(o.Intervals[kind], o.Interval, 5*time.Minute)})
+	for _, kind := range kinds.Of(environment == "") {
+		r := resource{kind: kind.Name, project: project, environment: environment}
+		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(o.Intervals[kind.Name], o.Interval, 5*time.Minute)})
 		w.metrics.begin(r)
-		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind}
+		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind.Name}
 	}
 	g.checks = w.checksOf(g)
 	w.groups = append(w.groups, g)
@@ -194,7 +197,7 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 			g.stopped(w, err)
 			return errors.Join(append(errs, err)...)
 		}
-		g.failed(x.resource.Kind, err)
+		g.failed(x.resource.kind, err)
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)

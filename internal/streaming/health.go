@@ -1,7 +1,6 @@
 package streaming
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -143,15 +142,13 @@ func (w *watcher) fought() Fight {
 	return *w.health.Fight
 }
 
-// changed notes an entry in the trail.
-func (w *watcher) changed(e *audit.Entry) {
+// changed notes an entry in the trail, with its detail.
+func (w *watcher) changed(e *audit.Entry, d detail) {
 	w.mu.Lock()
 	w.health.LastChange = e.Time
 	w.mu.Unlock()
-	var d detail
-	readable := json.Unmarshal(e.Detail, &d) == nil // it always is: entry has made it
 	w.metrics.changes.WithLabelValues(w.env.Project, w.env.Environment, e.Type, d.Cause).Inc()
-	if readable && d.Reading != nil {
+	if d.Reading != nil {
 		w.log.Info("streaming changed: "+d.Summary, "type", e.Type, "index", e.Index, "cause", d.Cause,
 			"direction", d.Direction, "severity", d.Severity, "fields", d.Fields)
 		return

@@ -357,11 +357,11 @@ func TestChangedFields(t *testing.T) {
 		{``, `{"a":{"b":1}}`, []string{"a"}},
 		{`{"a":{"b":1}}`, `{"a":2}`, []string{"a"}},
 	} {
-		got, err := changedFields(json.RawMessage(tc.before), json.RawMessage(tc.after))
+		got, err := compare(Subject, json.RawMessage(tc.before), json.RawMessage(tc.after))
 		require.NoError(t, err)
-		assert.Equal(t, tc.want, got, "%v", tc)
+		assert.Equal(t, tc.want, changedFields(got.Changes), "%v", tc)
 	}
-	_, err := changedFields(json.RawMessage(`{`), nil)
+	_, err := compare(Subject, json.RawMessage(`{`), nil)
 	require.ErrorContains(t, err, "compare with the trail")
 }
 

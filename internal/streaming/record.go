@@ -77,27 +77,29 @@ func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 }
 
 func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.RawMessage, o observation, d detail) error {
-	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	var told detail
+	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subject, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
 		if subject == SubjectSecond && !found && raw == nil {
 			return nil, nil //nolint:nilnil // no second config, as ever, is nothing to record
 		}
-		if o.repeated && (!found || last.After != nil) { // the next look proves it anew
+		if o.repeated && (!found || last.After != nil) { // the next look proves it again
 			w.nowhere = false
 			return nil, management.ErrUnproven
 		}
-		return w.entry(ctx, last, found, subject, raw, o, d)
+		e, told, err = w.entry(ctx, last, found, subject, raw, o, d)
+		return e, err
 	})
 	if err != nil {
 		return fmt.Errorf("record the streaming config: %w", err)
 	}
 	if e != nil {
-		w.changed(e)
+		w.changed(e, told)
 	}
 	return nil
 }
 
-// entry is the entry to record, nil for none.
-func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, error) {
+// entry is the entry to record with its detail, nil for none.
+func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, detail, error) {
 	e := &audit.Entry{
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
 		Subject: subject, Time: o.at, After: raw,
@@ -109,16 +111,17 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		e.Type = TypeChanged
 		e.Window, d.Requests.Before = w.window(ctx, audit.Entry{Subject: subject}, o)
 	}
+	same := found && bytes.Equal(last.After, raw)
+	if same && !last.Unsure {
+		return nil, d, nil
+	}
+	changed, err := compare(subject, last.After, raw)
+	if err != nil {
+		return nil, d, err
+	}
 	if found {
-		same := bytes.Equal(last.After, raw)
-		if same && !last.Unsure {
-			return nil, nil //nolint:nilnil // nothing to record is no error
-		}
-		fields, err := changedFields(last.After, raw)
-		if err != nil {
-			return nil, err
-		}
-		e.Before, e.Type, d.Fields = last.After, typeOf(same, fields), fields
+		d.Fields = changedFields(changed.Changes)
+		e.Before, e.Type = last.After, typeOf(same, d.Fields)
 		e.Window, d.Requests.Before = w.window(ctx, last, o)
 	}
 	switch e.Type {
@@ -127,42 +130,54 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	case TypeStatusChanged: // a PUT asks for no status
 		d.Attribution, d.Reason = looks.Outside(), nil
 	}
-	var err error
 	by := attempt{Attribution: d.Attribution}
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
-		if by, err = w.author(ctx, workspace.Found{Entry: e, Since: last.Time, Looked: o.began}, o.shape, d.Attribution); err != nil {
-			return nil, err
+		found := workspace.Found{Entry: e, Changes: changed.Changes, Since: last.Time, Looked: o.began}
+		if by, err = w.author(ctx, found, o.shape, d.Attribution); err != nil {
+			return nil, d, err
 		}
 		d.Attribution = by.Attribution
 	}
 	if e.Type == TypeChanged || e.Type == TypeStatusChanged {
-		if d.Reading, err = w.meaning(ctx, e, by); err != nil {
-			return nil, err
+		if d.Reading, err = w.meaning(ctx, e, changed, by); err != nil {
+			return nil, d, err
 		}
 	}
 	e.Detail, err = json.Marshal(d)
-	return e, err
+	return e, d, err
+}
+
+// compare decodes two configs, once for all that follow.
+func compare(subject string, before, after json.RawMessage) (meaning.Comparison, error) {
+	a, err := jsondiff.ReadCanonical(before)
+	if err != nil {
+		return meaning.Comparison{}, fmt.Errorf("compare with the trail: read the state before: %w", err)
+	}
+	b, err := jsondiff.ReadCanonical(after)
+	if err != nil {
+		return meaning.Comparison{}, fmt.Errorf("compare with the trail: read the state after: %w", err)
+	}
+	return meaning.Compare(subject, a, b), nil
 }
 
 // meaning explains a change. If it cannot, it returns nil, and the entry goes in without
 // it.
-func (w *watcher) meaning(ctx context.Context, e *audit.Entry, by attempt) (*meaning.Reading, error) {
-	read := meaning.Read
+func (w *watcher) meaning(ctx context.Context, e *audit.Entry, changed meaning.Comparison, by attempt) (*meaning.Reading, error) {
+	var how meaning.How
 	if by.Cause == looks.CauseRelay && e.Subject == Subject {
 		switch put, err := w.newestPut(ctx); {
 		case err != nil:
 			return nil, err
 		case by.Restores, put.Restores && put.Action == by.Action:
-			read = meaning.ReadRestored
+			how = meaning.Restored
 		}
 	}
-	reading, err := read(e.Subject, e.Before, e.After)
+	reading, err := changed.Explain(how)
 	if err != nil {
 		w.metrics.unread.Inc()
 		w.log.Error("the meaning of a change cannot be told; it is recorded without", "error", err)
 		return nil, nil //nolint:nilnil // the entry goes in without it
 	}
-	reading.Patch = nil
 	return &reading, nil
 }
 
@@ -215,27 +230,14 @@ func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (
 }
 
 // changedFields lists the changed members, each as its path with dots.
-func changedFields(before, after json.RawMessage) ([]string, error) {
-	changes, err := jsondiff.Diff(nil, orEmpty(before), orEmpty(after))
-	if err != nil {
-		return nil, fmt.Errorf("compare with the trail: %w", err)
-	}
-	var fields []string
+func changedFields(changes jsondiff.Changes) (fields []string) {
 	for _, c := range changes.List {
 		fields = append(fields, strings.ReplaceAll(strings.TrimPrefix(c.Path, "/"), "/", "."))
 	}
 	if changes.More > 0 {
 		fields = append(fields, fmt.Sprintf("and %d more", changes.More))
 	}
-	return fields, nil
-}
-
-// orEmpty is the state where there is no config: an object without members.
-func orEmpty(state json.RawMessage) json.RawMessage {
-	if len(state) == 0 {
-		return json.RawMessage("{}")
-	}
-	return state
+	return fields
 }
 
 // attested counts a recorded look.

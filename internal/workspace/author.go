@@ -35,12 +35,12 @@ var effects = map[string]effect{
 
 func renamed(a *action, answer, state json.RawMessage) bool {
 	// The API may write the name in its own way, and then its answer has it so.
-	name := func(of json.RawMessage) (p management.Project) {
+	name := func(of json.RawMessage) string {
+		var p struct{ Name string }
 		_ = json.Unmarshal(of, &p) // another form has no name
-		return p
+		return p.Name
 	}
-	shown := name(state).Name
-	return shown == a.Arguments["name"] || len(answer) > 0 && shown == name(answer).Name
+	return name(state) == a.Arguments["name"] || len(answer) > 0 && name(state) == name(answer)
 }
 
 func unset(a *action, _, state json.RawMessage) bool {
@@ -81,6 +81,8 @@ func (s stream) goesTo(other stream) bool {
 // Found is a change that a look found, as its entry.
 type Found struct {
 	*audit.Entry // with Before, After and Window
+	// Changes are the differences between Before and After.
+	Changes jsondiff.Changes
 	// Since is when the entry before it was made, Looked when the look began.
 	Since, Looked time.Time
 }
@@ -96,11 +98,7 @@ func Attribute(ctx context.Context, trail audit.Log, f Found) (looks.Attribution
 	if !ok {
 		return looks.Outside(), nil
 	}
-	changed, err := changedMembers(f.Before, f.After)
-	if err != nil {
-		return looks.Attribution{}, fmt.Errorf("find who changed %s: %w", f.Subject, err)
-	}
-	s := search{Found: f, effect: effect, open: changed, seen: map[string]bool{}}
+	s := search{Found: f, effect: effect, open: changedMembers(f.Changes), seen: map[string]bool{}}
 	if err := audit.Backwards(ctx, trail, f.Project, f.Environment, SubjectOf(effect.operation), s.visit); err != nil {
 		return looks.Attribution{}, fmt.Errorf("find who made a change: %w", err)
 	}
@@ -117,15 +115,8 @@ type search struct {
 	others bool            // a part was changed by others
 }
 
-// changedMembers are the top-level members that differ. A state that is no object has none.
-func changedMembers(before, after json.RawMessage) (names []string, err error) {
-	object := func(state json.RawMessage) json.RawMessage {
-		if len(state) == 0 || string(state) == "null" {
-			return json.RawMessage("{}")
-		}
-		return state
-	}
-	changes, err := jsondiff.Diff(nil, object(before), object(after))
+// changedMembers are the top-level members that differ.
+func changedMembers(changes jsondiff.Changes) (names []string) {
 	for _, c := range changes.List {
 		name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
 		if !slices.Contains(names, name) {
@@ -135,7 +126,7 @@ func changedMembers(before, after json.RawMessage) (names []string, err error) {
 	if changes.More > 0 {
 		names = append(names, "/") // no action covers it
 	}
-	return names, err
+	return names
 }
 
 // notShown is how long the API may go on to show the state before an action.

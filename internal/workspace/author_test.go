@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
 )
 
@@ -46,7 +47,15 @@ func (s *scene) found(since time.Time, subject, before, after string) Found {
 	if after != "" {
 		e.After = json.RawMessage(after)
 	}
-	return Found{Entry: &e, Since: since, Looked: now}
+	whole := func(state json.RawMessage) json.RawMessage {
+		if len(state) == 0 {
+			return json.RawMessage("{}")
+		}
+		return state
+	}
+	changes, err := jsondiff.Diff(nil, whole(e.Before), whole(e.After))
+	require.NoError(s.t, err)
+	return Found{Entry: &e, Changes: changes, Since: since, Looked: now}
 }
 
 func (s *scene) attributed(f Found) looks.Attribution {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
@@ -52,13 +54,24 @@ const (
 	argDoNotPromote = "do_not_promote_defaults"
 )
 
-// operations are the API's, by their names in the entries and on the command line.
-var operations = map[string]operation{
-	"project.get": {scope: ofProject, read: readProject},
+// operations are the API's, by their names in the entries and on the command line: those below,
+// and one to read each setting that has a command of its own (see [kinds.Setting.Command]).
+var operations = func() map[string]operation {
+	all := maps.Clone(special)
+	for _, s := range kinds.Of(false) {
+		if s.Command != (kinds.Command{}) {
+			all[s.Command.Operation()] = operation{scope: ofEnvironment, read: reads(s)}
+		}
+	}
+	return all
+}()
+
+var special = map[string]operation{
+	"project.get": {scope: ofProject, read: reads(kinds.Project)},
 	"project.rename": {
-		scope: ofProject, needs: []string{"name"}, read: readProject,
+		scope: ofProject, needs: []string{"name"}, read: reads(kinds.Project),
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.UpdateProject(ctx, r.Project, management.ProjectUpdate{Name: r.Arguments["name"]}))
+			return split(c.RenameProject(ctx, r.Project, r.Arguments["name"]))
 		},
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the name of project %s: %s → %q", r.Project, member(before, "name"), r.Arguments["name"])}
@@ -67,7 +80,7 @@ var operations = map[string]operation{
 	"project.create": {
 		scope: ofWorkspace, needs: []string{"name", "vertical"},
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.CreateProject(ctx, management.NewProject{Name: r.Arguments["name"], Vertical: management.Vertical(r.Arguments["vertical"])}))
+			return split(c.CreateProject(ctx, r.Arguments["name"], r.Arguments["vertical"]))
 		},
 		plan: says("a project with the name %[1]q and the vertical %[2]s is created; the API has no operation to delete it", "name", "vertical"),
 	},
@@ -78,31 +91,17 @@ var operations = map[string]operation{
 		},
 		plan: planTypes,
 	},
-	"rbac.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.RBACPolicy(ctx, r.Project, r.Environment))
-	}},
-	"templates.list": {scope: ofProject, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.EmailTemplates(ctx, r.Project))
-	}},
-	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: readDefaultTemplate},
+	"templates.list":        {scope: ofProject, read: reads(kinds.EmailTemplates)},
+	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates)},
 	"templates.default.unset": {
-		scope: ofProject, needs: []string{"type"}, read: readDefaultTemplate,
+		scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates),
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return receiptOf(c.UnsetDefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.Arguments["type"])))
+			return receiptOf(c.UnsetDefaultEmailTemplate(ctx, r.Project, r.Arguments["type"]))
 		},
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the default %s template of project %s: %s → none", r.Arguments["type"], r.Project, before)}
 		},
 	},
-	"token_profiles.list": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.TrustedTokenProfiles(ctx, r.Project, r.Environment))
-	}},
-	"password_config.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.PasswordStrengthConfig(ctx, r.Project, r.Environment))
-	}},
-	"country_codes.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.SMSCountryCodes(ctx, r.Project, r.Environment))
-	}},
 	"secret.delete": {
 		scope: ofEnvironment, needs: []string{"secret_id"},
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
@@ -122,7 +121,8 @@ var operations = map[string]operation{
 		scope: ofEnvironment, needs: []string{"type"}, mayHave: []string{"hostname", "username", "site"}, secret: true,
 		validate: validateDestination, read: readStreaming, mayLack: true,
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r)))
+			a, err := c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r))
+			return split(a.Answer, err)
 		},
 		plan: planStreaming,
 	},
@@ -156,8 +156,15 @@ func (op operation) check(r Request) error {
 	return nil
 }
 
+// reads makes the call that reads a setting, or one of its values.
+func reads(s kinds.Setting) call {
+	return func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.Setting(ctx, s, r.Project, r.Environment, r.Arguments["type"]))
+	}
+}
+
 // split takes an answer apart. With an undecodable answer, the change was made.
-func split[T any](a management.Answer[T], err error) (management.Receipt, json.RawMessage, error) {
+func split(a management.Answer, err error) (management.Receipt, json.RawMessage, error) {
 	return a.Receipt, a.Raw, err
 }
 
@@ -165,16 +172,9 @@ func receiptOf(r management.Receipt, err error) (management.Receipt, json.RawMes
 	return r, nil, err
 }
 
-func readProject(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-	return split(c.Project(ctx, r.Project))
-}
-
-func readDefaultTemplate(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-	return split(c.DefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.Arguments["type"])))
-}
-
 func readStreaming(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-	return split(c.EventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"])))
+	a, err := c.EventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]))
+	return split(a.Answer, err)
 }
 
 // says makes a plan of one sentence from arguments.
@@ -222,7 +222,7 @@ func redirectTypes(r Request) management.RedirectURLUpdate {
 	u := management.RedirectURLUpdate{DoNotPromoteDefaults: r.Arguments[argDoNotPromote] == "true"}
 	add := func(list string, isDefault bool) {
 		for kind := range strings.SplitSeq(list, ",") {
-			t := management.RedirectType{IsDefault: isDefault, Type: management.RedirectKind(strings.TrimSpace(kind))}
+			t := management.RedirectType{IsDefault: isDefault, Type: strings.TrimSpace(kind)}
 			same := func(have management.RedirectType) bool { return have.Type == t.Type }
 			if t.Type != "" && !slices.ContainsFunc(u.ValidTypes, same) {
 				u.ValidTypes = append(u.ValidTypes, t)
@@ -239,9 +239,9 @@ func planTypes(r Request, _ json.RawMessage) []string {
 	u := redirectTypes(r)
 	var types, defaults []string
 	for _, t := range u.ValidTypes {
-		types = append(types, string(t.Type))
+		types = append(types, t.Type)
 		if t.IsDefault {
-			defaults = append(defaults, string(t.Type))
+			defaults = append(defaults, t.Type)
 		}
 	}
 	list := func(kinds []string) string { return cmp.Or(strings.Join(kinds, ", "), none) }

@@ -4,21 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
-// inTheDashboard is the way back for everything that the API can only read.
-const inTheDashboard = "the API has no operation that sets it: put it back in the dashboard"
-
-// undos say how a setting is put back to the state before, by its name.
+// undos say how a change of another kind than those in internal/kinds is undone, by its name.
 var undos = map[string]string{
-	"project":                    "'auditrelay workspace project rename' sets the name; the API has no operation for the rest",
-	"email_templates":            inTheDashboard,
-	"default_email_templates":    "the API can unset a default template, and has no operation that sets one: put it back in the dashboard",
-	"rbac_policy":                inTheDashboard,
-	"trusted_token_profiles":     inTheDashboard,
-	"password_strength_config":   inTheDashboard,
-	"sms_country_codes":          inTheDashboard,
 	"event_log_streaming":        "'auditrelay streaming apply' sets the desired config, 'auditrelay workspace streaming set' another one",
 	"event_log_streaming_second": "the API has no operation that removes a config: remove it in the dashboard",
 
@@ -38,6 +29,11 @@ func undoOf(e timeline.Entry) string {
 	}
 	if _, what, _ := strings.Cut(e.Type, "."); what != "changed" && what != "gone" {
 		return ""
+	}
+	for _, kind := range kinds.All() {
+		if kind.Name == e.Setting {
+			return kind.Undo
+		}
 	}
 	return undos[e.Setting]
 }

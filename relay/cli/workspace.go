@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -37,10 +38,6 @@ outcome and the API's request id.`)
 	}.command()))
 	cmd.AddCommand(
 		newWorkspaceProject(), newWorkspaceRedirects(), templates, newWorkspaceStreaming(),
-		onlyRead("rbac", "The RBAC policy of an environment", environmentRead("rbac.get", "get", "Show the RBAC policy")),
-		onlyRead("token-profiles", "The trusted token profiles of an environment", environmentRead("token_profiles.list", "list", "List the trusted token profiles")),
-		onlyRead("password-config", "The password strength configuration of an environment", environmentRead("password_config.get", "get", "Show the password strength configuration")),
-		onlyRead("country-codes", "The countries an environment sends SMS to", environmentRead("country_codes.get", "get", "List the country codes")),
 		grouped("secret", "Secrets of an environment", deskChange{
 			operation: "secret.delete", use: "delete PROJECT/ENVIRONMENT SECRET_ID", names: []string{"secret_id"},
 			short: "Delete a secret", example: "workspace secret delete shop/live secret-live-1 --reason 'leaked in CI'",
@@ -50,6 +47,14 @@ outcome and the API's request id.`)
 			short: "Delete a public token", example: "workspace public-token delete shop/live public-token-live-1 --reason CHG-13",
 		}.command()),
 	)
+	for _, s := range kinds.Of(false) {
+		if show := s.Command; show != (kinds.Command{}) {
+			cmd.AddCommand(onlyRead(show.Noun, show.About, deskRead{
+				operation: show.Operation(), use: show.Verb + " PROJECT/ENVIRONMENT", short: show.Short,
+				example: "workspace " + show.Noun + " " + show.Verb + " shop/live",
+			}.command()))
+		}
+	}
 	return cmd
 }
 
@@ -117,13 +122,6 @@ func onlyRead(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := grouped(use, short, commands...)
 	cmd.Long = short + ".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard."
 	return cmd
-}
-
-func environmentRead(operation, verb, short string) *cobra.Command {
-	noun, _, _ := strings.Cut(strings.ReplaceAll(operation, "_", "-"), ".")
-	return deskRead{
-		operation: operation, use: verb + " PROJECT/ENVIRONMENT", short: short, example: "workspace " + noun + " " + verb + " shop/live",
-	}.command()
 }
 
 // argument is a flag for an argument of an operation.

@@ -7,20 +7,53 @@ import (
 	"unicode/utf8"
 )
 
-// Decode reads a state. Numbers become a [json.Number] with the digits of the canonical
-// form, so equal numbers are equal strings. Errors are those of [Canonical].
-func Decode(raw json.RawMessage) (any, error) {
+// State is a JSON state that was decoded once, for all who compare or judge it. The zero value
+// is no state at all.
+type State struct {
+	JSON json.RawMessage // in canonical form; nil for no state
+	// Value is what it decodes to. Numbers are a [json.Number] with the digits of the canonical
+	// form, so equal numbers are equal strings.
+	Value any
+}
+
+// None reports whether there is no such thing: no state, or null.
+func (s State) None() bool { return s.Value == nil }
+
+// Read reads a state as it was received; nothing is the zero State. Errors are those of
+// [Canonical].
+func Read(raw json.RawMessage) (State, error) {
+	if len(raw) == 0 {
+		return State{}, nil
+	}
 	canonical, err := Canonical(raw)
 	if err != nil {
-		return nil, err
+		return State{}, err
+	}
+	return ReadCanonical(canonical)
+}
+
+// ReadCanonical is [Read] for a state that is in canonical form already, as those in the audit
+// trail are.
+func ReadCanonical(canonical json.RawMessage) (State, error) {
+	if len(canonical) == 0 {
+		return State{}, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(canonical))
 	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, fmt.Errorf("decode JSON: %w", err)
+	s := State{JSON: canonical}
+	if err := dec.Decode(&s.Value); err != nil {
+		return State{}, fmt.Errorf("decode JSON: %w", err)
 	}
-	return v, nil
+	return s, nil
+}
+
+// Decode is the value of [Read].
+func Decode(raw json.RawMessage) (any, error) {
+	s, err := Read(raw)
+	if err == nil && s.JSON == nil {
+		_, err = Canonical(raw) // nothing is no JSON
+	}
+	return s.Value, err
 }
 
 // Encode returns a decoded value's JSON again. Members come out sorted, so equal values

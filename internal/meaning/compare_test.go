@@ -1,4 +1,4 @@
-package settings
+package meaning
 
 import (
 	"encoding/json"
@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/kinds"
 )
 
 func TestCompare(t *testing.T) {
@@ -21,43 +20,43 @@ func TestCompare(t *testing.T) {
 		"brand_resources":[{"resource_id":"d","available_actions":["r","w"]},{"resource_id":"e"}],
 		"custom_scopes":[],"custom_resources":[]}`
 	for name, tc := range map[string]struct {
-		kind          Kind
+		kind          kinds.Setting
 		before, after string
 		want          []string
 	}{
-		"same":          {RBACPolicy, policy, policy, nil},
-		"spelling":      {Project, `{"a":1.0,"b":"é"}`, ` {"b":"\u00e9","a":1}`, nil},
-		"member":        {Project, `{"name":"a","x":1}`, `{"name":"b","y":null}`, []string{`/name: "a" → "b"`, `/x: - 1`, `/y: + null`}},
-		"type":          {Project, `{"x":1}`, `{"x":"1"}`, []string{`/x: 1 → "1"`}},
-		"object to set": {Project, `{"x":{}}`, `{"x":[]}`, []string{`/x: {} → []`}},
-		"wide numbers":  {Project, `{"x":9007199254740993}`, `{"x":9007199254740992}`, []string{`/x: "9007199254740993" → 9007199254740992`}},
-		"roles reordered": {RBACPolicy, policy, strings.NewReplacer(`["r","w"]`, `["w","r"]`,
+		"same":          {kinds.RBACPolicy, policy, policy, nil},
+		"spelling":      {kinds.Project, `{"a":1.0,"b":"é"}`, ` {"b":"\u00e9","a":1}`, nil},
+		"member":        {kinds.Project, `{"name":"a","x":1}`, `{"name":"b","y":null}`, []string{`/name: "a" → "b"`, `/x: - 1`, `/y: + null`}},
+		"type":          {kinds.Project, `{"x":1}`, `{"x":"1"}`, []string{`/x: 1 → "1"`}},
+		"object to set": {kinds.Project, `{"x":{}}`, `{"x":[]}`, []string{`/x: {} → []`}},
+		"wide numbers":  {kinds.Project, `{"x":9007199254740993}`, `{"x":9007199254740992}`, []string{`/x: "9007199254740993" → 9007199254740992`}},
+		"roles reordered": {kinds.RBACPolicy, policy, strings.NewReplacer(`["r","w"]`, `["w","r"]`,
 			`{"resource_id":"e","actions":[]}]`, `{"actions":[],"resource_id":"e"}]`).Replace(policy), nil},
 		"whole lists reordered": {
-			RBACPolicy,
+			kinds.RBACPolicy,
 			`{"custom_roles":[{"role_id":"a"},{"role_id":"b"}],"brand_user":{"permissions":[{"resource_id":"a"},{"resource_id":"b"}]}}`,
 			`{"brand_user":{"permissions":[{"resource_id":"b"},{"resource_id":"a"}]},"custom_roles":[{"role_id":"b"},{"role_id":"a"}]}`, nil,
 		},
 		"action granted": {
-			RBACPolicy, policy, strings.Replace(policy, `["r","w"]`, `["w","x","r"]`, 1),
+			kinds.RBACPolicy, policy, strings.Replace(policy, `["r","w"]`, `["w","x","r"]`, 1),
 			[]string{`/custom_roles/role_id=a/permissions/resource_id=d/actions: + "x"`},
 		},
 		"role renamed": {
-			RBACPolicy, policy, strings.Replace(policy, `"role_id":"b"`, `"role_id":"c/d"`, 1),
+			kinds.RBACPolicy, policy, strings.Replace(policy, `"role_id":"b"`, `"role_id":"c/d"`, 1),
 			[]string{`/custom_roles/role_id=b: - {"role_id":"b"}`, `/custom_roles/role_id=c~1d: + {"role_id":"c/d"}`},
 		},
-		"countries":        {SMSCountryCodes, `["DE","US"]`, `["FR","DE"]`, []string{`: + "FR"`, `: - "US"`}},
-		"country twice":    {SMSCountryCodes, `["DE","DE"]`, `["DE"]`, []string{`: - "DE"`}},
-		"keys twice":       {EmailTemplates, `[{"template_id":"a"},{"template_id":"a","n":1}]`, `[{"template_id":"a","n":1},{"template_id":"a"}]`, []string{`/0/n: + 1`, `/1/n: - 1`}},
-		"unknown array":    {PasswordStrength, `{"x":[1,2]}`, `{"x":[2,1]}`, []string{`/x/0: 1 → 2`, `/x/1: 2 → 1`}},
-		"unknown actions":  {PasswordStrength, `{"actions":[1,2]}`, `{"actions":[2,1]}`, []string{`/actions/0: 1 → 2`, `/actions/1: 2 → 1`}},
-		"array grew":       {PasswordStrength, `{"x":[1]}`, `{"x":[1,[]]}`, []string{`/x/1: + []`}},
-		"pem files":        {TrustedTokenProfiles, `[{"profile_id":"p","pem_files":[{"pem_file_id":"1"},{"pem_file_id":"2"}]}]`, `[{"profile_id":"p","pem_files":[{"pem_file_id":"2"},{"pem_file_id":"1"}]}]`, nil},
-		"default template": {DefaultEmailTemplates, `{"LOGIN":null}`, `{"LOGIN":"t1"}`, []string{`/LOGIN: null → "t1"`}},
+		"countries":        {kinds.SMSCountryCodes, `["DE","US"]`, `["FR","DE"]`, []string{`: + "FR"`, `: - "US"`}},
+		"country twice":    {kinds.SMSCountryCodes, `["DE","DE"]`, `["DE"]`, []string{`: - "DE"`}},
+		"keys twice":       {kinds.EmailTemplates, `[{"template_id":"a"},{"template_id":"a","n":1}]`, `[{"template_id":"a","n":1},{"template_id":"a"}]`, []string{`/0/n: + 1`, `/1/n: - 1`}},
+		"unknown array":    {kinds.PasswordStrength, `{"x":[1,2]}`, `{"x":[2,1]}`, []string{`/x/0: 1 → 2`, `/x/1: 2 → 1`}},
+		"unknown actions":  {kinds.PasswordStrength, `{"actions":[1,2]}`, `{"actions":[2,1]}`, []string{`/actions/0: 1 → 2`, `/actions/1: 2 → 1`}},
+		"array grew":       {kinds.PasswordStrength, `{"x":[1]}`, `{"x":[1,[]]}`, []string{`/x/1: + []`}},
+		"pem files":        {kinds.TrustedTokenProfiles, `[{"profile_id":"p","pem_files":[{"pem_file_id":"1"},{"pem_file_id":"2"}]}]`, `[{"profile_id":"p","pem_files":[{"pem_file_id":"2"},{"pem_file_id":"1"}]}]`, nil},
+		"default template": {kinds.DefaultEmailTemplates, `{"LOGIN":null}`, `{"LOGIN":"t1"}`, []string{`/LOGIN: null → "t1"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes, err := jsondiff.Diff(meaning.Schema(string(tc.kind)), json.RawMessage(tc.before), json.RawMessage(tc.after))
+			changes, err := jsondiff.Diff(subjects[tc.kind.Name].schema, json.RawMessage(tc.before), json.RawMessage(tc.after))
 			require.NoError(t, err)
 			var got []string
 			for _, c := range changes.List {
@@ -73,10 +72,10 @@ func TestCompareDeep(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat(`[`, n) + strings.Repeat(`]`, n))
 	}
-	changes, err := jsondiff.Diff(meaning.Schema(string(Project)), deep(900), deep(901))
+	changes, err := jsondiff.Diff(subjects[kinds.Project.Name].schema, deep(900), deep(901))
 	require.NoError(t, err)
 	require.Len(t, changes.List, 1)
-	_, err = jsondiff.Diff(meaning.Schema(string(Project)), deep(100_000), deep(100_000))
+	_, err = jsondiff.Diff(subjects[kinds.Project.Name].schema, deep(100_000), deep(100_000))
 	require.Error(t, err)
 }
 
@@ -123,7 +122,7 @@ func normal(s *jsondiff.Schema, v any) any {
 			free = named(x, s.Key)
 		}
 		if free {
-			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
+			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(jsondiff.Encode(a)), string(jsondiff.Encode(b))) })
 		}
 	}
 	return sorted
@@ -136,23 +135,20 @@ func FuzzCompare(f *testing.F) {
 	f.Add([]byte(`[{"template_id":"a"},{"template_id":"a"}]`), []byte(`[[[1.50]],{"~/":null}]`), uint64(3))
 	f.Add([]byte(`[{"profile_id":"a","pem_files":[{"pem_file_id":"x"},{"pem_file_id":"y"}]}]`), []byte(`9007199254740993`), uint64(4))
 	f.Fuzz(func(t *testing.T, a, b []byte, seed uint64) {
-		for _, kind := range append(projectKinds(), environmentKinds()...) {
-			changes, err := jsondiff.Diff(meaning.Schema(string(kind)), a, b)
+		for _, kind := range kinds.All() {
+			changes, err := jsondiff.Diff(subjects[kind.Name].schema, a, b)
 			x, errA := decoded(a)
 			y, errB := decoded(b)
 			require.Equal(t, errA != nil || errB != nil, err != nil)
 			if err != nil {
 				return
 			}
-			s := meaning.Schema(string(kind))
-			same := string(encode(normal(s, x))) == string(encode(normal(s, y)))
-			require.Equal(t, same, len(changes.List) == 0, "%s: %v", kind, changes)
-			self, err := jsondiff.Diff(meaning.Schema(string(kind)), a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
+			s := subjects[kind.Name].schema
+			same := string(jsondiff.Encode(normal(s, x))) == string(jsondiff.Encode(normal(s, y)))
+			require.Equal(t, same, len(changes.List) == 0, "%s: %v", kind.Name, changes)
+			self, err := jsondiff.Diff(subjects[kind.Name].schema, a, jsondiff.Encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
 			require.NoError(t, err)
-			require.Empty(t, self.List, "%s reordered", kind)
-			raw := detail{}.with(changes).encode()
-			_, err = jsondiff.Canonical(raw)
-			require.NoError(t, err)
+			require.Empty(t, self.List, "%s reordered", kind.Name)
 		}
 	})
 }
@@ -178,33 +174,4 @@ func decoded(raw []byte) (v any, _ error) {
 		return nil, err
 	}
 	return v, json.Unmarshal(canonical, &v)
-}
-
-func FuzzPlausible(f *testing.F) {
-	for _, seed := range []string{`{"project_slug":"a","name":"b"}`, `[]`, `["DE"]`, `[{}]`, `{"validation_policy":"LUDS"}`, `null`, `{`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, kind := range append(projectKinds(), environmentKinds()...) {
-			if kind == DefaultEmailTemplates {
-				continue
-			}
-			got := reading{raw: raw}
-			if got.stand(kind) == nil {
-				state := got.state
-				require.True(t, json.Valid(state))
-				require.NotEqual(t, "null", string(state))
-			}
-		}
-	})
-}
-
-// TestConfigKnowsEveryKind: settings.intervals takes each kind's name.
-func TestConfigKnowsEveryKind(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for _, kind := range slices.Concat(projectKinds(), environmentKinds()) {
-		names = append(names, string(kind))
-	}
-	require.ElementsMatch(t, config.SettingKinds(), names)
 }
