@@ -46,7 +46,10 @@ type Event struct {
 }
 
 // Label is a name and a value from beside an event's body.
-type Label struct{ Name, Value string }
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // SpecVersion is the CloudEvents version of [Event.Attributes].
 const SpecVersion = "1.0"

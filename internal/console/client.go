@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -51,7 +50,7 @@ func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
 
 // Retire removes the position of a sink, and returns it.
 func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) {
-	return was, c.ask(ctx, http.MethodPost, "/v1/sinks/"+url.PathEscape(name)+"/retire", &was)
+	return was, c.call(ctx, http.MethodPost, "/v1/sinks/retire", OfSink{name}, &was)
 }
 
 // Damage lists the damaged records without an acceptance.
@@ -88,12 +87,7 @@ func (c *Client) Streaming(ctx context.Context) (list []streaming.Health, err er
 // PlanStreaming calls yield with the plan of an environment, or, for the zero value, of each
 // one with a desired config.
 func (c *Client) PlanStreaming(ctx context.Context, which OfEnvironment, yield func(Planned) error) error {
-	return c.stream(ctx, "/v1/streaming/plan", which, func(f *frame) error {
-		if f.Planned == nil {
-			return nil
-		}
-		return yield(*f.Planned)
-	})
+	return items(ctx, c, "/v1/streaming/plan", which, yield, nil)
 }
 
 // ApplyStreaming sets the desired streaming config of an environment.
@@ -119,12 +113,7 @@ func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s silences.Sil
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the
 // listing.
 func (c *Client) Letters(ctx context.Context, req ListLetters, yield func(*Letter) error) error {
-	return c.stream(ctx, "/v1/deadletters", req, func(f *frame) error {
-		if f.Letter == nil {
-			return nil
-		}
-		return yield(f.Letter)
-	})
+	return items(ctx, c, "/v1/deadletters", req, yield, nil)
 }
 
 // ReplayLetters hands dead letters to their sink again. report is told now and
@@ -141,14 +130,10 @@ func (c *Client) DiscardLetters(ctx context.Context, req DiscardLetters, report 
 // Tap calls yield with the live events, and counted with the tap's counts now and then. It
 // ends when ctx does, or with an error of theirs.
 func (c *Client) Tap(ctx context.Context, req Tap, yield func(*Tapped) error, counted func(*TapCounts)) error {
-	return c.stream(ctx, "/v1/tap", req, func(f *frame) error {
-		switch {
-		case f.Tapped != nil:
-			return yield(f.Tapped)
-		case f.Taps != nil:
+	return items(ctx, c, "/v1/tap", req, yield, func(f *frame) {
+		if f.Taps != nil {
 			counted(f.Taps)
 		}
-		return nil
 	})
 }
 
@@ -160,25 +145,16 @@ func (c *Client) ReplaySpan(ctx context.Context, req ReplaySpan, report func(*Pr
 // List calls yield with the chosen entries of the audit trail, the oldest first. With
 // Follow it ends when ctx does.
 func (c *Client) List(ctx context.Context, req ListTrail, yield func(timeline.Row) error) error {
-	return c.stream(ctx, "/v1/trail/list", req, func(f *frame) error {
-		switch {
-		case f.Row != nil:
-			return yield(*f.Row)
-		case f.Following != nil && req.Following != nil:
+	return items(ctx, c, "/v1/trail/list", req, yield, func(f *frame) {
+		if f.Following != nil && req.Following != nil {
 			req.Following(*f.Following)
 		}
-		return nil
 	})
 }
 
 // Entries calls yield with the whole of the chosen entries, the oldest first.
 func (c *Client) Entries(ctx context.Context, f timeline.Filter, yield func(timeline.Entry) error) error {
-	return c.stream(ctx, "/v1/trail/entries", ListTrail{Filter: f}, func(f *frame) error {
-		if f.Entry == nil {
-			return nil
-		}
-		return yield(*f.Entry)
-	})
+	return items(ctx, c, "/v1/trail/entries", ListTrail{Filter: f}, yield, nil)
 }
 
 // Annotate marks an entry as reviewed.
@@ -208,12 +184,7 @@ func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bund
 
 // ListSpan calls yield with the lines of a span's list.
 func (c *Client) ListSpan(ctx context.Context, req ListSpan, yield func(line json.RawMessage) error) error {
-	return c.stream(ctx, "/v1/trail/span", req, func(f *frame) error {
-		if f.Line == nil {
-			return nil
-		}
-		return yield(f.Line)
-	})
+	return items(ctx, c, "/v1/trail/span", req, yield, nil)
 }
 
 // Settings lists the settings with states in the trail.
@@ -227,11 +198,10 @@ func (c *Client) At(ctx context.Context, w timeline.Where, at time.Time) (s time
 }
 
 func (c *Client) work(ctx context.Context, path string, req any, report func(*Progress)) error {
-	return c.stream(ctx, path, req, func(f *frame) error {
+	return items(ctx, c, path, req, func(none) error { return nil }, func(f *frame) {
 		if f.Progress != nil {
 			report(f.Progress)
 		}
-		return nil
 	})
 }
 
@@ -251,23 +221,29 @@ func (c *Client) call(ctx context.Context, method, path string, req, answer any)
 	return nil
 }
 
-// stream reads an answer line by line, and makes sure of its end.
-func (c *Client) stream(ctx context.Context, path string, req any, yield func(*frame) error) error {
+// items reads an answer line by line, and makes sure of its end. It calls yield with each item,
+// and told, where there is one, with each line.
+func items[T any](ctx context.Context, c *Client, path string, req any, yield func(T) error, told func(*frame)) error {
 	body, err := c.send(ctx, http.MethodPost, path, req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = body.Close() }()
 	for d := json.NewDecoder(bufio.NewReaderSize(body, 64<<10)); ; {
-		var f frame
+		var f item[T]
 		if err := d.Decode(&f); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			return fmt.Errorf("the relay broke off before it had finished: %w", err)
 		}
-		if err := yield(&f); err != nil {
-			return err
+		if f.Item != nil {
+			if err := yield(*f.Item); err != nil {
+				return err
+			}
+		}
+		if told != nil {
+			told(&f.frame)
 		}
 		if f.Error != "" {
 			return errors.New(f.Error)

@@ -1,38 +1,6 @@
 // Package console serves the command line's questions to a running relay: an HTTP API
 // over a socket in its data directory, and its client.
 //
-//	GET  /v1/status              the state of the environments, sinks and parts
-//	GET  /v1/sinks               the sinks' positions in the journal
-//	POST /v1/sinks/{name}/retire forget the position of a sink no longer configured
-//	POST /v1/deadletters         list them
-//	POST /v1/deadletters/replay  hand them to a sink again
-//	POST /v1/deadletters/discard remove them
-//	GET  /v1/damage              damaged records not accepted yet
-//	POST /v1/damage/accept       let the sinks pass over them
-//	GET  /v1/credentials         the valid credentials, without secrets
-//	POST /v1/credentials/rotate  replace an environment's generated credential
-//	POST /v1/credentials/revoke  accept a generated credential no more
-//	GET  /v1/streaming           the streaming config's state in each environment
-//	POST /v1/streaming/plan      compare the streaming config with the desired one
-//	POST /v1/streaming/apply     set the desired one
-//	GET  /v1/silences            the active silences
-//	POST /v1/silences/add        begin one
-//	POST /v1/silences/end        end one before its time
-//	POST /v1/workspace/read      read a setting at the Workspace Management API
-//	POST /v1/workspace/plan      preview a mutation
-//	POST /v1/workspace/do        perform it, between two entries of the audit trail
-//	POST /v1/tap                 show the live events as they pass
-//	POST /v1/replay              hand a span of the journal to a sink again
-//	POST /v1/trail/list          list entries of the audit trail; follow it
-//	POST /v1/trail/entries       give whole entries
-//	POST /v1/trail/annotate      mark an entry as reviewed
-//	POST /v1/trail/forward       hand entries to a sink again
-//	POST /v1/trail/prove-event   prove the receipt of an event
-//	POST /v1/trail/span          list the records and events of a span
-//	POST /v1/trail/archive       move old entry bundles out
-//	POST /v1/settings/list       list the settings with states in the trail
-//	POST /v1/settings/at         give the state of a setting at a time
-//
 // Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
 // "finished", or why it failed; a stream without such an end was cut off. Whoever can
 // open the socket (mode 0600) may do all of it.
@@ -50,14 +18,15 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -158,41 +127,8 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1), taps: make(chan struct{}, mostTaps)}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, http.StatusOK, opts.Status(r.Context())) })
-	mux.HandleFunc("GET /v1/sinks", s.listSinks)
-	mux.HandleFunc("POST /v1/sinks/{name}/retire", s.retireSink)
-	mux.HandleFunc("POST /v1/deadletters", s.listLetters)
-	mux.HandleFunc("POST /v1/deadletters/replay", s.replayLetters)
-	mux.HandleFunc("POST /v1/deadletters/discard", s.discardLetters)
-	mux.HandleFunc("GET /v1/credentials", s.listCredentials)
-	mux.HandleFunc("POST /v1/credentials/rotate", s.rotateCredential)
-	mux.HandleFunc("POST /v1/credentials/revoke", s.revokeCredential)
-	mux.HandleFunc("GET /v1/streaming", s.listStreaming)
-	mux.HandleFunc("POST /v1/streaming/plan", s.planStreaming)
-	mux.HandleFunc("POST /v1/streaming/apply", s.applyStreaming)
-	mux.HandleFunc("GET /v1/silences", s.listSilences)
-	mux.HandleFunc("POST /v1/silences/add", s.addSilence)
-	mux.HandleFunc("POST /v1/silences/end", s.endSilence)
-	mux.HandleFunc("POST /v1/workspace/read", serveDesk(s, (*workspace.Desk).Read))
-	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
-	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))
-	mux.HandleFunc("POST /v1/tap", s.tap)
-	mux.HandleFunc("POST /v1/replay", s.replaySpan)
-	mux.HandleFunc("POST /v1/trail/list", s.listTrail)
-	mux.HandleFunc("POST /v1/trail/entries", s.readTrail)
-	mux.HandleFunc("POST /v1/trail/annotate", s.annotate)
-	mux.HandleFunc("POST /v1/trail/forward", s.forwardTrail)
-	mux.HandleFunc("POST /v1/trail/prove-event", s.proveEvent)
-	mux.HandleFunc("POST /v1/trail/span", s.listSpan)
-	mux.HandleFunc("POST /v1/trail/archive", s.archiveTrail)
-	mux.HandleFunc("POST /v1/trail/rotate-key", s.rotateKey)
-	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
-	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
-	mux.HandleFunc("GET /v1/damage", s.showDamage)
-	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{
-		Handler: cutOff(withPerson(mux)), ReadHeaderTimeout: 10 * time.Second,
+		Handler: cutOff(withPerson(s.routes())), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: door.ErrorLog("console", opts.Logger, nil),
 	}
@@ -202,6 +138,52 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		}
 	}()
 	return s, nil
+}
+
+// routes are the questions and commands.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"GET /v1/status":               answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
+		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
+		"POST /v1/sinks/retire":        answers(s.retire),
+		"POST /v1/deadletters":         lists(s.listLetters),
+		"POST /v1/deadletters/replay":  works(s, s.replayLetters),
+		"POST /v1/deadletters/discard": works(s, s.discardLetters),
+		"GET /v1/credentials":          answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
+		"POST /v1/credentials/rotate":  answers(s.rotateCredential),
+		"POST /v1/credentials/revoke":  answers(s.revoke),
+		"GET /v1/streaming":            answers(s.listStreaming),
+		"POST /v1/streaming/plan":      lists(s.planStreaming),
+		"POST /v1/streaming/apply":     answers(s.applyStreaming),
+		"GET /v1/silences":             answers(s.listSilences),
+		"POST /v1/silences/add":        answers(s.addSilence),
+		"POST /v1/silences/end":        answers(s.endSilence),
+		"POST /v1/workspace/read":      onDesk(s, (*workspace.Desk).Read),
+		"POST /v1/workspace/plan":      onDesk(s, (*workspace.Desk).Plan),
+		"POST /v1/workspace/do":        onDesk(s, (*workspace.Desk).Do),
+		"POST /v1/tap":                 lists(s.tap),
+		"POST /v1/replay":              works(s, s.replaySpan),
+		"POST /v1/trail/list":          lists(s.listTrail),
+		"POST /v1/trail/entries":       lists(s.readTrail),
+		"POST /v1/trail/annotate":      answers(s.annotate),
+		"POST /v1/trail/forward":       works(s, s.forwardTrail),
+		"POST /v1/trail/prove-event":   answers(s.opts.ProveEvent),
+		"POST /v1/trail/span":          lists(s.listSpan),
+		"POST /v1/trail/archive":       works(s, s.archiveTrail),
+		"POST /v1/trail/rotate-key":    answers(s.rotateKey),
+		"POST /v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
+			return s.opts.Timeline.Settings(ctx, req.Filter)
+		}),
+		"POST /v1/settings/at": answers(func(ctx context.Context, req SettingAt) (timeline.State, error) {
+			return s.opts.Timeline.At(ctx, req.Where, req.At)
+		}),
+		"GET /v1/damage":         answers(func(context.Context, none) (quarantine.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
+		"POST /v1/damage/accept": answers(s.acceptDamage),
+	} {
+		mux.HandleFunc(pattern, handle)
+	}
+	return mux
 }
 
 // Close ends the work under way, each piece at a point without loss,
@@ -225,17 +207,11 @@ func (s *Server) sink(name string) (config.Sink, error) {
 }
 
 func (s *Server) sinkNames() string {
-	if len(s.opts.Sinks) == 0 {
-		return "none"
-	}
-	text := ""
+	names := make([]string, len(s.opts.Sinks))
 	for i, c := range s.opts.Sinks {
-		if i > 0 {
-			text += ", "
-		}
-		text += c.Name
+		names[i] = c.Name
 	}
-	return text
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // refusal is an error caused by the client.
@@ -253,31 +229,4 @@ func refuse(status int, format string, args ...any) error {
 // answerError is the body of an answer other than 200.
 type answerError struct {
 	Error string `json:"error"`
-}
-
-func (s *Server) fail(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	var r *refusal
-	if errors.As(err, &r) {
-		status = r.status
-	}
-	writeJSON(w, status, answerError{err.Error()})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client has gone, or sees a cut answer
-}
-
-// readJSON reads a request's body strictly: an older relay must not pass over an
-// unknown field.
-func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	const limit = 1 << 20
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return refuse(http.StatusBadRequest, "read the request: %v", err)
-	}
-	return nil
 }

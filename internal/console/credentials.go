@@ -39,38 +39,12 @@ type revocation struct {
 	Why string `json:"why,omitempty"` // in the person's words
 }
 
-func (s *Server) listCredentials(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.opts.Credentials.List())
-}
-
-func (s *Server) rotateCredential(w http.ResponseWriter, r *http.Request) {
-	var which OfEnvironment
-	err := readJSON(w, r, &which)
-	if err == nil {
-		err = s.rotate(r.Context(), which)
-	}
-	if err != nil {
-		s.fail(w, err)
-		return
+func (s *Server) rotateCredential(ctx context.Context, which OfEnvironment) ([]credentials.Listed, error) {
+	if err := s.rotate(ctx, which); err != nil {
+		return nil, err
 	}
 	s.opts.Logger.Warn("credential is rotated on request", "project", which.Project, "environment", which.Environment)
-	writeJSON(w, http.StatusOK, s.opts.Credentials.List())
-}
-
-func (s *Server) revokeCredential(w http.ResponseWriter, r *http.Request) {
-	var which OfEnvironment
-	err := readJSON(w, r, &which)
-	var done Revoked
-	if err == nil {
-		done, err = s.revoke(r.Context(), which)
-	}
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	s.opts.Logger.Warn("credential is revoked on request", "project", which.Project, "environment", which.Environment,
-		"last_four", which.LastFour, "rotated", done.Rotated, "not_rotated", done.NotRotated)
-	writeJSON(w, http.StatusOK, done)
+	return s.opts.Credentials.List(), nil
 }
 
 // rotate replaces an environment's generated credential; its error says why not.
@@ -79,7 +53,7 @@ func (s *Server) rotate(ctx context.Context, which OfEnvironment) error {
 	if err != nil {
 		return err
 	}
-	return streamingRefusal(r.Rotate(ctx, which.environment(), personOf(ctx), which.Reason))
+	return explained(r.Rotate(ctx, which.environment(), personOf(ctx), which.Reason))
 }
 
 // revoke ceases to accept a generated credential, and has the current one replaced.
@@ -109,6 +83,8 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 			done.NotRotated = err.Error() + s.afterwards(which.environment())
 		}
 	}
+	s.opts.Logger.Warn("credential is revoked on request", "project", which.Project, "environment", which.Environment,
+		"last_four", which.LastFour, "rotated", done.Rotated, "not_rotated", done.NotRotated)
 	return done, nil
 }
 

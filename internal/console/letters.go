@@ -2,27 +2,19 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 )
 
-func (s *Server) listLetters(w http.ResponseWriter, r *http.Request) {
-	var req ListLetters
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
-	}
-	out := newStream(w)
-	var gone error
-	err := s.opts.Letters.Find(r.Context(), req.Filter, func(d deadletters.Letter) bool {
-		gone = out.send(frame{Letter: letterOf(&d, req.Bodies)})
-		return gone == nil
+func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) (err error) {
+	failed := s.opts.Letters.Find(ctx, req.Filter, func(d deadletters.Letter) bool {
+		err = out.send(letterOf(&d, req.Bodies))
+		return err == nil
 	})
-	if gone == nil {
-		out.end(r.Context(), nil, err)
-	}
+	return errors.Join(err, failed)
 }
 
 // selection is the dead letters of a request, as they stood when it came: letters
@@ -61,32 +53,29 @@ func (s *Server) choose(ctx context.Context, filter deadletters.Filter, j *job) 
 	return selected, err
 }
 
-// changeLetters runs work on the dead letters, unless other work changes them.
-func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, j *job, work func(ctx context.Context) error) {
+// changeLetters gives work on the chosen dead letters, unless other work changes them.
+func (s *Server) changeLetters(filter deadletters.Filter, j *job, change func(context.Context, selection) error) (work, error) {
 	select {
 	case s.lettersTurn <- struct{}{}:
 	default:
-		s.fail(w, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C"))
-		return
+		return nil, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C")
 	}
-	s.run(w, r, j, func(ctx context.Context) error {
+	j.p.Unit = "dead letters"
+	return func(ctx context.Context) error {
 		// Before the answer's last line: whoever has read it may ask for more.
 		defer func() { <-s.lettersTurn }()
-		return work(ctx)
-	})
+		selected, err := s.choose(ctx, filter, j)
+		if err != nil {
+			return err
+		}
+		return change(ctx, selected)
+	}, nil
 }
 
-func (s *Server) discardLetters(w http.ResponseWriter, r *http.Request) {
-	var req DiscardLetters
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
-	}
-	j := &job{p: Progress{Unit: "dead letters"}}
-	s.changeLetters(w, r, j, func(ctx context.Context) error {
-		selected, err := s.choose(ctx, req.Filter, j)
-		if err != nil || req.DryRun {
-			return err
+func (s *Server) discardLetters(_ context.Context, req DiscardLetters, j *job) (work, error) {
+	return s.changeLetters(req.Filter, j, func(ctx context.Context, selected selection) error {
+		if req.DryRun {
+			return nil
 		}
 		defer func() {
 			s.opts.Logger.Warn("dead letters were discarded by command", "letters", j.snapshot().Removed, "of", j.snapshot().Total)

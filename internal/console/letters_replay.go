@@ -14,25 +14,14 @@ import (
 // errNoMore ends a pump whose dead letters have all been looked at.
 var errNoMore = errors.New("no more dead letters")
 
-func (s *Server) replayLetters(w http.ResponseWriter, r *http.Request) {
-	var req ReplayLetters
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
-	}
+func (s *Server) replayLetters(_ context.Context, req ReplayLetters, j *job) (work, error) {
 	if req.To != "" {
 		if _, err := s.sink(req.To); err != nil {
-			s.fail(w, err)
-			return
+			return nil, err
 		}
 	}
-	j := &job{p: Progress{Unit: "dead letters"}}
-	s.changeLetters(w, r, j, func(ctx context.Context) error {
-		selected, err := s.choose(ctx, req.Filter, j)
-		if err != nil {
-			return err
-		}
-		routes, err := s.routes(selected, req.To)
+	return s.changeLetters(req.Filter, j, func(ctx context.Context, selected selection) error {
+		routes, err := s.routesOf(selected, req.To)
 		if err != nil || req.DryRun {
 			return err
 		}
@@ -49,7 +38,7 @@ type route struct {
 	letters []chosen
 }
 
-func (s *Server) routes(selected selection, to string) ([]*route, error) {
+func (s *Server) routesOf(selected selection, to string) ([]*route, error) {
 	var routes []*route
 	byName := map[string]*route{}
 	for from, letters := range selected.bySink {

@@ -1,13 +1,11 @@
 package console
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/tiles"
-	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -41,25 +39,19 @@ type Letter struct {
 	Refused  time.Time `json:"refused"`
 	Damage   string    `json:"damage,omitempty"` // why the event cannot be read
 
-	ID          string    `json:"id"`
-	Source      string    `json:"source,omitempty"`
-	Type        string    `json:"type,omitempty"`
-	Subject     string    `json:"subject,omitempty"`
-	Time        time.Time `json:"time,omitzero"`
-	Received    time.Time `json:"received,omitzero"`
-	ContentType string    `json:"content_type,omitempty"`
-	Project     string    `json:"project,omitempty"`
-	Environment string    `json:"environment,omitempty"`
-	Labels      []Label   `json:"labels,omitempty"`
-	BodyBytes   int       `json:"body_bytes"`
+	ID          string        `json:"id"`
+	Source      string        `json:"source,omitempty"`
+	Type        string        `json:"type,omitempty"`
+	Subject     string        `json:"subject,omitempty"`
+	Time        time.Time     `json:"time,omitzero"`
+	Received    time.Time     `json:"received,omitzero"`
+	ContentType string        `json:"content_type,omitempty"`
+	Project     string        `json:"project,omitempty"`
+	Environment string        `json:"environment,omitempty"`
+	Labels      []relay.Label `json:"labels,omitempty"`
+	BodyBytes   int           `json:"body_bytes"`
 	// Body is left out of lists: it may hold personal data.
 	Body []byte `json:"body_base64,omitempty"`
-}
-
-// Label is a relay.Label.
-type Label struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 func letterOf(d *deadletters.Letter, withBody bool) *Letter {
@@ -67,10 +59,7 @@ func letterOf(d *deadletters.Letter, withBody bool) *Letter {
 	l := &Letter{
 		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
 		ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject, Time: e.Time, Received: e.Received,
-		ContentType: e.ContentType, Project: e.Project, Environment: e.Environment, BodyBytes: len(e.Body),
-	}
-	for _, label := range e.Labels {
-		l.Labels = append(l.Labels, Label(label))
+		ContentType: e.ContentType, Project: e.Project, Environment: e.Environment, Labels: e.Labels, BodyBytes: len(e.Body),
 	}
 	if withBody {
 		l.Body = e.Body
@@ -80,14 +69,10 @@ func letterOf(d *deadletters.Letter, withBody bool) *Letter {
 
 // Event gives back the event of a letter with its body.
 func (l *Letter) Event() relay.Event {
-	e := relay.Event{
+	return relay.Event{
 		ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Time: l.Time, Received: l.Received,
-		ContentType: l.ContentType, Project: l.Project, Environment: l.Environment, Body: l.Body,
+		ContentType: l.ContentType, Project: l.Project, Environment: l.Environment, Labels: l.Labels, Body: l.Body,
 	}
-	for _, label := range l.Labels {
-		e.Labels = append(e.Labels, relay.Label(label))
-	}
-	return e
 }
 
 // ListLetters asks for dead letters.
@@ -144,19 +129,19 @@ type Progress struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// frame is one line of a stream.
+// frame is one line of a stream, apart from the item in it.
 type frame struct {
-	Letter   *Letter         `json:"letter,omitempty"`
-	Row      *timeline.Row   `json:"row,omitempty"`
-	Entry    *timeline.Entry `json:"entry,omitempty"`
-	Line     json.RawMessage `json:"line,omitempty"` // of a span's list
-	Planned  *Planned        `json:"planned,omitempty"`
-	Progress *Progress       `json:"progress,omitempty"`
-	Tapped   *Tapped         `json:"tapped,omitempty"`
-	Taps     *TapCounts      `json:"tap_counts,omitempty"`
+	Progress *Progress  `json:"progress,omitempty"`
+	Taps     *TapCounts `json:"tap_counts,omitempty"`
 	// Following: all rows before this index have come.
 	Following *int64 `json:"following,omitempty"`
 
 	Finished bool   `json:"finished,omitempty"` // the last line, all is well
 	Error    string `json:"error,omitempty"`    // the last line, it is not
+}
+
+// item is a line with something that was asked for.
+type item[T any] struct {
+	Item *T `json:"item,omitempty"`
+	frame
 }

@@ -12,18 +12,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-func (s *Server) replaySpan(w http.ResponseWriter, r *http.Request) {
-	var req ReplaySpan
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
-	}
-	open, err := s.openSpan(r.Context(), &req)
+func (s *Server) replaySpan(ctx context.Context, req ReplaySpan, j *job) (work, error) {
+	open, err := s.openSpan(ctx, &req, j)
 	if err != nil {
-		s.fail(w, err)
-		return
+		return nil, err
 	}
-	s.run(w, r, open.job, func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		if req.DryRun {
 			return open.count(ctx)
 		}
@@ -32,26 +26,46 @@ func (s *Server) replaySpan(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		if err = s.pump(ctx, sink, open, open, open.job); errors.Is(err, journal.ErrSpanEnd) {
+		if err = s.pump(ctx, sink, open, open, j); errors.Is(err, journal.ErrSpanEnd) {
 			err = nil
 		}
-		p := open.job.snapshot()
+		p := j.snapshot()
 		s.logEnd("replay by command", err, "sink", req.Sink, "events", p.Matched, "delivered", p.Delivered, "refused", p.Refused)
 		return err
-	})
+	}, nil
 }
 
-// spanSource gives a span's events to a pump, and counts. It belongs to the
-// pump's goroutine.
-type spanSource struct {
+// counted counts the delivered and the refused events of a source for a job. It belongs to the
+// goroutine of the source's pump.
+type counted struct {
 	letters *deadletters.Store
-	span    *journal.Span
 	job     *job
 	given   int // events of the newest batch
 	refused int // of these
 }
 
-func (s *Server) openSpan(ctx context.Context, req *ReplaySpan) (*spanSource, error) {
+// Reject implements relay.DeadLetters.
+func (c *counted) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
+	if err := c.letters.Reject(ctx, sink, rejections); err != nil {
+		return err
+	}
+	c.refused += len(rejections)
+	c.job.update(func(p *Progress) { p.Refused += uint64(len(rejections)) })
+	return nil
+}
+
+// acked counts the newest batch as delivered, except for what was refused.
+func (c *counted) acked(done uint64) {
+	c.job.update(func(p *Progress) { p.Done, p.Delivered = done, p.Delivered+uint64(c.given-c.refused) })
+}
+
+// spanSource gives a span's events to a pump.
+type spanSource struct {
+	counted
+	span *journal.Span
+}
+
+func (s *Server) openSpan(ctx context.Context, req *ReplaySpan, j *job) (*spanSource, error) {
 	match, err := ParseMatch(req.Match)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
@@ -68,11 +82,11 @@ func (s *Server) openSpan(ctx context.Context, req *ReplaySpan) (*spanSource, er
 	if err != nil {
 		return nil, err
 	}
-	j := &job{p: Progress{Unit: "records"}}
+	j.p.Unit = "records"
 	if span.Cut {
 		j.p.Notes = append(j.p.Notes, cutNote(req.Since, span.Oldest))
 	}
-	return &spanSource{letters: s.opts.Letters, span: span, job: j}, nil
+	return &spanSource{counted: counted{letters: s.opts.Letters, job: j}, span: span}, nil
 }
 
 func cutNote(since, oldest time.Time) string {
@@ -102,23 +116,10 @@ func (l *spanSource) Next(ctx context.Context) (relay.Batch, error) {
 	}
 }
 
-// Reject implements relay.DeadLetters.
-func (l *spanSource) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
-	if err := l.letters.Reject(ctx, sink, rejections); err != nil {
-		return err
-	}
-	l.refused += len(rejections)
-	l.job.update(func(p *Progress) { p.Refused += uint64(len(rejections)) })
-	return nil
-}
-
 // Ack implements relay.Source.
 func (l *spanSource) Ack(ctx context.Context, position relay.Position) error {
 	done, _ := l.span.Records()
-	l.job.update(func(p *Progress) {
-		p.Done = done
-		p.Delivered += uint64(l.given - l.refused)
-	})
+	l.acked(done)
 	return l.span.Ack(ctx, position)
 }
 

@@ -1,8 +1,7 @@
 package console
 
 import (
-	"errors"
-	"net/http"
+	"context"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
@@ -24,59 +23,34 @@ type EndSilence struct {
 	ID string `json:"id"`
 }
 
-func (s *Server) listSilences(w http.ResponseWriter, r *http.Request) {
-	if err := s.opts.Silences.Load(r.Context()); err != nil {
-		s.fail(w, err)
-		return
+func (s *Server) listSilences(ctx context.Context, _ none) ([]silences.Silence, error) {
+	if err := s.opts.Silences.Load(ctx); err != nil {
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, s.opts.Silences.List())
+	return s.opts.Silences.List(), nil
 }
 
-func (s *Server) addSilence(w http.ResponseWriter, r *http.Request) {
-	var req AddSilence
-	err := readJSON(w, r, &req)
-	if err == nil && (req.For < 0 || req.For > int64(silences.Longest/time.Second)+1) {
+func (s *Server) addSilence(ctx context.Context, req AddSilence) (silences.Silence, error) {
+	if req.For < 0 || req.For > int64(silences.Longest/time.Second)+1 {
 		req.For = int64(silences.Longest/time.Second) + 1 // is refused, and overflows nothing
 	}
-	var done silences.Silence
+	of := silences.All
+	if req.Project != "" {
+		of = credentials.Environment{Project: req.Project, Environment: req.Environment}
+	}
+	until := time.Now().Add(time.Duration(req.For) * time.Second)
+	done, err := s.opts.Silences.Add(ctx, of, silences.Silence{Until: until, Reason: req.Reason, Person: personOf(ctx)})
 	if err == nil {
-		of := silences.All
-		if req.Project != "" {
-			of = credentials.Environment{Project: req.Project, Environment: req.Environment}
-		}
-		until := time.Now().Add(time.Duration(req.For) * time.Second)
-		done, err = s.opts.Silences.Add(r.Context(), of, silences.Silence{Until: until, Reason: req.Reason, Person: personOf(r.Context())})
+		s.opts.Logger.Warn("a silence is added on request", "silence", done.ID, "project", done.Project, "environment", done.Environment,
+			"until", done.Until, "reason", done.Reason, "person", done.Person.String())
 	}
-	if err != nil {
-		s.fail(w, silenceRefusal(err))
-		return
-	}
-	s.opts.Logger.Warn("a silence is added on request", "silence", done.ID, "project", done.Project, "environment", done.Environment,
-		"until", done.Until, "reason", done.Reason, "person", done.Person.String())
-	writeJSON(w, http.StatusOK, done)
+	return done, err
 }
 
-func (s *Server) endSilence(w http.ResponseWriter, r *http.Request) {
-	var req EndSilence
-	err := readJSON(w, r, &req)
-	var done silences.Silence
+func (s *Server) endSilence(ctx context.Context, req EndSilence) (silences.Silence, error) {
+	done, err := s.opts.Silences.End(ctx, req.ID, personOf(ctx))
 	if err == nil {
-		done, err = s.opts.Silences.End(r.Context(), req.ID, personOf(r.Context()))
+		s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "person", personOf(ctx).String())
 	}
-	if err != nil {
-		s.fail(w, silenceRefusal(err))
-		return
-	}
-	s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "person", personOf(r.Context()).String())
-	writeJSON(w, http.StatusOK, done)
-}
-
-func silenceRefusal(err error) error {
-	switch {
-	case errors.Is(err, silences.ErrUnknown):
-		return refuse(http.StatusNotFound, "%v; 'auditrelay silence list' shows the active ones", err)
-	case errors.Is(err, silences.ErrInvalid):
-		return refuse(http.StatusBadRequest, "%v", err)
-	}
-	return err
+	return done, err
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
-func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
-	list, err := s.Sinks(r.Context())
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, list)
-}
-
 // Sinks brings together the configured sinks, those with a position, and those with
 // dead letters.
 func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
@@ -72,20 +63,14 @@ func (s *Sink) setPosition(at *journal.SinkPosition, j *journal.Journal) {
 	}
 }
 
-func (s *Server) retireSink(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	sink, err := s.retire(r.Context(), name)
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	s.opts.Logger.Warn("sink is retired; the journal keeps nothing for it any more",
-		"sink", name, "pending_records", sink.Position.Pending, "dead_letters", sink.DeadLetters)
-	writeJSON(w, http.StatusOK, sink)
+// OfSink names a sink.
+type OfSink struct {
+	Name string `json:"name"`
 }
 
 // retire removes a position, and returns it.
-func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
+func (s *Server) retire(ctx context.Context, which OfSink) (Sink, error) {
+	name := which.Name
 	if _, err := s.sink(name); err == nil {
 		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and restart the relay", name)
 	}
@@ -108,6 +93,10 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	err = s.opts.Journal.Retire(ctx, name)
 	if errors.Is(err, journal.ErrNoPosition) {
 		err = nil // somebody else was as quick
+	}
+	if err == nil {
+		s.opts.Logger.Warn("sink is retired; the journal keeps nothing for it any more",
+			"sink", name, "pending_records", list[i].Position.Pending, "dead_letters", list[i].DeadLetters)
 	}
 	return list[i], err
 }

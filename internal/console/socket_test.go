@@ -80,7 +80,7 @@ func TestAnAnswerThatIsCutOff(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(dir, "control.sock"))
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"letter":{"sequence":1,"id":"x"}}` + "\n"))
+		_, _ = w.Write([]byte(`{"item":{"sequence":1,"id":"x"}}` + "\n"))
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })

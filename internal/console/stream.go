@@ -26,16 +26,14 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
 }
 
-func (s *stream) send(f frame) error {
-	if err := s.put(f); err != nil {
-		return err
-	}
-	return s.flush()
-}
+// send writes an item, and tell anything else; put writes an item that may wait for those after
+// it. The first line waits for nothing.
+func (s *stream) send(v any) error   { return s.line(item[any]{Item: &v}, true) }
+func (s *stream) put(v any) error    { return s.line(item[any]{Item: &v}, false) }
+func (s *stream) tell(f frame) error { return s.line(f, true) }
 
-// put writes a line; it may wait for those behind it. The first one does not wait.
-func (s *stream) put(f frame) error {
-	if err := s.enc.Encode(f); err != nil || s.began {
+func (s *stream) line(v any, now bool) error {
+	if err := s.enc.Encode(v); err != nil || s.began && !now {
 		return err
 	}
 	s.began = true
@@ -52,7 +50,7 @@ func (s *stream) end(ctx context.Context, p *Progress, err error) {
 	default:
 		f.Error = err.Error()
 	}
-	_ = s.send(f) // the client has gone, or sees a stream without its end
+	_ = s.tell(f) // the client has gone, or sees a stream without its end
 }
 
 // lastWords is the time for an answer's rest when the relay stops.
@@ -113,7 +111,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job, work func(c
 			out.end(r.Context(), j.snapshot(), err)
 			return
 		case <-tick.C:
-			if out.send(frame{Progress: j.snapshot()}) != nil {
+			if out.tell(frame{Progress: j.snapshot()}) != nil {
 				cancel()
 			}
 		}

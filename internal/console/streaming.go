@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 
@@ -20,27 +19,20 @@ type Planned struct {
 // plansAtOnce bounds the environments compared together; the API's client bounds its requests.
 const plansAtOnce = 8
 
-func (s *Server) listStreaming(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) listStreaming(context.Context, none) ([]streaming.Health, error) {
 	r, err := s.reconciler()
 	if err != nil {
-		s.fail(w, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, r.Health())
+	return r.Health(), nil
 }
 
 // planStreaming compares the environment of the request, or without one all those with a
 // desired config.
-func (s *Server) planStreaming(w http.ResponseWriter, req *http.Request) {
-	var which OfEnvironment
-	err := readJSON(w, req, &which)
-	var r *streaming.Reconciler
-	if err == nil {
-		r, err = s.reconciler()
-	}
+func (s *Server) planStreaming(ctx context.Context, which OfEnvironment, out *stream) error {
+	r, err := s.reconciler()
 	if err != nil {
-		s.fail(w, err)
-		return
+		return err
 	}
 	all := []OfEnvironment{which}
 	if which.Project == "" {
@@ -51,8 +43,7 @@ func (s *Server) planStreaming(w http.ResponseWriter, req *http.Request) {
 			}
 		}
 	}
-	out := newStream(w)
-	out.end(req.Context(), nil, planAll(req.Context(), r, all, func(p Planned) error { return out.send(frame{Planned: &p}) }))
+	return planAll(ctx, r, all, func(p Planned) error { return out.send(p) })
 }
 
 // planAll yields the plans in the order of all.
@@ -91,30 +82,22 @@ func plan(ctx context.Context, r *streaming.Reconciler, of OfEnvironment) Planne
 	p := Planned{Project: of.Project, Environment: of.Environment}
 	preview, err := r.Plan(ctx, of.environment())
 	if err != nil {
-		p.Error = streamingRefusal(err).Error()
+		p.Error = explained(err).Error()
 		return p
 	}
 	p.Preview = &preview
 	return p
 }
 
-func (s *Server) applyStreaming(w http.ResponseWriter, req *http.Request) {
-	var which OfEnvironment
-	err := readJSON(w, req, &which)
-	var r *streaming.Reconciler
-	if err == nil {
-		r, err = s.reconciler()
-	}
-	var done streaming.Preview
-	if err == nil {
-		done, err = r.Apply(req.Context(), which.environment(), personOf(req.Context()), which.Reason)
-	}
+func (s *Server) applyStreaming(ctx context.Context, which OfEnvironment) (done streaming.Preview, err error) {
+	r, err := s.reconciler()
 	if err != nil {
-		s.fail(w, streamingRefusal(err))
-		return
+		return done, err
 	}
-	s.opts.Logger.Warn("streaming config is set on request", "project", which.Project, "environment", which.Environment)
-	writeJSON(w, http.StatusOK, done)
+	if done, err = r.Apply(ctx, which.environment(), personOf(ctx), which.Reason); err == nil {
+		s.opts.Logger.Warn("streaming config is set on request", "project", which.Project, "environment", which.Environment)
+	}
+	return done, err
 }
 
 // reconciler is the running one; its absence is no fault of the relay.
@@ -124,19 +107,4 @@ func (s *Server) reconciler() (*streaming.Reconciler, error) {
 		return nil, refuse(http.StatusServiceUnavailable, "%v", err)
 	}
 	return r, nil
-}
-
-// streamingRefusal tells a person the way to the wanted config.
-func streamingRefusal(err error) error {
-	switch {
-	case errors.Is(err, streaming.ErrDryRun):
-		return refuse(http.StatusConflict, "streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
-	case errors.Is(err, streaming.ErrElsewhere):
-		return refuse(http.StatusConflict, "%v; 'auditrelay streaming apply' points it at the relay", err)
-	case errors.Is(err, streaming.ErrNotGenerated):
-		return refuse(http.StatusNotFound, "%v: it has no stream.relay in the configuration, so the relay has set no credential there", err)
-	case errors.Is(err, streaming.ErrNotDesired):
-		return refuse(http.StatusNotFound, "%v; add its stream there, and restart the relay", err)
-	}
-	return err
 }

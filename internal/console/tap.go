@@ -3,7 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -26,15 +26,13 @@ type Tap struct {
 type Tapped struct {
 	// CloudEvent is the event in CloudEvents' JSON form, without its labels.
 	CloudEvent json.RawMessage `json:"event"`
-	Labels     []Label         `json:"labels,omitempty"`
+	Labels     []relay.Label   `json:"labels,omitempty"`
 }
 
 // Event gives the event back.
 func (t *Tapped) Event() (relay.Event, error) {
 	e, err := cloudevents.ParseJSON(t.CloudEvent)
-	for _, l := range t.Labels {
-		e.Labels = append(e.Labels, relay.Label(l))
-	}
+	e.Labels = t.Labels
 	return e, err
 }
 
@@ -67,20 +65,13 @@ const (
 // errTaps: there are enough taps.
 var errTaps = refuse(http.StatusTooManyRequests, "%d taps run already: end one first", mostTaps)
 
-func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
-	var req Tap
-	err := readJSON(w, r, &req)
-	var t *tap
-	if err == nil {
-		t, err = s.openTap(r.Context(), &req)
-	}
+func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
+	t, err := s.openTap(ctx, &req)
 	if err != nil {
-		s.fail(w, err)
-		return
+		return err
 	}
 	defer func() { <-s.taps }()
-	out := newStream(w)
-	out.end(r.Context(), nil, t.run(r.Context(), out))
+	return t.run(ctx, out)
 }
 
 // openTap takes a place among the taps; its caller gives it back.
@@ -119,25 +110,19 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 func (t *tap) send(ctx context.Context, out *stream, ended <-chan error) error {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
-	f := frame{Taps: t.snapshot()} // the tap has begun
-	for {
-		if err := out.send(f); err != nil {
-			return errors.Join(errGone, err)
-		}
-		f = frame{}
+	err := out.tell(frame{Taps: t.snapshot()}) // the tap has begun
+	for err == nil {
 		select {
 		case e := <-t.waiting:
 			t.bytes.Add(-e.size)
-			f.Tapped = &e.Tapped
+			err = out.send(e.Tapped)
 		case <-tick.C:
-			f.Taps = t.snapshot()
+			err = out.tell(frame{Taps: t.snapshot()})
 		case err := <-ended:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return fmt.Errorf("the client has gone: %w", err)
 }
-
-// errGone: the client reads no more.
-var errGone = errors.New("the client has gone")

@@ -90,10 +90,9 @@ func (t *tap) event(e *relay.Event) {
 		t.count(outcome)
 		return
 	}
-	w := waitingEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown)}}
+	w := waitingEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: shown.Labels}}
 	w.size = int64(len(w.CloudEvent))
 	for _, l := range shown.Labels {
-		w.Labels = append(w.Labels, Label(l))
 		w.size += int64(len(l.Name) + len(l.Value))
 	}
 	if t.bytes.Add(w.size) > tapBytes {

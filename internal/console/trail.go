@@ -23,6 +23,9 @@ type ListTrail struct {
 	Following func(next int64) `json:"-"`
 }
 
+// Check implements a check of the request.
+func (l *ListTrail) Check() error { return l.Filter.Check() }
+
 // SettingAt asks for a setting at a time.
 type SettingAt struct {
 	timeline.Where
@@ -35,20 +38,14 @@ type Annotated struct {
 	Entry int64 `json:"entry"`
 }
 
-func (s *Server) listTrail(w http.ResponseWriter, r *http.Request) {
-	var req ListTrail
-	if err := readTrailRequest(w, r, &req, &req.Filter); err != nil {
-		s.fail(w, err)
-		return
-	}
-	out := newStream(w)
-	next, err := s.listUntilNow(r.Context(), req, out)
+func (s *Server) listTrail(ctx context.Context, req ListTrail, out *stream) error {
+	next, err := s.listUntilNow(ctx, req, out)
 	if err == nil && req.Follow {
-		if err = out.send(frame{Following: &next}); err == nil {
-			err = s.opts.Timeline.Follow(r.Context(), next, req.Filter, func(row timeline.Row) error { return out.send(frame{Row: &row}) })
+		if err = out.tell(frame{Following: &next}); err == nil {
+			err = s.opts.Timeline.Follow(ctx, next, req.Filter, func(row timeline.Row) error { return out.send(row) })
 		}
 	}
-	out.end(r.Context(), nil, err)
+	return err
 }
 
 // listUntilNow sends the entries there are, and returns where to follow from. By
@@ -57,74 +54,19 @@ func (s *Server) listUntilNow(ctx context.Context, req ListTrail, out *stream) (
 	if req.Follow && req.From != nil {
 		return *req.From, s.opts.Timeline.Ready(ctx)
 	}
-	return s.opts.Timeline.List(ctx, req.Filter, func(row timeline.Row) error { return out.put(frame{Row: &row}) })
+	return s.opts.Timeline.List(ctx, req.Filter, func(row timeline.Row) error { return out.put(row) })
 }
 
-func (s *Server) readTrail(w http.ResponseWriter, r *http.Request) {
-	var req ListTrail
-	if err := readTrailRequest(w, r, &req, &req.Filter); err != nil {
-		s.fail(w, err)
-		return
-	}
-	out := newStream(w)
-	err := s.opts.Timeline.Entries(r.Context(), req.Filter, func(e timeline.Entry) error { return out.put(frame{Entry: &e}) })
-	out.end(r.Context(), nil, err)
+func (s *Server) readTrail(ctx context.Context, req ListTrail, out *stream) error {
+	return s.opts.Timeline.Entries(ctx, req.Filter, func(e timeline.Entry) error { return out.put(e) })
 }
 
-func readTrailRequest(w http.ResponseWriter, r *http.Request, req any, f *timeline.Filter) error {
-	if err := readJSON(w, r, req); err != nil {
-		return err
-	}
-	if err := f.Check(); err != nil {
-		return refuse(http.StatusBadRequest, "%v", err)
-	}
-	return nil
-}
-
-func (s *Server) listSettings(w http.ResponseWriter, r *http.Request) {
-	var req ListTrail
-	err := readTrailRequest(w, r, &req, &req.Filter)
-	var list []timeline.Setting
+func (s *Server) annotate(ctx context.Context, req timeline.Annotation) (Annotated, error) {
+	index, err := s.enterAnnotation(ctx, req)
 	if err == nil {
-		list, err = s.opts.Timeline.Settings(r.Context(), req.Filter)
+		s.opts.Logger.Info("an entry of the audit trail was annotated", "entry", req.Index, "annotation", index, "reviewer", req.Reviewer, "person", personOf(ctx).String())
 	}
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, list)
-}
-
-func (s *Server) settingAt(w http.ResponseWriter, r *http.Request) {
-	var req SettingAt
-	err := readJSON(w, r, &req)
-	var state timeline.State
-	if err == nil {
-		state, err = s.opts.Timeline.At(r.Context(), req.Where, req.At)
-	}
-	if errors.Is(err, timeline.ErrSetting) || errors.Is(err, timeline.ErrSeveral) {
-		err = refuse(http.StatusNotFound, "%v", err)
-	}
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, state)
-}
-
-func (s *Server) annotate(w http.ResponseWriter, r *http.Request) {
-	var req timeline.Annotation
-	err := readJSON(w, r, &req)
-	var index int64
-	if err == nil {
-		index, err = s.enterAnnotation(r.Context(), req)
-	}
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	s.opts.Logger.Info("an entry of the audit trail was annotated", "entry", req.Index, "annotation", index, "reviewer", req.Reviewer, "person", personOf(r.Context()).String())
-	writeJSON(w, http.StatusOK, Annotated{index})
+	return Annotated{index}, err
 }
 
 // enterAnnotation makes an entry of its own. A crash before its append leaves nothing,
@@ -133,9 +75,6 @@ func (s *Server) annotate(w http.ResponseWriter, r *http.Request) {
 func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (int64, error) {
 	by := personOf(ctx)
 	a.User, a.Host, a.UID, a.Claimed = by.User, by.Host, by.UID, by.Claimed
-	if err := a.Check(); err != nil {
-		return 0, refuse(http.StatusBadRequest, "%v", err)
-	}
 	of, err := s.opts.Timeline.Get(ctx, a.Index)
 	switch {
 	case errors.Is(err, audit.ErrMissing), errors.Is(err, audit.ErrDamaged):

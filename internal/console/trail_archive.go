@@ -14,28 +14,21 @@ type ArchiveTrail struct {
 	DryRun bool      `json:"dry_run,omitempty"`
 }
 
-func (s *Server) archiveTrail(w http.ResponseWriter, r *http.Request) {
-	var req ArchiveTrail
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
+func (s *Server) archiveTrail(_ context.Context, req ArchiveTrail, j *job) (work, error) {
+	// A dry run may still be ending when the command itself comes.
+	if !req.DryRun && !s.archiving.TryLock() {
+		return nil, refuse(http.StatusConflict, "another command archives the trail just now")
 	}
-	if !req.DryRun { // a dry run may still be ending when the command itself comes
-		if !s.archiving.TryLock() {
-			s.fail(w, refuse(http.StatusConflict, "another command archives the trail just now"))
-			return
-		}
-		defer s.archiving.Unlock()
-	}
-	j := &job{p: Progress{Unit: "entries"}}
-	s.run(w, r, j, func(ctx context.Context) error {
-		list, err := s.opts.ArchiveTrail(ctx, req, personOf(r.Context()), func(done, total int64) {
+	j.p.Unit = "entries"
+	return func(ctx context.Context) error {
+		list, err := s.opts.ArchiveTrail(ctx, req, personOf(ctx), func(done, total int64) {
 			j.update(func(p *Progress) { p.Done, p.Total = uint64(done), uint64(total) })
 		})
 		j.update(func(p *Progress) { p.Archived = list })
 		if !req.DryRun {
+			s.archiving.Unlock()
 			s.logEnd("archiving of the audit trail by command", err, "dir", req.Dir, "before", req.Before)
 		}
 		return err
-	})
+	}, nil
 }

@@ -3,8 +3,8 @@ package console
 import (
 	"context"
 	"errors"
-	"net/http"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
@@ -17,28 +17,19 @@ type ForwardTrail struct {
 	DryRun bool            `json:"dry_run,omitempty"`
 }
 
-func (s *Server) forwardTrail(w http.ResponseWriter, r *http.Request) {
-	var req ForwardTrail
-	err := readTrailRequest(w, r, &req, &req.Filter)
-	if err == nil {
-		_, err = s.sink(req.Sink)
-	}
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	j := &job{p: Progress{Unit: "entries"}}
-	s.run(w, r, j, func(ctx context.Context) error { return s.forward(ctx, &req, j) })
+// Check implements a check of the request.
+func (f *ForwardTrail) Check() error { return f.Filter.Check() }
+
+func (s *Server) forwardTrail(_ context.Context, req ForwardTrail, j *job) (work, error) {
+	sink, err := s.sink(req.Sink)
+	j.p.Unit = "entries"
+	return func(ctx context.Context) error { return s.forward(ctx, sink, &req, j) }, err
 }
 
 // forward hands the chosen entries over as events. They have the ids of the first time: a
 // destination may recognise them as repeated. It keeps no position; a crash ends it, and
 // delivered events stay delivered.
-func (s *Server) forward(ctx context.Context, req *ForwardTrail, j *job) error {
-	sink, err := s.sink(req.Sink)
-	if err != nil {
-		return err
-	}
+func (s *Server) forward(ctx context.Context, sink config.Sink, req *ForwardTrail, j *job) error {
 	entries, err := s.opts.Timeline.Find(ctx, req.Filter)
 	if err != nil {
 		return err
@@ -48,7 +39,7 @@ func (s *Server) forward(ctx context.Context, req *ForwardTrail, j *job) error {
 		return nil
 	}
 	limit := relay.BatchLimit{Events: max(1, sink.BatchEvents), Bytes: max(1, int(sink.BatchBytes))}
-	source := &entrySource{server: s, entries: entries, limit: limit, job: j}
+	source := &entrySource{counted: counted{letters: s.opts.Letters, job: j}, server: s, entries: entries, limit: limit}
 	if err = s.pump(ctx, sink, source, source, j); errors.Is(err, errNoMore) {
 		err = nil
 	}
@@ -57,17 +48,13 @@ func (s *Server) forward(ctx context.Context, req *ForwardTrail, j *job) error {
 	return err
 }
 
-// entrySource gives entries of the trail to a pump, as events. It belongs to the pump's
-// goroutine.
+// entrySource gives entries of the trail to a pump, as events.
 type entrySource struct {
+	counted
 	server  *Server
 	entries []int64
 	limit   relay.BatchLimit
-	job     *job
-
 	taken   int // of entries
-	given   int // events of the newest batch
-	refused int // of these
 }
 
 // Next implements relay.Source.
@@ -95,21 +82,8 @@ func (l *entrySource) Next(ctx context.Context) (relay.Batch, error) {
 	return relay.Batch{Events: events, Position: relay.Position(l.taken)}, nil
 }
 
-// Reject implements relay.DeadLetters.
-func (l *entrySource) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
-	if err := l.server.opts.Letters.Reject(ctx, sink, rejections); err != nil {
-		return err
-	}
-	l.refused += len(rejections)
-	l.job.update(func(p *Progress) { p.Refused += uint64(len(rejections)) })
-	return nil
-}
-
 // Ack implements relay.Source.
 func (l *entrySource) Ack(_ context.Context, position relay.Position) error {
-	l.job.update(func(p *Progress) {
-		p.Done = uint64(position)
-		p.Delivered += uint64(l.given - l.refused)
-	})
+	l.acked(uint64(position))
 	return nil
 }

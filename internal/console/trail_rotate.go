@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"net/http"
 	"time"
 )
 
@@ -21,21 +20,11 @@ type RotatedKey struct {
 // rotatePatience bounds a rotation. A large trail takes some time to be read back.
 const rotatePatience = 10 * time.Minute
 
-func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
-	var req RotateKey
-	if err := readJSON(w, r, &req); err != nil {
-		s.fail(w, err)
-		return
-	}
+func (s *Server) rotateKey(ctx context.Context, req RotateKey) (RotatedKey, error) {
 	// A client that goes away does not leave a rotation half done.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rotatePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotatePatience)
 	defer cancel()
 	public, err := s.opts.RotateKey(ctx, req.Public)
-	by := personOf(r.Context())
-	s.logEnd("rotation of the audit trail's key by command", err, "public_key", public, "user", by.User)
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, RotatedKey{PublicKey: public})
+	s.logEnd("rotation of the audit trail's key by command", err, "public_key", public, "user", personOf(ctx).User)
+	return RotatedKey{PublicKey: public}, err
 }

@@ -37,38 +37,19 @@ func onWire(r workspace.Request) workspaceRequest {
 	return workspaceRequest{Request: r, Secret: r.Secret.Reveal()}
 }
 
-// serveDesk serves one method of the desk.
-func serveDesk[T any](s *Server, method func(*workspace.Desk, context.Context, workspace.Request) (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := askDesk(s, w, r, method)
+// onDesk serves one method of the desk.
+func onDesk[T any](s *Server, method func(*workspace.Desk, context.Context, workspace.Request) (T, error)) http.HandlerFunc {
+	return answers(func(ctx context.Context, req workspaceRequest) (v T, err error) {
+		desk, err := s.opts.Desk()
 		if err != nil {
-			s.fail(w, err)
-			return
+			return v, refuse(http.StatusServiceUnavailable, "%v", err)
 		}
-		writeJSON(w, http.StatusOK, v)
-	}
-}
-
-func askDesk[T any](s *Server, w http.ResponseWriter, r *http.Request, method func(*workspace.Desk, context.Context, workspace.Request) (T, error)) (v T, err error) {
-	var req workspaceRequest
-	if err := readJSON(w, r, &req); err != nil {
+		req.Request.Secret, req.Person = secret.New(req.Secret), personOf(ctx)
+		v, err = method(desk, ctx, req.Request)
+		var api *management.APIError
+		if errors.As(err, &api) && api.URL != "" {
+			err = fmt.Errorf("%w; see %s", err, api.URL)
+		}
 		return v, err
-	}
-	desk, err := s.opts.Desk()
-	if err != nil {
-		return v, refuse(http.StatusServiceUnavailable, "%v", err)
-	}
-	req.Request.Secret, req.Person = secret.New(req.Secret), personOf(r.Context())
-	v, err = method(desk, r.Context(), req.Request)
-	var api *management.APIError
-	if errors.As(err, &api) && api.URL != "" {
-		err = fmt.Errorf("%w; see %s", err, api.URL)
-	}
-	switch {
-	case errors.Is(err, workspace.ErrUsage):
-		err = refuse(http.StatusBadRequest, "%v", err)
-	case errors.Is(err, workspace.ErrChanged), errors.Is(err, workspace.ErrUnderWay):
-		err = refuse(http.StatusConflict, "%v", err)
-	}
-	return v, err
+	})
 }

@@ -23,7 +23,7 @@ func tappedOf(body string) *console.Tapped {
 		ID: "e-1", Source: "/projects/p/environments/live", Type: "event_log.login", Project: "p", Environment: "live",
 		Received: time.Date(2026, 3, 4, 10, 30, 1, 5e6, time.UTC), ContentType: "application/json", Body: []byte(body),
 	}
-	return &console.Tapped{CloudEvent: cloudevents.AppendJSON(nil, &e), Labels: []console.Label{{Name: "app", Value: "idp\x1b[2J"}}}
+	return &console.Tapped{CloudEvent: cloudevents.AppendJSON(nil, &e), Labels: []relay.Label{{Name: "app", Value: "idp\x1b[2J"}}}
 }
 
 func TestTappedEventsForPeople(t *testing.T) {
@@ -69,7 +69,7 @@ func TestNoStrangersTextSteersTheTerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, body, string(e.Body))
 
-	letter := &console.Letter{Reason: hostile, Labels: []console.Label{{Name: "n", Value: hostile}}, Body: []byte("\x1b]0;x\x07 " + hostile + "\r\n{}")}
+	letter := &console.Letter{Reason: hostile, Labels: []relay.Label{{Name: "n", Value: hostile}}, Body: []byte("\x1b]0;x\x07 " + hostile + "\r\n{}")}
 	out.Reset()
 	require.NoError(t, encodeLine(&out, letter))
 	require.False(t, steers(out.String()), "%q", out.String())
