@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -28,8 +28,7 @@ func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]t
 		return t.gather(ctx, o, old, wanted)
 	}))
 	if errors.Is(err, errNoProof) && t.files != nil {
-		origin, _, _ := strings.Cut(string(o.text), "\n")
-		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.files.Tiles(origin))
+		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.files.Tiles(tlogproof.NoteOrigin(o.text)))
 		var failed error
 		if proof, failed = tlog.ProveTree(o.size, old, tiles); failed == nil {
 			return proof, nil

@@ -1,11 +1,11 @@
 package audit
 
 import (
-	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -37,9 +37,8 @@ func kept(r *store.Record) (Kept, error) {
 	if err != nil {
 		return Kept{}, err
 	}
-	origin, _, _ := strings.Cut(c.text, "\n")
 	return Kept{
-		Seq: c.seq, Base: c.base, Origin: origin, PublicKey: c.public,
+		Seq: c.seq, Base: c.base, Origin: tlogproof.NoteOrigin([]byte(c.text)), PublicKey: c.public,
 		Note: c.text, Size: c.size, Root: c.root, Leaves: c.leaves, Time: c.signedAt.UTC(),
 	}, nil
 }

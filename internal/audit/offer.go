@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -169,6 +170,6 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 
 // sameText reports whether two signed notes differ in their signatures at most.
 func sameText(a, b []byte) bool {
-	i, j := bytes.LastIndex(a, []byte("\n\n")), bytes.LastIndex(b, []byte("\n\n"))
-	return i >= 0 && j >= 0 && bytes.Equal(a[:i], b[:j])
+	text := tlogproof.NoteText(a)
+	return len(text) > 0 && bytes.Equal(text, tlogproof.NoteText(b))
 }

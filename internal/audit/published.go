@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -29,12 +28,7 @@ func publishedIn(files Files) []Published {
 
 // place is the place of the newest entry under a checkpoint.
 func (c *checkpoint) place() Place {
-	return Place{Index: c.base + c.size - 1, Origin: originIn([]byte(c.text)), Size: c.size, Root: &c.root}
-}
-
-func originIn(note []byte) string {
-	origin, _, _ := bytes.Cut(note, []byte("\n"))
-	return string(origin)
+	return Place{Index: c.base + c.size - 1, Origin: tlogproof.NoteOrigin([]byte(c.text)), Size: c.size, Root: &c.root}
 }
 
 // The two sources of x.forwarded, as a problem's words for them.
@@ -60,7 +54,7 @@ func (r *examiner) takePublished(x *examination, list []Published) {
 // openKnown opens a note with the key, or an earlier signer's.
 func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err error) {
 	var keys []string
-	if own, err := r.key.named(originIn(text)); err == nil {
+	if own, err := r.key.named(tlogproof.NoteOrigin(text)); err == nil {
 		keys = append(keys, own.public)
 	}
 	for i := range x.history {
@@ -95,12 +89,12 @@ func (x *examination) checkForeign() {
 		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
 			continue // named already, as an entry known to the sinks
 		}
-		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
+		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, tlogproof.NoteOrigin([]byte(c.text)), c.public)
 	}
 }
 
 func (x *examination) isOfTrail(c *checkpoint) bool {
-	return tlogproof.TrailOf(originIn([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
+	return tlogproof.TrailOf(tlogproof.NoteOrigin([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
 }
 
 // maxForeign bounds the places kept behind the trail's end for the entries of foreign logs:
@@ -136,7 +130,7 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 // the newest kept checkpoint.
 func (t *Trail) fitsPublished(c checkpoint) bool {
 	for _, p := range publishedIn(t.options.Files) {
-		own, err := t.fileKey.Load().named(originIn(p.Note))
+		own, err := t.fileKey.Load().named(tlogproof.NoteOrigin(p.Note))
 		var made checkpoint
 		if err == nil {
 			made, err = openCheckpoint(own.public, p.Note)

@@ -140,7 +140,7 @@ func (p *peer) post(ctx context.Context, r witness.Request) (answer, error) {
 
 // take checks the answer's signature lines, and keeps the witness's own.
 func (p *peer) take(o audit.Offer, lines []byte) ([]note.Signature, error) {
-	text := textOf(o.Note)
+	text := proof.NoteText(o.Note)
 	n, err := note.Open(slices.Concat(text, []byte("\n"), lines), note.VerifierList(p.verifier))
 	if err != nil {
 		return nil, fmt.Errorf("check the witness's signature: %w", err)
@@ -151,9 +151,6 @@ func (p *peer) take(o audit.Offer, lines []byte) ([]note.Signature, error) {
 	p.old, p.most = o.Size, max(p.most, o.Size)
 	return n.Sigs, nil
 }
-
-// textOf is the text of a signed note, with its last line's end.
-func textOf(signed []byte) []byte { return signed[:bytes.LastIndex(signed, []byte("\n\n"))+1] }
 
 // understand reads an answer without a signature. Nil: ask again with the size learnt.
 func (p *peer) understand(ctx context.Context, o audit.Offer, old int64, a answer) error {

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -60,6 +61,25 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 		c.Extensions = lines[3:]
 	}
 	return c, nil
+}
+
+// NoteText is the text of a signed note, with the end of its last line; empty where it has no
+// signature. It checks none.
+func NoteText(signed []byte) []byte { return signed[:bytes.LastIndex(signed, []byte("\n\n"))+1] }
+
+// NoteOrigin is the first line of a note: of a checkpoint, the log that it says to be of.
+func NoteOrigin(signed []byte) string {
+	origin, _, _ := bytes.Cut(signed, []byte("\n"))
+	return string(origin)
+}
+
+// ReadCheckpoint reads the text of a signed note. It checks no signature: see [Policy.Open].
+func ReadCheckpoint(signed []byte) (Checkpoint, error) {
+	text := NoteText(signed)
+	if len(text) == 0 {
+		return Checkpoint{}, errors.New("parse checkpoint: it has no signature")
+	}
+	return ParseCheckpoint(string(text))
 }
 
 // parseDecimal reads a number from 0 to 2^63-1, without leading zeros or a sign.

@@ -104,3 +104,25 @@ func Bundle(b []byte) iter.Seq2[[]byte, error] {
 		}
 	}
 }
+
+// TileReader reads the hashes of one tile. It implements [tlog.TileReader] for package tlog,
+// which proves each tile that it reads.
+type TileReader func(t tlog.Tile) ([]byte, error)
+
+// Height implements tlog.TileReader.
+func (TileReader) Height() int { return TileHeight }
+
+// ReadTiles implements tlog.TileReader.
+func (read TileReader) ReadTiles(tiles []tlog.Tile) (all [][]byte, err error) {
+	for _, t := range tiles {
+		data, err := read(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+// SaveTiles implements tlog.TileReader.
+func (TileReader) SaveTiles([]tlog.Tile, [][]byte) {}

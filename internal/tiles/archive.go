@@ -18,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Archiver moves old entry bundles, and the long records of their entries, out of a store.
@@ -174,7 +175,7 @@ func (a *Archiver) open(number int, g audit.Generation) (*moving, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{m.Log})
+	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(m.Tile))
 	m.moved, err = m.Archives()
 	return m, err
 }

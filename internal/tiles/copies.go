@@ -1,9 +1,12 @@
 package tiles
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -51,30 +54,46 @@ func (c *Copies) Record(origin string, n int64) ([]byte, error) {
 
 // load reads a bundle, as wide as it is there.
 func (c *Copies) load(origin string, number int64) error {
-	list, err := c.Logs()
+	log, err := c.find(origin)
 	if err != nil {
 		return err
 	}
 	c.origin = ""
-	for _, l := range list {
-		if l.Origin != origin {
-			continue
-		}
-		log := c.Log(l.Number)
-		data, err := log.widest(bundle(number, 1))
-		if err != nil {
-			return log.missing(number, err)
-		}
-		c.log, c.origin, c.number, c.leaves, c.read = log, origin, number, nil, time.Now()
-		for leaf, err := range proof.Bundle(data) {
-			if err != nil {
-				return err
-			}
-			c.leaves = append(c.leaves, leaf)
-		}
-		return nil
+	data, err := log.widest(bundle(number, 1))
+	if err != nil {
+		return log.missing(number, err)
 	}
-	return fmt.Errorf("there is no log with the origin %s", origin)
+	c.log, c.origin, c.number, c.leaves, c.read = log, origin, number, nil, time.Now()
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return err
+		}
+		c.leaves = append(c.leaves, leaf)
+	}
+	return nil
+}
+
+// find is the log with an origin.
+func (s *Store) find(origin string) (Log, error) {
+	list, err := s.Logs()
+	for _, l := range list {
+		if l.Origin == origin {
+			return s.Log(l.Number), nil
+		}
+	}
+	return Log{}, cmp.Or(err, fmt.Errorf("there is no log with the origin %s", origin))
+}
+
+// Tiles gives the hash tiles of the log with an origin to package tlog, to be proven with
+// a tree's root.
+func (s *Store) Tiles(origin string) tlog.TileReader {
+	log, err := s.find(origin)
+	return proof.TileReader(func(t tlog.Tile) ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		return log.Tile(t)
+	})
 }
 
 // Published gives the newest checkpoint of each log, for a trail to be held against. Logs

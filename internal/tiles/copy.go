@@ -68,7 +68,7 @@ func (m *copying) continues() (size int64, err error) {
 	if there.Size > c.Size {
 		return 0, fmt.Errorf("%s has %d entries, and this log only %d: the log was put back to an earlier state, or the folder is of another one", m.to.dir, there.Size, c.Size)
 	}
-	root, err := tlog.TreeHash(there.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{m.from}))
+	root, err := tlog.TreeHash(there.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(m.from.Tile)))
 	if err == nil && root != there.Root {
 		err = fmt.Errorf("%s has another history than this log", m.to.dir)
 	}
@@ -112,7 +112,7 @@ func (m *copying) publish() error {
 	var lines []Line
 	c, newest := m.upTo, ""
 	err = m.from.eachLine(func(line Line) error {
-		of, err := parseNote(line.Checkpoint)
+		of, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
 		if err != nil || of.Size > c.Size {
 			return err
 		}

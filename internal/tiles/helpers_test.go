@@ -16,6 +16,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
@@ -168,7 +169,7 @@ func (h *house) prove(number int, n int64) []byte {
 	l := h.store.Log(number)
 	_, c, err := l.Checkpoint()
 	require.NoError(h.tb, err)
-	reader := tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{l})
+	reader := tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(l.Tile))
 	path, err := tlog.ProveRecord(c.Size, n, reader)
 	require.NoError(h.tb, err)
 	leaf, err := l.entry(n)

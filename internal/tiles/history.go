@@ -9,12 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
-	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Line is one line of [HistoryFile].
@@ -25,15 +23,6 @@ type Line struct {
 	Key string `json:"key"`
 	// Checkpoint is the signed note, verbatim.
 	Checkpoint string `json:"checkpoint"`
-}
-
-// parseNote reads the text of a signed note. It checks no signature.
-func parseNote(signed string) (proof.Checkpoint, error) {
-	text, _, found := strings.Cut(signed, "\n\n")
-	if !found {
-		return proof.Checkpoint{}, errors.New("parse checkpoint: it has no signature")
-	}
-	return proof.ParseCheckpoint(text + "\n")
 }
 
 // lastLine is the newest whole line of the history. A crash may have left a part of a line

@@ -34,7 +34,7 @@ func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
 	if signed, err = os.ReadFile(l.path(CheckpointFile)); err != nil {
 		return nil, c, fmt.Errorf("read checkpoint: %w", err)
 	}
-	c, err = parseNote(string(signed))
+	c, err = proof.ReadCheckpoint(signed)
 	return signed, c, err
 }
 

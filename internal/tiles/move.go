@@ -173,7 +173,7 @@ func (m *moving) covering(n int64) (found proof.Checkpoint, err error) {
 		if line.Key != m.generation.PublicKey {
 			return errors.New("its files name another key than the trail")
 		}
-		c, err := parseNote(line.Checkpoint)
+		c, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
 		if err == nil && c.Size >= n && c.Size < found.Size {
 			found = c
 		}

@@ -85,7 +85,7 @@ func (l Log) newest() (proof.Checkpoint, error) {
 	if lineErr != nil {
 		return c, errors.Join(err, lineErr)
 	}
-	return parseNote(line.Checkpoint)
+	return proof.ReadCheckpoint([]byte(line.Checkpoint))
 }
 
 // logOf gives the log with an origin, or else the first free number. The log of another

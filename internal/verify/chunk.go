@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -177,28 +176,35 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		}
 		return nil
 	}
-	record, missing, err := l.fetch.read(ctx, d.Path())
-	archive := ""
-	if missing {
-		record, archive, err = l.fromArchive(ctx, d.Path())
-		missing = archive == ""
-		archive = cmp.Or(archive, c.archive) // the bundle's has lost it
-	}
+	record, archive, err := l.readRecord(ctx, d)
 	if err != nil {
 		return err
 	}
-	if !missing && d.Of(record) {
+	if d.Of(record) {
 		if f, interesting := factOf(bytes.Clone(record)); interesting {
 			f.index = l.base + leaf
 			c.facts = append(c.facts, f)
 		}
 		return nil
 	}
+	if record == nil {
+		archive = c.archive // which has lost it, where it has the bundle
+	}
 	f := Finding{Kind: Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
-	if !missing {
+	if record != nil {
 		f.Kind, f.Detail = Altered, "the record of a long entry does not have the hash that was signed"
 	}
 	f.inArchive(archive)
 	c.records = append(c.records, f)
 	return nil
+}
+
+// readRecord reads a long record, from an archive where the log does not have it. A missing one
+// is nil.
+func (l *logCheck) readRecord(ctx context.Context, d proof.Digest) (record []byte, archive string, err error) {
+	record, missing, err := l.fetch.read(ctx, d.Path())
+	if missing {
+		record, archive, err = l.fromArchive(ctx, d.Path())
+	}
+	return record, archive, err
 }

@@ -215,11 +215,10 @@ func readCheckpoint(e *relay.Event) copiedEvent {
 	if err == nil {
 		err = json.Unmarshal(e.Body, &is)
 	}
-	text, signed := textOf([]byte(is.Checkpoint))
-	c, noteErr := proof.ParseCheckpoint(text)
+	c, noteErr := proof.ReadCheckpoint([]byte(is.Checkpoint))
 	prefix := fmt.Sprintf("@checkpoint-%d-", c.Size)
 	switch {
-	case err != nil || !signed || noteErr != nil:
+	case err != nil || noteErr != nil:
 		return copiedEvent{wrong: fmt.Sprintf("is no checkpoint of the trail, though its type is %s", audit.TypeCheckpoint)}
 	case is.Type != e.Type, is.Origin != c.Origin, is.Base != proof.BaseOf(c.Origin), is.Size != c.Size, is.Root != c.Root, !is.Time.Equal(e.Time),
 		!e.OfTrail(), e.Subject != audit.CheckpointSubject, e.Project != audit.OwnProject, e.Environment != "",

@@ -37,8 +37,7 @@ func eventsOf(t *testing.T, l *testLog, records [][]byte) (bodies [][]byte) {
 
 func checkpointBody(t *testing.T, note []byte) []byte {
 	t.Helper()
-	text, _ := textOf(note)
-	c, err := proof.ParseCheckpoint(text)
+	c, err := proof.ReadCheckpoint(note)
 	require.NoError(t, err)
 	body, err := json.Marshal(map[string]any{
 		"type": audit.TypeCheckpoint, "checkpoint": string(note), "origin": c.Origin, "base": proof.BaseOf(c.Origin), "size": c.Size, "root": c.Root, "time": signedAt(t, note),

@@ -69,15 +69,14 @@ func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prov
 		if missing {
 			continue // a generation without a signature, or a damaged one: verify names it
 		}
-		text, _ := textOf(g.note)
-		if g.at, err = proof.ParseCheckpoint(text); err != nil {
+		if g.at, err = proof.ReadCheckpoint(g.note); err != nil {
 			return nil, fmt.Errorf("read %s/%s: %w", dir, tiles.CheckpointFile, err)
 		}
 		if g.key, err = statedKey(ctx, g.fetch); err != nil {
 			return nil, err
 		}
 		g.base, g.archives = proof.BaseOf(g.at.Origin), from.of(g.at.Origin)
-		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, &tileFiles{ctx: ctx, fetch: g.fetch, cache: map[tlog.Tile][]byte{}})
+		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, g.fetch.tiles(ctx))
 		p.logs = append(p.logs, g)
 	}
 	if len(p.logs) == 0 {
@@ -203,13 +202,9 @@ func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
 	if !isDigest {
 		return leaf, nil
 	}
-	record, missing, err := g.fetch.read(ctx, d.Path())
-	if missing {
-		l := &logCheck{archives: g.archives}
-		record, _, err = l.fromArchive(ctx, d.Path())
-		missing = record == nil
-	}
-	if err == nil && (missing || !d.Of(record)) {
+	l := &logCheck{fetch: g.fetch, archives: g.archives}
+	record, _, err := l.readRecord(ctx, d)
+	if err == nil && !d.Of(record) {
 		err = fmt.Errorf("%s is not there, or damaged", d.Path())
 	}
 	return record, err
@@ -244,45 +239,29 @@ func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
 	return PolicyFor(p, origin)
 }
 
-// tileFiles reads tiles for package tlog; tlog proves each of them.
-type tileFiles struct {
-	ctx   context.Context //nolint:containedctx // of NewProver: the interface has none
-	fetch Fetch
-	cache map[tlog.Tile][]byte
-}
-
 // maxCached bounds the tiles in memory: 8 MB.
 const maxCached = 1000
 
-// Height implements tlog.TileReader.
-func (f *tileFiles) Height() int { return proof.TileHeight }
-
-// ReadTiles implements tlog.TileReader.
-func (f *tileFiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
-	l := &logCheck{fetch: f.fetch}
-	var all [][]byte
-	for _, t := range tiles {
-		data, known := f.cache[t]
-		if !known {
-			hashes, wrong, err := l.readHashes(f.ctx, t.L, t.N, t.W)
-			if err == nil && wrong != "" {
-				err = fmt.Errorf("%s: %s", proof.TilePath(t), wrong)
-			}
-			if err != nil {
-				return nil, err
-			}
-			for _, h := range hashes {
-				data = append(data, h[:]...)
-			}
-			if len(f.cache) >= maxCached {
-				clear(f.cache)
-			}
-			f.cache[t] = data
+// tiles reads tiles for package tlog, which proves each of them, and keeps those read last.
+func (f Fetch) tiles(ctx context.Context) proof.TileReader {
+	l, cache := &logCheck{fetch: f}, map[tlog.Tile][]byte{}
+	return func(t tlog.Tile) ([]byte, error) {
+		if data, known := cache[t]; known {
+			return data, nil
 		}
-		all = append(all, data)
+		hashes, wrong, err := l.readHashes(ctx, t.L, t.N, t.W)
+		if err == nil && wrong != "" {
+			err = fmt.Errorf("%s: %s", proof.TilePath(t), wrong)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(cache) >= maxCached {
+			clear(cache)
+		}
+		for _, h := range hashes {
+			cache[t] = append(cache[t], h[:]...)
+		}
+		return cache[t], nil
 	}
-	return all, nil
 }
-
-// SaveTiles implements tlog.TileReader.
-func (f *tileFiles) SaveTiles([]tlog.Tile, [][]byte) {}

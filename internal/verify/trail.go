@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -182,16 +181,10 @@ func appendOrigin(ctx context.Context, fetch Fetch, origins []string) ([]string,
 	return origins, nil
 }
 
+// originIn is the log that a signed note says to be of. It checks no signature.
 func originIn(note []byte) (string, bool) {
-	text, found := textOf(note)
-	c, err := proof.ParseCheckpoint(text)
-	return c.Origin, found && err == nil
-}
-
-// textOf is the text of a signed note. It checks no signature.
-func textOf(note []byte) (string, bool) {
-	text, _, found := bytes.Cut(note, []byte("\n\n"))
-	return string(text) + "\n", found
+	c, err := proof.ReadCheckpoint(note)
+	return c.Origin, err == nil
 }
 
 // PolicyFor is the policy for a generation: with the log of its origin, or else with a log of

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Handler serves add-checkpoint, and the newest cosigned checkpoints.
@@ -190,7 +191,7 @@ func (h *Handler) fail(w http.ResponseWriter, err error) {
 
 func (h *Handler) cosigned(request Request) {
 	h.requests.WithLabelValues("cosigned").Inc()
-	origin := originOf(request.Checkpoint)
+	origin := proof.NoteOrigin(request.Checkpoint)
 	h.mu.Lock()
 	again := h.failure != nil
 	h.failure = nil

@@ -1,12 +1,10 @@
 package witness
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -55,15 +53,4 @@ func (w *Witness) cosigned(hash string) (text string, found bool) {
 		}
 	}
 	return "", false
-}
-
-// textOf is the signed text of a checkpoint: all before the empty line.
-func textOf(checkpoint []byte) []byte {
-	return checkpoint[:bytes.LastIndex(checkpoint, []byte("\n\n"))+1]
-}
-
-// originOf is the first line of a checkpoint.
-func originOf(checkpoint []byte) string {
-	origin, _, _ := strings.Cut(string(checkpoint), "\n")
-	return origin
 }

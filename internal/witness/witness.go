@@ -180,10 +180,10 @@ const maxText = 2 << 10
 
 // open checks a note's signature, and reads its checkpoint.
 func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
-	if len(textOf(text)) > maxText {
+	if len(proof.NoteText(text)) > maxText {
 		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: fmt.Sprintf("a checkpoint's text has at most %d bytes here", maxText)}
 	}
-	origin := originOf(text)
+	origin := proof.NoteOrigin(text)
 	l := w.logs[origin]
 	if l == nil {
 		return nil, proof.Checkpoint{}, w.unknown(origin, text)
@@ -207,7 +207,7 @@ func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
 // forged reports whether a note has a line with the name and the number of one of the log's
 // keys that is not its signature: [note.Open] looks only at the first line of each key.
 func (l *log) forged(n *note.Note, text []byte) bool {
-	lines := bytes.Split(text[len(textOf(text)):], []byte("\n"))
+	lines := bytes.Split(text[len(proof.NoteText(text)):], []byte("\n"))
 	for _, v := range l.verifiers {
 		for _, line := range lines {
 			encoded, named := bytes.CutPrefix(line, []byte("— "+v.Name()+" "))
