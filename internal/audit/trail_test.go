@@ -296,7 +296,7 @@ func TestLargeEntries(t *testing.T) {
 		return raw
 	}
 	e := testEntry(0)
-	e.Before, e.After = html(3<<20, "<"), html(3<<20, "p")
+	e.Before, e.After = html(1<<20, "<"), html(2<<20, "p")
 	_, err := trail.Append(t.Context(), e)
 	require.NoError(t, err)
 	last, _, err := trail.Last(t.Context(), e.Project, e.Environment, e.Subject)
@@ -312,7 +312,7 @@ func TestLargeEntries(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 	require.ErrorContains(t, err, "resource.0 of acme/live takes")
 	require.ErrorContains(t, err, "and the store takes 1048576")
-	e.Before, e.After = nil, html(33<<20, "<")
+	e.Before, e.After = nil, html(33<<20, "p")
 	_, err = trail.Append(t.Context(), e)
 	require.ErrorIs(t, err, ErrTooLarge, "a reader's memory is bounded")
 	requireWhole(t, trail, 2)
