@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 
 func (p Program) newConfigCheck() *cobra.Command {
 	var file string
-	var asJSON bool
+	output := orJSON("print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
 	var api apiCheck
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
@@ -58,13 +57,13 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			return p.check(cmd.Context(), cmd.OutOrStdout(), file, asJSON, api)
-		}),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.check(cmd.Context(), cmd.OutOrStdout(), file, output.isJSON(), api)
+		},
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
+	output.addTo(cmd)
 	cmd.Flags().BoolVar(&api.on, "api", false, "also ask the Workspace Management API, and the servers of an external journal")
 	cmd.Flags().DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
 	return cmd
@@ -142,12 +141,11 @@ func destinationTable(all []destination) string {
 		return ""
 	}
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	_, _ = io.WriteString(table, "SINK\tEVENTS OF\tGO TO\n") // into memory
+	out := newTable(&b, "SINK", "EVENTS OF", "GO TO")
 	for _, d := range all {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", d.Sink, d.OriginsText(), d.Destination)
+		out.row(d.Sink, d.OriginsText(), d.Destination)
 	}
-	_ = table.Flush() // into memory
+	_ = out.Flush() // into memory
 	return b.String()
 }
 
@@ -166,10 +164,7 @@ func problemTable(path string, found, warnings []config.Problem) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: errors: %d, warnings: %d\n", path, len(found), len(warnings))
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	row := func(cells ...string) {
-		_, _ = io.WriteString(table, strings.Join(cells, "\t")+"\n") // into memory
-	}
+	out := newTable(&b, "", "LINE", "FIELD", "PROBLEM")
 	problem := func(kind string, p config.Problem) {
 		line, field := "-", "-"
 		if p.Line > 0 {
@@ -178,15 +173,14 @@ func problemTable(path string, found, warnings []config.Problem) string {
 		if p.Field != "" {
 			field, p.Field = p.Field, ""
 		}
-		row(kind, line, field, p.String())
+		out.row(kind, line, field, p.String())
 	}
-	row("", "LINE", "FIELD", "PROBLEM")
 	for _, p := range found {
 		problem("error", p)
 	}
 	for _, p := range warnings {
 		problem("warning", p)
 	}
-	_ = table.Flush() // into memory
+	_ = out.Flush() // into memory
 	return b.String()
 }

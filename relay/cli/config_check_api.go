@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -58,17 +56,15 @@ func (a apiCheck) table(r *preflight.Report, cfg *config.Config) string {
 	if !slices.ContainsFunc(r.Environments, func(e preflight.Environment) bool { return e.Exists != preflight.ExistsUnknown }) {
 		return b.String()
 	}
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	_, _ = io.WriteString(table, "ENVIRONMENT\tEXISTS\tSTREAMS TO\tSTATUS\tTHE RELAY WOULD\n") // into memory
+	out := newTable(&b, "ENVIRONMENT", "EXISTS", "STREAMS TO", "STATUS", "THE RELAY WOULD")
 	for i, e := range r.Environments {
 		to := "-"
 		if e.Exists == preflight.ExistsYes {
 			to = printable(preflight.Destination(e.Destination))
 		}
-		_, _ = fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", e.Project, e.Environment, e.Exists, to, cmp.Or(printable(string(e.Status)), "-"),
-			intention(cfg, cfg.Environments[i], e))
+		out.row(e.Project+"/"+e.Environment, e.Exists, to, cmp.Or(printable(string(e.Status)), "-"), intention(cfg, cfg.Environments[i], e))
 	}
-	_ = table.Flush() // into memory
+	_ = out.Flush() // into memory
 	return b.String()
 }
 

@@ -25,7 +25,7 @@ Exit codes: 0 written, 1 not written, 64 wrong usage.`,
 		Example: `  auditrelay config init relay.yaml
   auditrelay config init | less              # read the manual of all fields`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				_, err := cmd.OutOrStdout().Write(config.Example())
 				return err
@@ -35,7 +35,7 @@ Exit codes: 0 written, 1 not written, 64 wrong usage.`,
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; edit it, then run 'auditrelay config check %s'\n", args[0], args[0])
 			return err
-		}),
+		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing FILE")
 	return cmd

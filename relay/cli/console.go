@@ -39,11 +39,11 @@ func (f *relayFlags) client() (*console.Client, error) {
 
 // asks makes a command that asks the relay.
 func (f *relayFlags) asks(run func(cmd *cobra.Command, args []string, client *console.Client) error) func(*cobra.Command, []string) error {
-	return runs(func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		client, err := f.client()
 		if err != nil {
 			return err
 		}
 		return run(cmd, args, client)
-	})
+	}
 }

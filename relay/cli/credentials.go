@@ -11,17 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 )
 
-func newCredentials() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "credentials",
-		Short: "List, rotate and revoke the push credentials of a running relay",
-		RunE:  showHelp,
-		Args:  noArgs,
-	}
-	cmd.AddCommand(newCredentialsList(), newRotate("credentials"), newCredentialsRevoke())
-	return cmd
-}
-
 // environmentOf reads PROJECT/ENVIRONMENT.
 func environmentOf(text string) (console.OfEnvironment, error) {
 	project, environment, ok := strings.Cut(text, "/")
@@ -29,6 +18,18 @@ func environmentOf(text string) (console.OfEnvironment, error) {
 		return console.OfEnvironment{}, errors.New("give PROJECT/ENVIRONMENT, such as shop/live")
 	}
 	return console.OfEnvironment{Project: project, Environment: environment}, nil
+}
+
+// ofEnvironment reads the first argument into an environment, once all arguments are checked.
+func ofEnvironment(into *console.OfEnvironment, check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return err
+		}
+		of, err := environmentOf(args[0])
+		into.Project, into.Environment = of.Project, of.Environment
+		return err
+	}
 }
 
 // printAs prints v as JSON, or for people.

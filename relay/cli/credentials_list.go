@@ -12,9 +12,7 @@ import (
 )
 
 func newCredentialsList() *cobra.Command {
-	var which relayFlags
-	var asJSON bool
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "list",
 		Short: "List the accepted push credentials, without their secrets",
 		Long: `Lists every credential accepted by the running relay: its own generated ones, and the
@@ -26,18 +24,7 @@ leaves columns out; --json has all.
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay credentials list --config relay.yaml
   auditrelay credentials list --data-dir /var/lib/auditrelay --json`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			list, err := client.Credentials(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return printAs(cmd.OutOrStdout(), asJSON, list, printCredentials)
-		}),
-	}
-	which.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
-	return cmd
+	}, &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Credentials), printCredentials)
 }
 
 func printCredentials(w io.Writer, list []credentials.Listed) error {

@@ -11,8 +11,9 @@ import (
 
 func newCredentialsRevoke() *cobra.Command {
 	var which relayFlags
-	var yes, asJSON bool
-	var reason string
+	var yes bool
+	var of console.OfEnvironment
+	output := orJSON("print a JSON object")
 	cmd := &cobra.Command{
 		Use:   "revoke PROJECT/ENVIRONMENT LAST_FOUR",
 		Short: "Reject a generated credential from now on",
@@ -27,32 +28,24 @@ credentials in the configuration.
 Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 64 wrong usage.`,
 		Example: `  auditrelay credentials revoke shop/live wxyz --config relay.yaml --reason "leaked in CHG-18"
   auditrelay credentials revoke --config relay.yaml --yes -- shop/live -xyz`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			of, err := environmentOf(args[0])
-			if err != nil {
-				return err
-			}
-			of.LastFour, of.Reason = args[1], reason
-			client, err := which.client()
-			if err != nil {
-				return &failure{err}
-			}
+		Args: ofEnvironment(&of, cobra.ExactArgs(2)),
+		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
+			of.LastFour = args[1]
 			question := fmt.Sprintf("Reject the credential of %s ending in %s from now on?", args[0], printable(args[1]))
 			if err := confirm(cmd, yes, question); err != nil {
-				return &failure{err}
+				return err
 			}
 			done, err := client.Revoke(cmd.Context(), of)
 			if err != nil {
-				return &failure{err}
+				return err
 			}
-			return reportRevoked(cmd.OutOrStdout(), done, asJSON)
-		},
+			return reportRevoked(cmd.OutOrStdout(), done, output.isJSON())
+		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	addYes(cmd, &yes)
+	addReason(cmd, &of.Reason)
+	output.addTo(cmd)
 	return cmd
 }
 
@@ -66,7 +59,7 @@ func reportRevoked(w io.Writer, done console.Revoked, asJSON bool) (err error) {
 		}
 	}
 	if done.NotRotated != "" {
-		return &failure{fmt.Errorf("no new credential was set: %s", done.NotRotated)}
+		return fmt.Errorf("no new credential was set: %s", done.NotRotated)
 	}
 	return err
 }

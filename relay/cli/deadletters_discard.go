@@ -53,7 +53,7 @@ Exit codes: 0 removed, 1 not removed, 64 wrong usage.`,
 	}
 	which.addTo(cmd)
 	letters.addTo(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addYes(cmd, &yes)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the counts")
 	return cmd
 }

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +12,7 @@ import (
 func newDeadlettersList() *cobra.Command {
 	var which relayFlags
 	var letters letterFlags
-	var asJSON bool
+	output := orJSON("print one JSON object per line")
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, without their bodies",
@@ -29,7 +26,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 		Args: noArgs,
 		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			list := tableOf(cmd.OutOrStdout())
-			if asJSON {
+			if output.isJSON() {
 				list = linesOf(cmd.OutOrStdout())
 			}
 			if err := client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get()}, list.add); err != nil {
@@ -40,7 +37,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 	}
 	which.addTo(cmd)
 	letters.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	output.addTo(cmd)
 	return cmd
 }
 
@@ -58,24 +55,23 @@ func linesOf(w io.Writer) letterList {
 }
 
 func tableOf(w io.Writer) letterList {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	count := 0
 	return letterList{
 		add: func(l *console.Letter) error {
 			if count++; count == 1 {
-				_, _ = fmt.Fprintln(out, "NUMBER\tREFUSED\tSINK\tATTEMPTS\tENVIRONMENT\tEVENT\tREASON")
+				out.row("NUMBER", "REFUSED", "SINK", "ATTEMPTS", "ENVIRONMENT", "EVENT", "REASON")
 			}
 			reason := l.Reason
 			if l.Damage != "" {
 				reason = "(unreadable: " + l.Damage + ") " + reason
 			}
-			_, err := fmt.Fprintf(out, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", l.Sequence, l.Refused.UTC().Format(time.RFC3339),
-				l.Sink, l.Attempts, strings.TrimSuffix(l.Project+"/"+l.Environment, "/"), printable(l.ID), short(reason))
-			return err
+			out.row(l.Sequence, l.Refused.UTC().Format(time.RFC3339), l.Sink, l.Attempts, placeOf(l.Project, l.Environment), printable(l.ID), short(reason))
+			return nil
 		},
 		end: func() error {
 			if count == 0 {
-				_, _ = fmt.Fprintln(out, "no dead letters")
+				out.row("no dead letters")
 			}
 			return out.Flush()
 		},

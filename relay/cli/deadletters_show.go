@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +15,7 @@ import (
 
 func newDeadlettersShow() *cobra.Command {
 	var which relayFlags
-	var asJSON bool
+	output := orJSON("print a JSON object")
 	cmd := &cobra.Command{
 		Use:   "show NUMBER",
 		Short: "Show one dead letter, with its body",
@@ -49,40 +48,35 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 				return err
 			case found == nil:
 				return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
-			case asJSON:
+			case output.isJSON():
 				return encodeLine(cmd.OutOrStdout(), found)
 			}
 			return showLetter(cmd.OutOrStdout(), found)
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	output.addTo(cmd)
 	return cmd
 }
 
 func showLetter(w io.Writer, l *console.Letter) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	field := func(name, value string) {
-		if value != "" {
-			_, _ = fmt.Fprintf(out, "%s\t%s\n", name, printable(value))
-		}
-	}
-	field("number", strconv.FormatUint(l.Sequence, 10))
-	field("sink", l.Sink)
-	field("refused", l.Refused.UTC().Format(time.RFC3339Nano))
-	field("reason", l.Reason)
-	field("attempts", strconv.Itoa(l.Attempts))
-	field("unreadable", l.Damage)
+	out := newTable(w)
+	out.field("number", strconv.FormatUint(l.Sequence, 10))
+	out.field("sink", l.Sink)
+	out.field("refused", l.Refused.UTC().Format(time.RFC3339Nano))
+	out.field("reason", l.Reason)
+	out.field("attempts", strconv.Itoa(l.Attempts))
+	out.field("unreadable", l.Damage)
 	event := l.Event()
 	event.Attributes(func(name, value string) bool {
-		field(name, value)
+		out.field(name, value)
 		return true
 	})
-	field("content type", l.ContentType)
+	out.field("content type", l.ContentType)
 	for _, label := range l.Labels {
-		field("label", label.Name+"="+label.Value)
+		out.field("label", label.Name+"="+label.Value)
 	}
-	field("body", fmt.Sprintf("%d bytes", len(l.Body)))
+	out.field("body", fmt.Sprintf("%d bytes", len(l.Body)))
 	if err := out.Flush(); err != nil {
 		return err
 	}

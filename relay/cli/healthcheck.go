@@ -27,11 +27,11 @@ Exit codes: 0 it answered 2xx, 1 it did not, 64 wrong usage.`,
 		Example: `  auditrelay healthcheck
   auditrelay healthcheck --url http://127.0.0.1:9100/healthz --timeout 2s`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return healthcheck(ctx, url)
-		}),
+		},
 	}
 	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:9100/readyz", "the `URL` to ask")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait")

@@ -46,6 +46,6 @@ Exit codes: 0 accepted, 1 not accepted, 64 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addYes(cmd, &yes)
 	return cmd
 }

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +26,7 @@ Exit codes: 0 shown, 1 could not be read, 64 wrong usage.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal inspect --config relay.yaml --json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.config()
 			if err != nil {
 				return err
@@ -38,7 +36,7 @@ Exit codes: 0 shown, 1 could not be read, 64 wrong usage.`,
 				return err
 			}
 			return flags.print(cmd.OutOrStdout(), in, in.text)
-		}),
+		},
 	}
 	flags.add(cmd)
 	return cmd
@@ -85,31 +83,22 @@ func inspectJournal(ctx context.Context, cfg *config.Config) (*inspection, error
 
 func (in *inspection) text() string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	row := func(format string, cells ...any) { _, _ = fmt.Fprintf(table, format+"\n", cells...) } // into memory
-	row("LOG\tRECORDS\tBYTES\tPOSITIONS\tOLDEST\tNEWEST")
+	out := newTable(&b, "LOG", "RECORDS", "BYTES", "POSITIONS", "OLDEST", "NEWEST")
 	for _, l := range in.Logs {
-		row("%s\t%d\t%d\t%s\t%s\t%s", l.Name, l.Last+1-l.First, l.Bytes, positions(uint64(l.First), uint64(l.Last)), timeText(l.Oldest), timeText(l.Newest))
+		out.row(l.Name, l.Last+1-l.First, l.Bytes, positions(uint64(l.First), uint64(l.Last)), moment(l.Oldest), moment(l.Newest))
 	}
-	_ = table.Flush()
-	row("\nSINK\tPOSITION\tLAG (RECORDS)\tOLDEST")
+	_ = out.Flush() // into memory
+	out.row("\nSINK", "POSITION", "LAG (RECORDS)", "OLDEST")
 	for _, p := range in.Sinks {
-		row("%s\t%d\t%d\t%s\t%s", p.Sink, p.Acknowledged, p.Pending, timeText(p.Oldest), p.Unknown)
+		out.row(p.Sink, p.Acknowledged, p.Pending, moment(p.Oldest), p.Unknown)
 	}
-	_ = table.Flush()
+	_ = out.Flush()
 	if len(in.Quarantine) > 0 {
-		row("\nQUARANTINED\tPOSITIONS\tFOUND\tREASON\tKEPT")
+		out.row("\nQUARANTINED", "POSITIONS", "FOUND", "REASON", "KEPT")
 	}
 	for _, q := range in.Quarantine {
-		row("%s\t%s\t%s\t%s\t%s", q.Log, positions(uint64(q.From), uint64(q.To)), timeText(q.Time), q.Reason, q.Kept)
+		out.row(q.Log, positions(uint64(q.From), uint64(q.To)), moment(q.Time), q.Reason, q.Kept)
 	}
-	_ = table.Flush()
+	_ = out.Flush()
 	return b.String()
-}
-
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
 }

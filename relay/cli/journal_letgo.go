@@ -28,7 +28,7 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 		Example: `  auditrelay journal let-go --config relay.yaml
   auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := p.Kinds.Config().Load(file)
 			if err != nil {
 				return err
@@ -42,14 +42,14 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "given up: %v; the journal's files or streams stay\n", left)
 				return err
 			})
-		}),
+		},
 	}
 	flags := cmd.Flags()
 	addConfigFlag(cmd, &file, "the relay's configuration `FILE`, with the new settings")
 	needConfig(cmd, &file)
 	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix, with --url")
 	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; leave out for the data directory")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addYes(cmd, &yes)
 	cmd.MarkFlagsRequiredTogether("stream-prefix", "url")
 	return cmd
 }

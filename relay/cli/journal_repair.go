@@ -40,7 +40,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.config()
 			if err != nil {
 				return err
@@ -61,7 +61,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 				return err
 			}
 			return repairJournal(cmd, cfg, &flags)
-		}),
+		},
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

@@ -30,7 +30,7 @@ Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.config()
 			if err != nil {
 				return err
@@ -46,7 +46,7 @@ Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 				return errReported
 			}
 			return nil
-		}),
+		},
 	}
 	flags.add(cmd)
 	return cmd

@@ -8,12 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A failure is an error of a well-formed command; cobra's own errors are errors of usage.
-type failure struct{ err error }
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
 // errReported ends a command after it has printed the reason of its failure.
 var errReported = errors.New("failed, as reported")
 
@@ -23,16 +17,6 @@ var errNotShown = errors.New("not shown, as reported")
 
 // errTrouble ends a command after it has printed a trouble, or a difference.
 var errTrouble = errors.New("something is wrong, as reported")
-
-// runs marks the error of run as a failure.
-func runs(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := run(cmd, args); err != nil {
-			return &failure{err}
-		}
-		return nil
-	}
-}
 
 func (p Program) newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -60,7 +44,16 @@ try, trail verify and some others have further ones: see their --help.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	showHelpWithin(root)
-	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), newStatus(), newTap(), p.newRouting(), p.newSinks(), newCredentials(), newStreaming(), newSilence(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
+	root.AddCommand(
+		p.newRun(),
+		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck()),
+		newDeadletters(), newReplay(), newStatus(), newTap(),
+		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
+		group("sinks", "Check the sinks, list their lag, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksRetire()),
+		group("credentials", "List, rotate and revoke the push credentials of a running relay", "", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
+		newStreaming(), newSilence(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck(),
+	)
+	markFailures(root)
 	return root
 }
 

@@ -21,17 +21,6 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-func (p Program) newRouting() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "routing",
-		Short: "Try a sink's match and redact",
-		Args:  subcommands,
-		RunE:  showHelp,
-	}
-	cmd.AddCommand(p.newRoutingTry())
-	return cmd
-}
-
 // routingTry is `auditrelay routing try`.
 type routingTry struct {
 	config, sink, environment string
@@ -58,7 +47,7 @@ match leaves them out, or they go to the dead letters; 64 wrong usage.`,
   echo '{"action":"login","email":"a@example.com"}' | auditrelay routing try --config relay.yaml --sink kafka-eu --environment acme/live
   auditrelay tap --config relay.yaml --output json --limit 20 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error { return c.run(p, cmd.InOrStdin(), cmd.OutOrStdout()) }),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(p, cmd.InOrStdin(), cmd.OutOrStdout()) },
 	}
 	addConfigFlag(cmd, &c.config, "the configuration `FILE`")
 	needConfig(cmd, &c.config)
@@ -66,7 +55,8 @@ match leaves them out, or they go to the dead letters; 64 wrong usage.`,
 	flags.StringVar(&c.sink, "sink", "", "the sink's `NAME`")
 	flags.StringVar(&c.environment, "environment", "", "`PROJECT/ENVIRONMENT` of a body (default: the first of the configuration)")
 	flags.StringArrayVar(&c.labels, "label", nil, "a `NAME=VALUE` of a body; may be repeated")
-	addOutputFlag(cmd, &c.output, "text", "json")
+	c.output = forms("text", "json")
+	c.output.addTo(cmd)
 	needFlags(cmd, "sink")
 	return cmd
 }
@@ -201,7 +191,7 @@ type tried struct {
 }
 
 func (c *routingTry) print(out io.Writer, e *relay.Event, t *routing.Trial) error {
-	if c.output.value == "json" {
+	if c.output.isJSON() {
 		line := tried{Sink: c.sink, Delivered: t.Delivered, Withheld: t.Withheld, Changed: t.Changed, Reason: t.Reason, Before: cloudevents.AppendJSON(nil, e)}
 		if t.Delivered {
 			line.After = cloudevents.AppendJSON(nil, &t.Event)

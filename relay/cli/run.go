@@ -21,7 +21,7 @@ at once.
 Exit codes: 0 ended cleanly, 1 failed, 64 wrong usage.`,
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 		Args:    noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, warnings, err := p.Kinds.Config().LoadToRun(file)
 			if err != nil {
 				return err
@@ -32,7 +32,7 @@ Exit codes: 0 ended cleanly, 1 failed, 64 wrong usage.`,
 				log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
 			}
 			return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: p.build().Version, Kinds: p.Kinds})
-		}),
+		},
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE` (see 'auditrelay config init')")
 	needConfig(cmd, &file)

@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,10 +51,8 @@ func oneSetting(_ *cobra.Command, args []string) error {
 }
 
 func (p Program) newSettingsList() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
 	var where whereFlags
-	var output outputFlag
-	cmd := &cobra.Command{
+	cmd := question(&cobra.Command{
 		Use:   "list",
 		Short: "List the settings with states in the audit trail",
 		Long: `Lists the settings with states in the audit trail: how often each changed since the first
@@ -64,37 +62,25 @@ look, and its newest entry.
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay settings list --config relay.yaml
   auditrelay settings list --config relay.yaml --environment production --output json`,
-		Args: noArgs,
-		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
-			list, err := source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
-			if err != nil {
-				return err
-			}
-			return printAs(cmd.OutOrStdout(), output.value == "json", list, printSettings)
-		}),
-	}
-	which.addTo(cmd)
+	}, p.trail(), forms("table", "json"), func(ctx context.Context, source trailSource, _ []string) ([]timeline.Setting, error) {
+		return source.Settings(ctx, timeline.Filter{Project: where.project, Environment: where.environment})
+	}, printSettings)
 	where.addTo(cmd)
-	addOutputFlag(cmd, &output, "table", "json")
 	return cmd
 }
 
 func printSettings(w io.Writer, list []timeline.Setting) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "ENVIRONMENT\tSETTING\tCHANGES\tNEWEST ENTRY\tTIME\tSEVERITY\tWHAT")
+	out := newTable(w, "ENVIRONMENT", "SETTING", "CHANGES", "NEWEST ENTRY", "TIME", "SEVERITY", "WHAT")
 	for _, s := range list {
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", printable(placeOf(s.Project, s.Environment)), printable(s.Setting),
-			s.Changes, s.Last.Index, moment(s.Last.Time), s.Last.Severity, short(s.Last.Summary))
+		out.row(printable(placeOf(s.Project, s.Environment)), printable(s.Setting), s.Changes, s.Last.Index, moment(s.Last.Time), s.Last.Severity, short(s.Last.Summary))
 	}
 	return out.Flush()
 }
 
 func (p Program) newSettingsShow() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
 	var where whereFlags
-	var output outputFlag
 	var at timeFlag
-	cmd := &cobra.Command{
+	cmd := question(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a setting at a time",
 		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
@@ -109,22 +95,16 @@ Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong 
 		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
   auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
 		Args: oneSetting,
-		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
-			s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
-			if err != nil {
-				return err
-			}
-			err = printAs(cmd.OutOrStdout(), output.value == "json", s, printSetting)
-			if err == nil && !s.Known {
-				return errReported
-			}
-			return err
-		}),
-	}
-	which.addTo(cmd)
+	}, p.trail(), forms("text", "json"), func(ctx context.Context, source trailSource, args []string) (timeline.State, error) {
+		return source.At(ctx, where.of(args[0]), at.orNow())
+	}, printSetting, func(s timeline.State) error {
+		if !s.Known {
+			return errReported
+		}
+		return nil
+	})
 	where.addTo(cmd)
 	cmd.Flags().Var(&at, "at", "the state at this time (default: now); "+timeFlagHelp)
-	addOutputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 func (p Program) newSettingsDiff() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
+	which := p.trail()
 	var where whereFlags
-	var output outputFlag
+	output := forms("text", "json", "patch")
 	var from, to timeFlag
 	cmd := &cobra.Command{
 		Use:   "diff NAME --from TIME [--to TIME]",
@@ -27,7 +27,7 @@ Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed,
 		Example: `  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
   auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output patch`,
 		Args: oneSetting,
-		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
+		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
 			states := make([]timeline.State, 2)
 			for i, at := range []*timeFlag{&from, &to} {
 				s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
@@ -56,6 +56,6 @@ Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed,
 	cmd.Flags().Var(&from, "from", "the earlier time; "+timeFlagHelp)
 	cmd.Flags().Var(&to, "to", "the later time, likewise (default: now)")
 	needFlags(cmd, "from")
-	addOutputFlag(cmd, &output, "text", "json", "patch")
+	output.addTo(cmd)
 	return cmd
 }

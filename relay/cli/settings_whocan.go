@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,9 +19,9 @@ import (
 const rbacSetting = "rbac_policy"
 
 func (p Program) newSettingsWhoCan() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
+	which := p.trail()
 	var where whereFlags
-	var output outputFlag
+	output := forms("table", "json", "csv")
 	var at timeFlag
 	cmd := &cobra.Command{
 		Use:   "who-can ACTION RESOURCE",
@@ -47,7 +46,7 @@ or failed, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
+		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
 			policies, err := policiesOf(cmd.Context(), source, where)
 			if err != nil {
 				return err
@@ -63,7 +62,7 @@ or failed, 64 wrong usage.`,
 	which.addTo(cmd)
 	where.addTo(cmd)
 	cmd.Flags().Var(&at, "at", "the policy at this time (default: now); "+timeFlagHelp)
-	addOutputFlag(cmd, &output, "table", "json", "csv")
+	output.addTo(cmd)
 	return cmd
 }
 
@@ -188,10 +187,9 @@ func printHolders(w io.Writer, a meaning.Answer) error {
 }
 
 func printPermits(w io.Writer, title string, list []meaning.Permit) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, title+"\tBY")
+	out := newTable(w, title, "BY")
 	for _, p := range list {
-		_, _ = fmt.Fprintf(out, "%s\t%s\n", printable(p.Holder), printable(p.By))
+		out.row(printable(p.Holder), printable(p.By))
 	}
 	return out.Flush()
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 
 func (p Program) newSinksCheck() *cobra.Command {
 	var file string
-	var asJSON bool
+	output := orJSON(`print a JSON array of {"sink", "result", "error", "findings"}`)
 	cmd := &cobra.Command{
 		Use:   "check [NAME]",
 		Short: "Check whether deliveries would work, without delivering",
@@ -40,22 +39,22 @@ Exit codes: 0 all fine, 1 something would fail, 64 wrong usage.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := p.Kinds.Config().Load(file)
 			if err != nil {
-				return &failure{err}
+				return err
 			}
 			chosen, err := choose(cfg.Sinks, args)
 			if err != nil {
-				return err // of usage
+				return misuse{err}
 			}
 			var first []checkedSink
 			if cfg.Journal.URL != "" && len(args) == 0 {
 				first = append(first, checkJournal(cmd.Context(), cfg.Journal))
 			}
-			return p.checkSinks(cmd, first, chosen, cfg.Environments, asJSON)
+			return p.checkSinks(cmd, first, chosen, cfg.Environments, output.isJSON())
 		},
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print a JSON array of {"sink", "result", "error", "findings"}`)
+	output.addTo(cmd)
 	return cmd
 }
 
@@ -94,7 +93,7 @@ func (p Program) checkSinks(cmd *cobra.Command, results []checkedSink, chosen []
 	}
 	failed := slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" })
 	if err := printChecked(cmd.OutOrStdout(), results, asJSON); err != nil {
-		return &failure{fmt.Errorf("print result: %w", err)}
+		return fmt.Errorf("print result: %w", err)
 	}
 	if failed {
 		return errReported
@@ -131,17 +130,16 @@ func printChecked(w io.Writer, results []checkedSink, asJSON bool) error {
 		out.SetIndent("", "  ")
 		return out.Encode(results)
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "SINK\tWHAT\tFOUND")
+	out := newTable(w, "SINK", "WHAT", "FOUND")
 	for _, r := range results {
 		for _, f := range r.Findings {
-			_, _ = fmt.Fprintf(out, "%s\t%s\t%s\n", r.Sink, f.What, f.Found)
+			out.row(r.Sink, f.What, f.Found)
 		}
 		text := r.Result
 		if r.Error != "" {
 			text += ": " + r.Error
 		}
-		_, _ = fmt.Fprintf(out, "%s\tresult\t%s\n", r.Sink, text)
+		out.row(r.Sink, "result", text)
 	}
 	return out.Flush()
 }

@@ -11,9 +11,7 @@ import (
 )
 
 func newSinksList() *cobra.Command {
-	var which relayFlags
-	var asJSON bool
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "list",
 		Short: "List each sink's lag, and the space it holds in the journal",
 		Long: `Lists every sink with a configuration or a position in the journal: its unacknowledged
@@ -27,18 +25,7 @@ to do. A narrow terminal leaves columns out; --json has all.
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay sinks list --config relay.yaml
   auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			list, err := client.Sinks(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return printAs(cmd.OutOrStdout(), asJSON, list, printSinks)
-		}),
-	}
-	which.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
-	return cmd
+	}, &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Sinks), printSinks)
 }
 
 func printSinks(w io.Writer, list []console.Sink) error {

@@ -49,7 +49,7 @@ Exit codes: 0 retired, 1 not retired, 64 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addYes(cmd, &yes)
 	return cmd
 }
 

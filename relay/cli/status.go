@@ -65,10 +65,11 @@ does not answer.`,
   auditrelay status --data-dir /var/lib/auditrelay --output json | jq -r '.verdict.troubles[]'
   auditrelay status --config relay.yaml > /dev/null || echo "auditrelay needs somebody"`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	c.which.addTo(cmd)
-	addOutputFlag(cmd, &c.output, "table", "json")
+	c.output = forms("table", "json")
+	c.output.addTo(cmd)
 	c.colour.addTo(cmd)
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "go on until q or Ctrl-C")
 	cmd.Flags().DurationVar(&c.interval, "interval", time.Second, "`TIME` between two drawings")
@@ -100,7 +101,7 @@ func (c *statusCommand) run(cmd *cobra.Command) error {
 	}
 	out := cmd.OutOrStdout()
 	switch {
-	case c.watch && c.output.value == "json":
+	case c.watch && c.output.isJSON():
 		return c.follow(cmd.Context(), client, out)
 	case c.watch:
 		w := watcher{client: client, out: fileOf(out), keys: os.Stdin, brush: c.colour.brush(fileOf(out)), interval: c.interval}
@@ -111,7 +112,7 @@ func (c *statusCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	s := screen{status: readStatus(sections)}
-	if c.output.value == "json" {
+	if c.output.isJSON() {
 		err = printStatusJSON(out, sections, true)
 	} else {
 		lines := s.draw(c.colour.brush(fileOf(out)), widthOf(fileOf(out)))

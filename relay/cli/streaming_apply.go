@@ -12,7 +12,7 @@ import (
 
 func newStreamingApply() *cobra.Command {
 	var which relayFlags
-	var output outputFlag
+	output := forms("table", "json")
 	var yes bool
 	var reason string
 	var of console.OfEnvironment
@@ -56,9 +56,9 @@ reported: not enabled, for example; 64 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
-	addOutputFlag(cmd, &output, "table", "json")
+	addYes(cmd, &yes)
+	addReason(cmd, &reason)
+	output.addTo(cmd)
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,7 @@ import (
 
 func newStreamingPlan() *cobra.Command {
 	var which relayFlags
-	var output outputFlag
+	output := forms("table", "json")
 	var of console.OfEnvironment
 	cmd := &cobra.Command{
 		Use:   "plan [PROJECT/ENVIRONMENT]",
@@ -45,7 +44,7 @@ Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something wo
 		}),
 	}
 	which.addTo(cmd)
-	addOutputFlag(cmd, &output, "table", "json")
+	output.addTo(cmd)
 	return cmd
 }
 
@@ -100,14 +99,13 @@ func printPreview(w io.Writer, p streaming.Preview) error {
 		verdict = "would change"
 	}
 	_, err := fmt.Fprintf(w, "%s/%s: %s (mode %s, status %s)\n", p.Project, p.Environment, verdict, p.Mode, cmp.Or(printable(string(p.Status)), "none"))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "    FIELD\tIS\tWOULD BE")
+	out := newTable(w, "    FIELD", "IS", "WOULD BE")
 	for _, f := range p.Fields {
 		mark := " "
 		if f.Differs {
 			mark = "*"
 		}
-		_, _ = fmt.Fprintf(out, "  %s %s\t%s\t%s\n", mark, f.Name, cmp.Or(printable(f.Is), "-"), cmp.Or(printable(f.WouldBe), "-"))
+		out.row("  "+mark+" "+f.Name, cmp.Or(printable(f.Is), "-"), cmp.Or(printable(f.WouldBe), "-"))
 	}
 	if err == nil {
 		err = out.Flush()

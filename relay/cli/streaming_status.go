@@ -15,9 +15,7 @@ import (
 )
 
 func newStreamingStatus() *cobra.Command {
-	var which relayFlags
-	var output outputFlag
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "status",
 		Short: "Show the streaming config of each environment, as the relay last saw it",
 		Long: `Shows the streaming config of each environment as the relay last saw it at the API, with its
@@ -34,24 +32,12 @@ Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wron
 usage.`,
 		Example: `  auditrelay streaming status --config relay.yaml
   auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			list, err := client.Streaming(cmd.Context())
-			if err != nil {
-				return err
-			}
-			err = printAs(cmd.OutOrStdout(), output.value == "json", list, printStreaming)
-			for _, h := range list {
-				if err == nil && !h.OK() {
-					return errTrouble
-				}
-			}
-			return err
-		}),
-	}
-	which.addTo(cmd)
-	addOutputFlag(cmd, &output, "table", "json")
-	return cmd
+	}, &relayFlags{}, forms("table", "json"), listOf((*console.Client).Streaming), printStreaming, func(list []streaming.Health) error {
+		if slices.ContainsFunc(list, func(h streaming.Health) bool { return !h.OK() }) {
+			return errTrouble
+		}
+		return nil
+	})
 }
 
 func printStreaming(w io.Writer, list []streaming.Health) error {

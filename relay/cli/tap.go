@@ -67,7 +67,8 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 	flags.StringVar(&t.request.Sink, "sink", "", "show events as the sink `NAME` gets them")
 	flags.StringVar(&t.request.Match, "match", "", "show events for which the expression `CEL` holds")
 	flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
-	addOutputFlag(cmd, &t.output, "text", "json")
+	t.output = forms("text", "json")
+	t.output.addTo(cmd)
 	return cmd
 }
 
@@ -107,7 +108,7 @@ func (t *tapping) show(one *console.Tapped) error {
 	if err != nil {
 		return err
 	}
-	if t.output.value == "json" {
+	if t.output.isJSON() {
 		_, err = fmt.Fprintf(t.out, "%s\n", escaped(one.CloudEvent))
 	} else {
 		_, err = fmt.Fprintln(t.out, t.line(&e))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -67,14 +68,14 @@ func oneIndex(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// entryOf reads the entry of an argument checked by oneIndex.
-func entryOf(cmd *cobra.Command, source trailSource, arg string) (timeline.Entry, error) {
-	index, err := strconv.ParseInt(arg, 10, 64)
+// entryOf reads the entry of arguments checked by oneIndex.
+func entryOf(ctx context.Context, source trailSource, args []string) (timeline.Entry, error) {
+	index, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil {
 		return timeline.Entry{}, err
 	}
 	var found *timeline.Entry
-	err = source.Entries(cmd.Context(), timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
+	err = source.Entries(ctx, timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
 	switch {
 	case err != nil:
 		return timeline.Entry{}, err

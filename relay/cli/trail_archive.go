@@ -39,20 +39,20 @@ Exit codes: 0 moved, or nothing to move; 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive --dry-run
   auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := filepath.Abs(dir)
 			if err != nil {
 				return err
 			}
 			return archiveTrail(cmd, &which, console.ArchiveTrail{Before: beforeTime.time, Dir: to}, yes, dryRun)
-		}),
+		},
 	}
 	which.addTo(cmd)
 	flags := cmd.Flags()
 	flags.Var(&beforeTime, "before", "move what was made before this time; "+timeFlagHelp)
 	flags.StringVar(&dir, "to", "", "the archive's `DIR`: an empty folder, or an earlier archive of this trail")
 	flags.BoolVar(&dryRun, "dry-run", false, "only say what would be moved")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addYes(cmd, &yes)
 	needFlags(cmd, "before", "to")
 	return cmd
 }

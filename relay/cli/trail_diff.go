@@ -15,8 +15,8 @@ import (
 )
 
 func (p Program) newTrailDiff() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
-	var output outputFlag
+	which := p.trail()
+	output := forms("text", "json", "patch")
 	cmd := &cobra.Command{
 		Use:   "diff INDEX",
 		Short: "Show the change of one entry of the audit trail",
@@ -29,8 +29,8 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail diff 17 --config relay.yaml
   auditrelay trail diff 17 --config relay.yaml --output patch`,
 		Args: oneIndex,
-		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
-			e, err := entryOf(cmd, source, args[0])
+		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
+			e, err := entryOf(cmd.Context(), source, args)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
-	addOutputFlag(cmd, &output, "text", "json", "patch")
+	output.addTo(cmd)
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func (p Program) newTrailExport() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
+	which := p.trail()
 	var chosen entryFlags
 	var path, dir string
 	var archives []string
@@ -41,7 +41,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
 		Args: noArgs,
 	}
-	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+	lines := which.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
 			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, form.value)
@@ -55,7 +55,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if form.value == "tlog" {
-			return runs(func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir, archives) })(cmd, args)
+			return func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir, archives) }(cmd, args)
 		}
 		return lines(cmd, args)
 	}

@@ -29,14 +29,14 @@ Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail keygen --origin example.com/auditrelay --file /etc/auditrelay/audit.key
   auditrelay trail keygen --origin example.com/auditrelay --public hsm-public.pem`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			public, err := keygen(origin, file, publicFile)
 			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), public)
 			return err
-		}),
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&origin, "origin", "", "the `NAME` of the trail")

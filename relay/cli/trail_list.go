@@ -18,9 +18,9 @@ import (
 )
 
 func (p Program) newTrailList() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
+	which := p.trail()
 	var chosen entryFlags
-	var output outputFlag
+	output := forms("table", "json", "csv")
 	var follow, all bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -45,7 +45,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
   auditrelay trail list --config relay.yaml --all --limit 200
   auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
 		Args: noArgs,
-		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
 			if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
 				chosen.filter.Without = digest.Type
 			}
@@ -73,7 +73,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 	}
 	which.addTo(cmd)
 	chosen.addTo(cmd, 50)
-	addOutputFlag(cmd, &output, "table", "json", "csv")
+	output.addTo(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also digests of the event stream (events.span)")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries")
 	return cmd

@@ -53,7 +53,7 @@ Exit codes: 0 all are proven, 1 not all can be proven, or failed, 64 wrong usage
   auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs
   auditrelay trail prove 17 --url https://relay.example/tlog/ --token-file tlog.token --dir proofs`,
 		Args: indexes,
-		RunE: runs(func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) }),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.addTo(cmd)
 	return cmd
@@ -141,7 +141,7 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 		return nil, errors.New("name the entries by INDEX; a FILTER needs the relay on this machine, --config or --data-dir")
 	}
 	list = []int64{}
-	err = f.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+	err = f.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		return source.Entries(cmd.Context(), f.chosen.filter, func(e timeline.Entry) error {
 			list = append(list, e.Index)
 			return nil

@@ -66,12 +66,12 @@ Exit codes: 0 proven, 1 not proven, or failed, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.verify != "" {
 				return f.verifyBundle(cmd.OutOrStdout(), args)
 			}
 			return f.prove(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
-		}),
+		},
 	}
 	f.addTo(cmd)
 	return cmd

@@ -44,7 +44,7 @@ Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay trail rotate-key --config relay.yaml
   auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := p.Kinds.Config().Load(file)
 			if err != nil {
 				return err
@@ -65,7 +65,7 @@ Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 				return err
 			}
 			return sayRotated(cmd, done.PublicKey, nextPublic != "")
-		}),
+		},
 	}
 	addConfigFlag(cmd, &file, "the relay's configuration `FILE`")
 	needConfig(cmd, &file)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +13,7 @@ import (
 )
 
 func (p Program) newTrailShow() *cobra.Command {
-	which := trailFlags{kinds: p.Kinds.Config()}
-	var output outputFlag
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "show INDEX",
 		Short: "Show one entry of the audit trail, whole",
 		Long: `Shows one entry: the change, in sentences; its window of time; its reviewers; and the states
@@ -28,46 +25,31 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail show 17 --config relay.yaml
   auditrelay trail show 17 --config relay.yaml --output json | jq .after`,
 		Args: oneIndex,
-		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
-			e, err := entryOf(cmd, source, args[0])
-			if err != nil {
-				return err
-			}
-			return printAs(cmd.OutOrStdout(), output.value == "json", e, showEntry)
-		}),
-	}
-	which.addTo(cmd)
-	addOutputFlag(cmd, &output, "text", "json")
-	return cmd
+	}, p.trail(), forms("text", "json"), entryOf, showEntry)
 }
 
 func showEntry(w io.Writer, e timeline.Entry) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	field := func(name, value string) {
-		if value != "" {
-			_, _ = fmt.Fprintf(out, "%s\t%s\n", name, printable(value))
-		}
-	}
-	field("entry", strconv.FormatInt(e.Index, 10))
-	field("what", e.Summary)
-	field("severity", e.Severity)
-	field("direction", e.Direction)
-	field("cause", e.Cause)
-	field("who", whoText(e.Actor, ""))
-	field("type", e.Type)
-	field("setting", e.Setting)
-	field("environment", placeOf(e.Project, e.Environment))
-	field("time", moment(e.Time))
+	out := newTable(w)
+	out.field("entry", strconv.FormatInt(e.Index, 10))
+	out.field("what", e.Summary)
+	out.field("severity", e.Severity)
+	out.field("direction", e.Direction)
+	out.field("cause", e.Cause)
+	out.field("who", whoText(e.Actor, ""))
+	out.field("type", e.Type)
+	out.field("setting", e.Setting)
+	out.field("environment", placeOf(e.Project, e.Environment))
+	out.field("time", moment(e.Time))
 	if e.Window != nil {
-		field("happened", windowText(*e.Window))
+		out.field("happened", windowText(*e.Window))
 	}
-	field("leaf", e.Leaf)
-	field("undo", undoOf(e))
+	out.field("leaf", e.Leaf)
+	out.field("undo", undoOf(e))
 	if e.Unsound {
-		field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
+		out.field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
 	for _, r := range e.Reviews {
-		field("reviewed", reviewText(r))
+		out.field("reviewed", reviewText(r))
 	}
 	if err := out.Flush(); err != nil {
 		return err

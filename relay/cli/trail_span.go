@@ -41,7 +41,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml --type events.span
   auditrelay trail list-span 17 --open --config relay.yaml --file span-17.jsonl`,
 		Args: oneIndex,
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			index, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 					return err
 				})
 			})
-		}),
+		},
 	}
 	which.addTo(cmd)
 	cmd.Flags().BoolVar(&open, "open", false, "write a list for 'auditrelay trail verify-span', as confidential as the events")
@@ -104,13 +104,13 @@ Exit codes: 0 the files have all events, 1 not all of them, or failed, 64 wrong 
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			trusted, err := readPolicy(key, policy)
 			if err != nil {
 				return err
 			}
 			return verifySpan(cmd.OutOrStdout(), *trusted, args[0], args[1:])
-		}),
+		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
 	cmd.Flags().StringVar(&policy, "policy", "", "a `FILE` with the trusted logs and witnesses")

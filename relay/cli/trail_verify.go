@@ -88,7 +88,7 @@ root is not shown; 64 wrong usage.`,
   auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.addTo(cmd)
 	return cmd
@@ -107,7 +107,8 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)")
 	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
 	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` that 'trail archive' moved old entries to; again for more")
-	addOutputFlag(cmd, &f.output, "text", "json")
+	f.output = forms("text", "json")
+	f.output.addTo(cmd)
 	cmd.MarkFlagsMutuallyExclusive("key", "policy")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
@@ -141,7 +142,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	report.RefuseEmpty()
-	err = printAs(cmd.OutOrStdout(), f.output.value == "json", report, printVerdicts)
+	err = printAs(cmd.OutOrStdout(), f.output.isJSON(), report, printVerdicts)
 	switch {
 	case err != nil:
 		return err

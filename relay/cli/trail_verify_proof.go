@@ -55,7 +55,7 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 	for _, w := range by.Witnesses {
 		made.Witnesses = append(made.Witnesses, w.Witness)
 	}
-	if f.output.value == "json" {
+	if f.output.isJSON() {
 		return printJSON(cmd.OutOrStdout(), made)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is entry %d of the log %s, proven against its signed root over %d entries; cosigned by %d witnesses\n",

@@ -35,6 +35,8 @@ type trailFlags struct {
 	offline bool
 }
 
+func (p Program) trail() *trailFlags { return &trailFlags{kinds: p.Kinds.Config()} }
+
 const whichTrail = whichRelay + ` With
 --offline it reads the files of a stopped relay instead, and checks no signature
 ('auditrelay journal verify' does).`
@@ -55,9 +57,9 @@ func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
 	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
 }
 
-// reads runs a command on the trail.
-func (f *trailFlags) reads(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
-	return runs(func(cmd *cobra.Command, args []string) error {
+// asks implements source.
+func (f *trailFlags) asks(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if f.offline {
 			return f.readsFiles(cmd, args, run)
 		}
@@ -66,7 +68,7 @@ func (f *trailFlags) reads(run func(cmd *cobra.Command, args []string, source tr
 			return err
 		}
 		return run(cmd, args, source)
-	})
+	}
 }
 
 // readsFiles uses a copy of the relay's index, as nothing in the data directory may change.

@@ -20,22 +20,22 @@ type build struct {
 }
 
 func (p Program) newVersion() *cobra.Command {
-	var asJSON bool
+	output := orJSON("print JSON")
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, the revision it was built from, and the Go version",
 		Example: "  auditrelay version --json",
 		Args:    noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := p.build()
-			if asJSON {
+			if output.isJSON() {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), b)
 			return err
-		}),
+		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	output.addTo(cmd)
 	return cmd
 }
 

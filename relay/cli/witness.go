@@ -55,11 +55,11 @@ Exit codes: 0 ended cleanly, 1 failed, 64 wrong usage.`,
   auditrelay witness --data-dir /var/lib/auditrelay-witness --listen :8443 \
     --tls-cert tls.crt --tls-key tls.key --log 'other.example.com/auditrelay+3ab0f2c9+AR…'`,
 		Args: subcommands,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.DataDir, o.KeyFile = f.dir, f.key
 			o.Logger = newLogger(cmd.ErrOrStderr(), log)
 			return app.RunWitness(cmd.Context(), o)
-		}),
+		},
 	}
 	f.addTo(cmd)
 	flags := cmd.Flags()

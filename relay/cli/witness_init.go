@@ -27,7 +27,7 @@ history than before.
 Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 		Example: "  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit",
 		Args:    noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := durable.MakeDir(f.dir); err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Public())
 			return err
-		}),
+		},
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "the witness's `NAME`: a domain and path of yours, without a scheme")
@@ -68,7 +68,7 @@ Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 		Example: `  curl -so a.checkpoint -H @token.header https://relay.example.com/tlog/latest/checkpoint
   auditrelay witness recover --data-dir /var/lib/auditrelay-witness a.checkpoint`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := witness.LoadKey(f.key)
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 				}
 			}
 			return nil
-		}),
+		},
 	}
 	f.addTo(cmd)
 	return cmd

@@ -29,7 +29,7 @@ outcome and the API's request id.`)
 	templates.AddCommand(deskRead{
 		operation: "templates.list", use: "list PROJECT", short: "List the email templates", example: "workspace templates list shop",
 	}.command())
-	templates.AddCommand(grouped("default", "The default template of a type", deskRead{
+	templates.AddCommand(group("default", "The default template of a type", "", deskRead{
 		operation: "templates.default.get", use: "get PROJECT TYPE", names: []string{"type"},
 		short: "Show the id of the default template of a type", example: "workspace templates default get shop LOGIN",
 	}.command(), deskChange{
@@ -38,11 +38,11 @@ outcome and the API's request id.`)
 	}.command()))
 	cmd.AddCommand(
 		newWorkspaceProject(), newWorkspaceRedirects(), templates, newWorkspaceStreaming(),
-		grouped("secret", "Secrets of an environment", deskChange{
+		group("secret", "Secrets of an environment", "", deskChange{
 			operation: "secret.delete", use: "delete PROJECT/ENVIRONMENT SECRET_ID", names: []string{"secret_id"},
 			short: "Delete a secret", example: "workspace secret delete shop/live secret-live-1 --reason 'leaked in CI'",
 		}.command()),
-		grouped("public-token", "Public tokens of an environment", deskChange{
+		group("public-token", "Public tokens of an environment", "", deskChange{
 			operation: "public_token.delete", use: "delete PROJECT/ENVIRONMENT TOKEN", names: []string{"public_token"},
 			short: "Delete a public token", example: "workspace public-token delete shop/live public-token-live-1 --reason CHG-13",
 		}.command()),
@@ -66,7 +66,7 @@ func newWorkspaceProject() *cobra.Command {
 	}.command()
 	create.Flags().Var(argument{vertical, "vertical"}, "vertical", "the kind of the project's customers: `B2B`, or another known to the API")
 	needFlags(create, "vertical")
-	return grouped("project", "Projects", deskRead{
+	return group("project", "Projects", "", deskRead{
 		operation: "project.get", use: "get PROJECT", short: "Show a project", example: "workspace project get shop",
 	}.command(), deskChange{
 		operation: "project.rename", use: "rename PROJECT NAME", names: []string{"name"},
@@ -87,7 +87,7 @@ func newWorkspaceRedirects() *cobra.Command {
 		arguments["do_not_promote_defaults"] = value
 		return nil
 	})
-	return grouped("redirect-urls", "Redirect URLs of an environment (the API cannot show them)", cmd)
+	return group("redirect-urls", "Redirect URLs of an environment (the API cannot show them)", "", cmd)
 }
 
 func newWorkspaceStreaming() *cobra.Command {
@@ -101,27 +101,15 @@ func newWorkspaceStreaming() *cobra.Command {
 	set.Flags().Var(argument{arguments, "hostname"}, "hostname", "the `HOST` of GRAFANA_LOKI, without scheme and path")
 	set.Flags().Var(argument{arguments, "username"}, "username", "the `USER` name of GRAFANA_LOKI")
 	set.Flags().Var(argument{arguments, "site"}, "site", "the `SITE` of DATADOG: US, EU or another known to the API")
-	return grouped("streaming", "The event log streaming config of an environment", deskRead{
+	return group("streaming", "The event log streaming config of an environment", "", deskRead{
 		operation: "streaming.get", use: "get PROJECT/ENVIRONMENT TYPE", names: []string{"type"},
 		short: "Show the streaming config of a type, DATADOG or GRAFANA_LOKI", example: "workspace streaming get shop/live GRAFANA_LOKI",
 	}.command(), set)
 }
 
-func group(use, short, long string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Args: subcommands, RunE: showHelp}
-}
-
-func grouped(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := group(use, short, "")
-	cmd.AddCommand(commands...)
-	return cmd
-}
-
 // onlyRead is a group of what the API can read only.
 func onlyRead(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := grouped(use, short, commands...)
-	cmd.Long = short + ".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard."
-	return cmd
+	return group(use, short, short+".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard.", commands...)
 }
 
 // argument is a flag for an argument of an operation.

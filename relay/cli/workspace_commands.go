@@ -22,7 +22,7 @@ type deskRead struct {
 func (c deskRead) command() *cobra.Command {
 	var which relayFlags
 	var request workspace.Request
-	output := outputFlag{value: "table", allowed: []string{"table", "json", "yaml"}}
+	output := forms("table", "json", "yaml")
 	cmd := &cobra.Command{
 		Use:   c.use,
 		Short: c.short,
@@ -61,7 +61,7 @@ func (c deskChange) command() *cobra.Command {
 	var request workspace.Request
 	var reason, secretFile string
 	var yes, dryRun bool
-	output := outputFlag{value: "table", allowed: []string{"table", "json", "yaml"}}
+	output := forms("table", "json", "yaml")
 	cmd := &cobra.Command{
 		Use:   c.use,
 		Short: c.short,
@@ -76,7 +76,7 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 			request, err = deskRequest(c.operation, c.use, c.names, args, c.arguments)
 			return err
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if c.secret {
 				if request.Secret, err = readSecret(cmd, secretFile); err != nil {
 					return err
@@ -84,7 +84,7 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 			}
 			request.Reason = reason
 			return act(cmd, &which, request, yes, dryRun, output.value)
-		}),
+		},
 	}
 	before(cmd, func() error {
 		if yes && !dryRun && strings.TrimSpace(reason) == "" {
@@ -94,8 +94,8 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 	})
 	which.addTo(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addReason(cmd, &reason)
+	addYes(cmd, &yes)
 	flags.BoolVar(&dryRun, "dry-run", false, "only show what would change")
 	flags.VarP(&output, "output", "o", "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml")
 	if c.secret {

@@ -9,26 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/goccy/go-yaml"
 )
-
-// outputFlag chooses a form of output.
-type outputFlag struct {
-	value   string
-	allowed []string
-}
-
-func (f *outputFlag) String() string { return f.value }
-func (f *outputFlag) Type() string   { return "FORM" }
-func (f *outputFlag) Set(value string) error {
-	if !slices.Contains(f.allowed, value) {
-		return fmt.Errorf("it is one of %s", strings.Join(f.allowed, ", "))
-	}
-	f.value = value
-	return nil
-}
 
 // printState prints a resource of the API.
 func printState(w io.Writer, form string, state json.RawMessage) error {
@@ -53,7 +36,7 @@ func printState(w io.Writer, form string, state json.RawMessage) error {
 	if err := decoder.Decode(&value); err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	printRows(out, value)
 	return out.Flush()
 }
