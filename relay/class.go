@@ -11,27 +11,27 @@ import (
 	"slices"
 )
 
-// Class is the kind of a failed delivery, for metrics and people. It decides nothing: see
-// [Permanent] and [RetryAfter] for that.
+// Class is the kind of a failed delivery, for metrics and for people. It has no influence on
+// what happens to the events; for that see [Permanent] and [RetryAfter].
 type Class string
 
-// The classes. Their list is closed: they are the values of a metric's label.
+// The classes. The list is closed, because they are the values of a metric's label.
 const (
 	ClassTimeout        Class = "timeout"        // no answer in time
 	ClassConnection     Class = "connection"     // no connection: the name, the network, TLS
-	ClassAuthentication Class = "authentication" // the credential, or what it may do
-	ClassRefused        Class = "refused"        // the destination does not take the events, or the request
+	ClassAuthentication Class = "authentication" // the credential, or what it is allowed to do
+	ClassRefused        Class = "refused"        // the destination does not accept the events, or the request
 	ClassThrottled      Class = "throttled"      // the destination asks to wait
 	ClassOther          Class = "other"
 )
 
-// Classes are all classes.
+// Classes returns all classes.
 func Classes() []Class {
 	return []Class{ClassTimeout, ClassConnection, ClassAuthentication, ClassRefused, ClassThrottled, ClassOther}
 }
 
-// WithClass marks err with its class, where a sink knows it and the error's type does not
-// tell. [ClassOther] and a class outside the list say nothing.
+// WithClass marks err with its class. A sink uses it where it knows the class and the type of
+// the error does not tell. [ClassOther] and a class outside the list have no effect.
 func WithClass(err error, c Class) error { return &classError{err, c} }
 
 type classError struct {
@@ -42,7 +42,7 @@ type classError struct {
 func (e *classError) Error() string { return e.err.Error() }
 func (e *classError) Unwrap() error { return e.err }
 
-// StatusClass is the class of an HTTP answer without success.
+// StatusClass returns the class of an HTTP answer that is not a success.
 func StatusClass(status int) Class {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -58,8 +58,8 @@ func StatusClass(status int) Class {
 	return ClassOther
 }
 
-// ClassOf is the class of a delivery's error: a mark by [WithClass], or else by its type.
-// Of several failures the first one counts.
+// ClassOf returns the class of a delivery's error: the one given to [WithClass], or else the
+// one that follows from its type. Of several failures the first one counts.
 func ClassOf(err error) Class {
 	var marked *classError
 	if errors.As(err, &marked) && marked.class != ClassOther && slices.Contains(Classes(), marked.class) {

@@ -59,7 +59,7 @@ func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
-// An alert on a sink that never delivered finds its series.
+// An alert on a sink that has never delivered finds its series.
 func TestASinksSeriesExistBeforeItsFirstDelivery(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -108,7 +108,8 @@ func TestMetricsTellAFailureAndItsEnd(t *testing.T) {
 	})
 }
 
-// compare says whether a series has the value; empty: it has.
+// compare returns an error if a series does not have the value; with an empty value it only has
+// to exist.
 func compare(reg *prometheus.Registry, name, labels string, want float64) string {
 	families, err := reg.Gather()
 	if err != nil {

@@ -8,30 +8,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Delivery is how deliveries to one sink have gone since the process began.
+// Delivery is the state of the deliveries to one sink since the process started.
 type Delivery struct {
-	// Events counts the delivered ones, those left out by match included.
+	// Events counts the delivered events, including those that match left out.
 	Events int64 `json:"delivered_events"`
 	// LastSuccess is when the sink last acknowledged events.
 	LastSuccess time.Time `json:"last_success,omitzero"`
-	// FailingSince is when the deliveries under retry began to fail; zero while all work.
+	// FailingSince is when the deliveries that are being retried began to fail; zero if none
+	// is.
 	FailingSince time.Time `json:"failing_since,omitzero"`
-	// LastError is of the newest failed attempt, at LastErrorAt. It stays after a success.
+	// LastError is the error of the newest failed attempt, at LastErrorAt. A later success does
+	// not clear it.
 	LastError   string    `json:"last_error,omitempty"`
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
-	// LastErrorClass is its class; see [ClassOf].
+	// LastErrorClass is the class of LastError; see [ClassOf].
 	LastErrorClass Class `json:"last_error_class,omitempty"`
 
-	newest time.Time // when the relay received the event delivered last
+	newest time.Time // when the relay received the event that was delivered last
 }
 
-// deliveries holds how each sink's deliveries go. Its zero value is empty.
+// deliveries holds the state of each sink's deliveries. Its zero value is empty.
 type deliveries struct {
 	mu sync.Mutex
 	by map[string]*Delivery // by sink; guarded by mu
 }
 
-// Delivery returns how the deliveries to a sink have gone.
+// Delivery returns the state of the deliveries to a sink.
 func (m *Metrics) Delivery(sink string) (d Delivery) {
 	m.deliveries.note(sink, func(now *Delivery) { d = *now })
 	return d
@@ -66,9 +68,9 @@ func (s *deliveries) failing(sink string, since time.Time) {
 }
 
 var (
-	newestDesc  = prometheus.NewDesc("auditrelay_sink_last_delivered_received_timestamp_seconds", "When the relay received the event delivered last; NaN before this process delivers one.", []string{"sink"}, nil)
-	successDesc = prometheus.NewDesc("auditrelay_sink_last_success_timestamp_seconds", "When the sink last acknowledged events; NaN before it acknowledges any to this process.", []string{"sink"}, nil)
-	sinceDesc   = prometheus.NewDesc("auditrelay_sink_failing_since_timestamp_seconds", "Since when deliveries fail and are tried again; NaN while they work.", []string{"sink"}, nil)
+	newestDesc  = prometheus.NewDesc("auditrelay_sink_last_delivered_received_timestamp_seconds", "When the relay received the event that was delivered last; NaN until this process delivers one.", []string{"sink"}, nil)
+	successDesc = prometheus.NewDesc("auditrelay_sink_last_success_timestamp_seconds", "When the sink last acknowledged events; NaN until it acknowledges any to this process.", []string{"sink"}, nil)
+	sinceDesc   = prometheus.NewDesc("auditrelay_sink_failing_since_timestamp_seconds", "When the deliveries that are being retried began to fail; NaN while all work.", []string{"sink"}, nil)
 	errorDesc   = prometheus.NewDesc("auditrelay_sink_last_error", "1 for the class of the last failed attempt, 0 for the others; all are 0 before the first one.", []string{"sink", "class"}, nil)
 )
 
@@ -98,7 +100,7 @@ func (s *deliveries) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// seconds is a time for Prometheus; NaN for the zero time.
+// seconds converts a time for Prometheus; the zero time becomes NaN.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return math.NaN()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Permanent marks err as one no retry can cure. The pump finds the events behind it, and
-// only those go to the dead letters.
+// Permanent marks err as an error that no retry can cure. The pump finds the events that cause
+// it, and only those go to the dead letters.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ err error }
@@ -23,8 +23,8 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// RetryAfter marks err with the destination's wish: retry no sooner than d from now, as in
-// HTTP's Retry-After.
+// RetryAfter marks err with the destination's request to retry no sooner than d from now, as
+// HTTP's Retry-After does.
 func RetryAfter(err error, d time.Duration) error { return &retryAfterError{err, d} }
 
 type retryAfterError struct {
@@ -35,8 +35,8 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// RetryDelay returns the delay of an error marked with [RetryAfter], and whether err is
-// one.
+// RetryDelay returns the delay of an error marked with [RetryAfter], and whether err is such an
+// error.
 func RetryDelay(err error) (time.Duration, bool) {
 	var r *retryAfterError
 	if !errors.As(err, &r) {
@@ -45,15 +45,15 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return r.after, true
 }
 
-// PartialError is a delivery acknowledged except for the events in Failures. Each failure's
-// own error is classified like a whole delivery's.
+// PartialError is the error of a delivery in which every event was acknowledged except for
+// those in Failures. The error of each failure is classified like that of a whole delivery.
 type PartialError struct {
 	Failures []Failure // in ascending order of Index, each index once
 }
 
-// Failure is one event without an acknowledgement.
+// Failure is one event that was not acknowledged.
 type Failure struct {
-	Index int // into the events given to Deliver
+	Index int // index into the events given to Deliver
 	Err   error
 }
 
@@ -67,8 +67,8 @@ func (e *PartialError) Error() string {
 	return fmt.Sprintf("%d events were not acknowledged, the first: %v", len(e.Failures), e.Failures[0].Err)
 }
 
-// Unwrap gives the failures' errors to errors.Is. Each failure has its own class; the whole
-// has none.
+// Unwrap makes the failures' errors visible to errors.Is. Each failure has its own class; the
+// error as a whole has none.
 func (e *PartialError) Unwrap() []error {
 	errs := make([]error, len(e.Failures))
 	for i, f := range e.Failures {
@@ -77,10 +77,10 @@ func (e *PartialError) Unwrap() []error {
 	return errs
 }
 
-// Outcome is the error of a delivery of so many events with these failures: nil without
-// failures; if all events failed and none for good, the error with the longest wait; else a
-// [PartialError]. Each index stands once in failures, in any order. The slice stays the
-// caller's.
+// Outcome makes the error of a delivery from its failures. It is nil without failures. If all
+// events failed and none of them permanently, it is the error with the longest wait, and
+// otherwise a [PartialError]. Each index occurs once in failures, in any order. Outcome does
+// not keep or change the slice.
 func Outcome(events int, failures []Failure) error {
 	if len(failures) == 0 {
 		return nil

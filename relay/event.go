@@ -1,9 +1,8 @@
-// Package relay is the vocabulary of the data path and its delivery loop.
+// Package relay holds the vocabulary of the data path and its delivery loop.
 //
-// An [Event] is read from a [Source], handed to a [Sink] by a [Pump], and where
-// the sink refuses it for good it goes to the [DeadLetters]. The package knows
-// neither where events are kept nor how a relay is configured, so a Go program
-// can bring a sink or a source of its own.
+// An [Event] is read from a [Source] and handed to a [Sink] by a [Pump]. If the sink refuses it
+// for good, it goes to the [DeadLetters]. The package knows neither where events are kept nor
+// how a relay is configured, so that a Go program can bring a sink or a source of its own.
 package relay
 
 import (
@@ -17,21 +16,21 @@ import (
 // An event and everything it points to are immutable: several pumps may share one decoded
 // copy, and a sink may keep a reference for as long as it likes.
 type Event struct {
-	// ID is the CloudEvents id. It is the same at every re-push and every
-	// redelivery: the body's own event_id, or a hash of source, time and body.
+	// ID is the CloudEvents id. It stays the same when the event is pushed again or delivered
+	// again: it is the body's own event_id, or else a hash of source, time and body.
 	ID string
-	// Source is the CloudEvents source: "/projects/P/environments/E" for an environment's
-	// pushed events, and [TrailSource] for the relay's own. ID is unique within a Source.
+	// Source is the CloudEvents source: "/projects/P/environments/E" for the pushed events of
+	// an environment, and [TrailSource] for the relay's own. ID is unique within a Source.
 	Source string
-	// Type is the CloudEvents type: "event_log.ACTION" for pushed events,
+	// Type is the CloudEvents type: "event_log.ACTION" for pushed events, and
 	// "settings.changed", "streaming.changed" and the like for the relay's own.
 	Type string
-	// Subject is the CloudEvents subject; may be empty.
+	// Subject is the CloudEvents subject. It may be empty.
 	Subject string
-	// Time is when the event happened, as its sender says. Its precision is a
-	// nanosecond; it may lie hours in the past, or in the future.
+	// Time is when the event happened according to its sender, with a precision of a
+	// nanosecond. It may be hours in the past, or in the future.
 	Time time.Time
-	// Received is when the relay took the event in, by the relay's clock.
+	// Received is when the relay received the event, by the relay's clock.
 	Received time.Time
 	// ContentType is the media type of Body.
 	ContentType string
@@ -45,20 +44,20 @@ type Event struct {
 	Body []byte
 }
 
-// Label is a name and a value from beside an event's body.
+// Label is a name and a value that were sent along with an event's body.
 type Label struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// SpecVersion is the CloudEvents version of [Event.Attributes].
+// SpecVersion is the version of CloudEvents that [Event.Attributes] follows.
 const SpecVersion = "1.0"
 
-// Attributes yields the CloudEvents context attributes of e in a fixed order,
-// names without the "ce_" or "ce-" prefix of a protocol binding, empty optional
-// ones left out. "project", "environment" and "receivedtime" are extensions.
-// It can be ranged over. datacontenttype is not among them: bindings carry it
-// in a header of its own (CloudEvents 1.0.2, "binary content mode").
+// Attributes yields the CloudEvents context attributes of e in a fixed order. The names have no
+// "ce_" or "ce-" prefix of a protocol binding, and optional attributes that are empty are left
+// out. "project", "environment" and "receivedtime" are extensions. datacontenttype is not among
+// the attributes, since bindings carry it in a header of its own (CloudEvents 1.0.2, "binary
+// content mode").
 func (e *Event) Attributes(yield func(name, value string) bool) {
 	optional := func(name, value string) bool { return value == "" || yield(name, value) }
 	_ = yield("specversion", SpecVersion) &&
@@ -72,13 +71,13 @@ func (e *Event) Attributes(yield func(name, value string) bool) {
 		yield("receivedtime", formatTime(e.Received))
 }
 
-// formatTime returns RFC 3339 in UTC with as many decimals as are needed.
+// formatTime returns t as RFC 3339 in UTC, with as many decimals as are needed.
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// TrailSource is the Source of the audit trail's entries and checkpoints, and of nothing
-// else. No push can have it: a pushed event's source comes from [SourceOf], whatever the
-// event contains and whatever the environment is named. So the predictable id of a future
-// entry cannot be taken in advance.
+// TrailSource is the Source of the audit trail's entries and checkpoints, and of nothing else.
+// No push can have it: the source of a pushed event comes from [SourceOf], whatever the event
+// contains and whatever the environment is named. So nobody can push an event with the
+// predictable id of a future entry.
 const TrailSource = "/trail"
 
 // OfTrail reports whether e is an entry or a checkpoint of the audit trail. Earlier versions
@@ -87,12 +86,12 @@ func (e *Event) OfTrail() bool {
 	return e.Source == TrailSource || e.Type != pushedType && !strings.HasPrefix(e.Type, pushedType+".")
 }
 
-// pushedType begins the type of each pushed event, whatever its body says.
+// pushedType is how the type of each pushed event begins, whatever its body says.
 const pushedType = "event_log"
 
-// SourceOf is the Source of an environment's pushed events. Where environment is empty, it
-// names a project. It begins with "/projects/", and since a slug holds no slash, no two
-// environments share one.
+// SourceOf returns the Source of an environment's pushed events, or that of a project if
+// environment is empty. It begins with "/projects/", and since a slug contains no slash, no two
+// environments share a Source.
 func SourceOf(project, environment string) string {
 	if environment == "" {
 		return "/projects/" + project

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// events are some with these ids.
+// events returns events with these ids.
 func events(ids ...string) (all []relay.Event) {
 	for _, id := range ids {
 		all = append(all, relay.Event{ID: id, Source: relay.SourceOf("shop", "live"), Type: "event_log.login", Body: []byte("{}")})
@@ -19,8 +19,8 @@ func events(ids ...string) (all []relay.Event) {
 	return all
 }
 
-// printer prints events. It refuses an event with the id "odd", and is busy at the first
-// delivery.
+// printer prints events. It refuses an event with the id "odd", and is busy when the first
+// delivery comes.
 type printer struct{ calls int }
 
 func (p *printer) Deliver(ctx context.Context, events []relay.Event) error {
@@ -43,7 +43,7 @@ func (p *printer) Deliver(ctx context.Context, events []relay.Event) error {
 
 func (p *printer) Close() error { return nil }
 
-// list is a source over batches in memory. Its positions count the batches.
+// list is a source of batches in memory. Its positions count the batches.
 type list struct {
 	batches [][]relay.Event
 	next    int
@@ -51,7 +51,7 @@ type list struct {
 
 func (l *list) Next(context.Context) (relay.Batch, error) {
 	if l.next == len(l.batches) {
-		return relay.Batch{}, io.EOF // ends the pump
+		return relay.Batch{}, io.EOF // this ends the pump
 	}
 	l.next++
 	return relay.Batch{Events: l.batches[l.next-1], Position: relay.Position(l.next)}, nil
@@ -72,8 +72,8 @@ func (basket) Reject(_ context.Context, sink string, rejections []relay.Rejectio
 	return nil
 }
 
-// A pump delivers in order, retries, and puts refused events into the dead letters
-// before it acknowledges the batch.
+// A pump delivers in order, retries, and puts refused events into the dead letters before it
+// acknowledges the batch.
 func ExamplePump() {
 	pump := relay.Pump{
 		Name: "printer", Source: &list{batches: [][]relay.Event{events("a", "odd", "b"), events("c")}},
@@ -91,7 +91,7 @@ func ExamplePump() {
 	// read events for sink printer: EOF
 }
 
-// A sink makes one attempt. The class of its error decides the events' fate.
+// A sink makes one attempt. The class of its error decides what happens to the events.
 func ExampleSink() {
 	var sink relay.Sink = &printer{}
 	fmt.Println(sink.Deliver(context.Background(), events("a")))
@@ -105,7 +105,7 @@ func ExampleSink() {
 	// 1 event was not acknowledged: it is odd
 }
 
-// A source returns batches in order, each with the position behind its last event.
+// A source returns batches in order, each with the position after its last event.
 func ExampleSource() {
 	var source relay.Source = &list{batches: [][]relay.Event{events("a", "b"), events("c")}}
 	for {

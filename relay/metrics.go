@@ -8,8 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the pumps' metrics, labelled by sink. A nil *Metrics counts
-// nothing.
+// Metrics are the metrics of the pumps, labelled by sink. A nil *Metrics counts nothing.
 type Metrics struct {
 	delivered, bytes, attempts, failures, retries, rejected *prometheus.CounterVec
 
@@ -31,14 +30,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		delivered: counter("delivered_events_total", "Events that the sink acknowledged, or that its match left out."),
 		bytes:     counter("delivered_bytes_total", "Bytes of the bodies of delivered events, as they were received."),
 		attempts:  counter("attempts_total", "Deliveries attempted."),
-		failures:  counter("failures_total", "Deliveries that the sink did not acknowledge whole."),
+		failures:  counter("failures_total", "Deliveries that the sink did not acknowledge as a whole."),
 		retries:   counter("retries_total", "Waits before a further attempt."),
 		rejected:  counter("rejected_events_total", "Events that the sink refused for good; they are in the dead letters."),
 		retrying: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "auditrelay_sink_failing", Help: "1 while deliveries fail and are tried again.",
 		}, label),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "auditrelay_sink_delivery_seconds", Help: "Time of one attempt.",
+			Name: "auditrelay_sink_delivery_seconds", Help: "Duration of one attempt.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, label),
 	}
@@ -46,8 +45,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Begin makes a sink's series, so that a query finds them before its first delivery: with 0,
-// and NaN for times. A Pump's Run does so too. Begun series keep their values.
+// Begin creates a sink's series with 0, or NaN for times, so that a query finds them before the
+// first delivery. A Pump's Run calls it too. Series that exist keep their values.
 func (m *Metrics) Begin(sink string) {
 	if m == nil {
 		return
@@ -70,7 +69,7 @@ func (m *Metrics) attempt(sink string, took time.Duration, err error) {
 		return
 	}
 	m.failures.WithLabelValues(sink).Inc()
-	if !errors.Is(err, context.Canceled) { // else it is the relay's own end
+	if !errors.Is(err, context.Canceled) { // otherwise it is the relay that is stopping
 		m.deliveries.failed(sink, err)
 	}
 }

@@ -6,38 +6,40 @@ import (
 	"time"
 )
 
-// outage knows the deliveries under retry, for one pump, and logs them: when the first
-// one fails, when the reason changes, and again at growing intervals while it lasts. The
-// product has the same intervals in internal/lasting; see sleep for the reason.
+// outage knows which deliveries of one pump are being retried, and logs them: when the first
+// one fails, when the reason changes, and again at growing intervals while the outage lasts.
+// internal/lasting uses the same intervals; sleep says why this package does not import it.
 type outage struct {
 	sink    string
 	log     *slog.Logger
 	metrics *Metrics
 
-	mu       sync.Mutex    // guards all below
-	failing  int           // deliveries under retry
+	mu       sync.Mutex    // guards all fields below
+	failing  int           // the number of deliveries that are being retried
 	since    time.Time     // when the first of them was
-	attempts int           // failed ones since
-	reason   string        // of the last line
-	told     time.Time     // when it was logged
-	every    time.Duration // until it is logged again
+	attempts int           // failed attempts since then
+	reason   string        // the reason in the last log line
+	told     time.Time     // when that was logged
+	every    time.Duration // when this has passed it is logged again
 
 	refusalsTold time.Time // when refusals were logged last
-	untold       int       // events refused since
+	untold       int       // events refused since then
 }
 
 const (
-	// quiet separates two log lines about refusals: a sink may refuse everything.
+	// quiet is the least time between two log lines about refusals, since a sink may refuse
+	// everything.
 	quiet = time.Minute
-	// A lasting outage is logged again after firstReminder, and then after three times as
-	// long each, up to lastReminder.
+	// An outage that lasts is logged again after firstReminder, and then after intervals that
+	// grow threefold up to lastReminder.
 	firstReminder = time.Minute
 	lastReminder  = time.Hour
-	// calm separates two lines because of changed reasons: a text may differ each time.
+	// calm is the least time between two log lines because of a changed reason, since the text
+	// may differ at each attempt.
 	calm = 10 * time.Second
 )
 
-// refused notes events now in the dead letters.
+// refused counts events that are now in the dead letters, and logs them.
 func (o *outage) refused(r []Rejection) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,7 +52,8 @@ func (o *outage) refused(r []Rejection) {
 	o.refusalsTold, o.untold = time.Now(), 0
 }
 
-// retry notes a failed attempt of a delivery; before is its previous error, empty for none.
+// retry records a failed attempt of a delivery. before is the error of its previous attempt, or
+// empty if there was none.
 func (o *outage) retry(before, text string, events int) {
 	o.metrics.retry(o.sink)
 	o.mu.Lock()
@@ -76,7 +79,7 @@ func (o *outage) retry(before, text string, events int) {
 	o.told, o.reason = now, text
 }
 
-// isDue reports whether a lasting outage is logged again. The caller holds mu.
+// isDue reports whether an outage that lasts is to be logged again. The caller holds mu.
 func (o *outage) isDue(text string, now time.Time) bool {
 	if now.Sub(o.told) >= o.every {
 		o.every = min(3*o.every, lastReminder)
@@ -85,7 +88,7 @@ func (o *outage) isDue(text string, now time.Time) bool {
 	return text != o.reason && now.Sub(o.told) >= calm
 }
 
-// recover notes the success of a delivery whose last error was before, or empty.
+// recover records the success of a delivery whose last error was before, which may be empty.
 func (o *outage) recover(before string) {
 	if before == "" {
 		return

@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// fleet is a pump over several fakes, to be run in a synctest bubble.
+// fleet is a pump with several fake sinks, to be run in a synctest bubble.
 type fleet struct {
 	source *relaytest.Source
 	sinks  []*relaytest.Sink
@@ -31,7 +31,7 @@ type fleet struct {
 	pump   *relay.Pump
 }
 
-// newFleet returns a pump with n sinks, each answering by respond.
+// newFleet returns a pump with n sinks, each of which answers with respond.
 func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relaytest.Outcome) *fleet {
 	f := &fleet{source: source, dead: &relaytest.DeadLetters{}, log: &waiting.Output{}, reg: prometheus.NewRegistry()}
 	instances := make([]relay.Sink, n)
@@ -46,7 +46,7 @@ func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relay
 	return f
 }
 
-// start runs the pump until stop, and stop waits for its end.
+// start runs the pump until stop is called; stop waits until the pump has ended.
 func (f *fleet) start(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,8 +116,8 @@ func TestParallelPumpIsFaster(t *testing.T) {
 	}
 }
 
-// The first delivery hangs while those behind it are done. The position stays before it, so
-// after a crash it comes again.
+// The first delivery hangs while the later ones finish. The position stays before it, so that
+// it comes again after a crash.
 func TestParallelPumpPositionNeverRunsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestParallelPumpPositionNeverRunsAhead(t *testing.T) {
 	})
 }
 
-// Deliveries of one batch are settled in any order; it counts when all are.
+// The deliveries of one batch are settled in any order; the batch counts when all of them are.
 func TestParallelPumpWaitsForEachPartOfABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestParallelPumpWaitsForEachPartOfABatch(t *testing.T) {
 	})
 }
 
-// An unsettled delivery lets the others go on for a bounded while. Then nothing more is
-// read, so a crash delivers no more than that twice.
+// While a delivery is not settled, the others go on to a limit. Then nothing more is read, so
+// that a crash delivers no more than that twice.
 func TestParallelPumpReadsAheadWithinBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestParallelPumpFindsThePoison(t *testing.T) {
 	})
 }
 
-// All deliveries meet the same error: it is logged once, and the sink fails
-// until the last of them is through.
+// All deliveries meet the same error. It is logged once, and the sink counts as failing until
+// the last of them has succeeded.
 func TestParallelPumpTellsOfAnOutageOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,8 +254,8 @@ func TestParallelPumpTellsOfAnOutageOnce(t *testing.T) {
 	})
 }
 
-// At the end, deliveries under way get the grace. Only those with nothing unsettled before
-// them count.
+// At the end, the deliveries under way get the grace period. Only those that have nothing
+// unsettled before them count.
 func TestParallelPumpEndsGently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestParallelPumpEndsGently(t *testing.T) {
 	})
 }
 
-// A started batch is delivered whole, in however many deliveries: stopping in its middle
-// would deliver its beginning twice.
+// A batch that was started is delivered as a whole, in however many deliveries: if the pump
+// stopped in its middle, its beginning would be delivered twice.
 func TestPumpEndsBehindABatch(t *testing.T) {
 	t.Parallel()
 	for _, instances := range []int{1, 2} {

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// Pump carries events from a source to one destination: at least once, for as long as it
-// takes, and in order unless Parallel is set. It holds the one retry loop of the relay;
-// sinks only classify errors.
+// Pump carries events from a source to one destination: at least once, for as long as it takes,
+// and in order unless Parallel is set. It contains the only retry loop of the relay; sinks only
+// classify errors.
 //
-// Nothing is dropped: an event is acknowledged to the source after its sink has
-// acknowledged it, or after it stands in the dead letters, and after the same
-// holds of all events before it.
+// Nothing is dropped. An event is acknowledged to the source after its sink has acknowledged it
+// or after it has been stored in the dead letters, and after the same is true of all events
+// before it.
 //
-// After a permanent error without a named event, the pump bisects the delivery. The refused
-// events of one delivery go to the dead letters together, as each time costs a sync, and
-// before anything behind them is acknowledged.
+// After a permanent error that does not name the events it concerns, the pump bisects the
+// delivery. The refused events of one delivery go to the dead letters together, since each call
+// costs a sync, and before anything that follows them is acknowledged.
 //
-// With Parallel, a hanging instance or a poisonous event stops no other instance. Up to
-// four batches an instance may be read before the source is told of a position, and would
-// come again after a crash; only those under way, and one more, are in memory. At the end a
-// batch under way gets its first attempt whole: to stop in its middle would deliver its
-// beginning twice.
+// With Parallel, an instance that hangs or an event that cannot be delivered stops no other
+// instance. Up to four batches per instance may be read before the source is told of a
+// position, and would come again after a crash; only those under way, and one more, are in
+// memory. At the end, the whole of a batch under way gets its first attempt, because if the
+// pump stopped in its middle, its beginning would be delivered twice.
 type Pump struct {
-	// Name is the sink's.
+	// Name is the name of the sink.
 	Name   string
 	Source Source
 	Sink   Sink
-	// Parallel are further instances of Sink. Each of all of them has one
-	// delivery under way at a time and retries it by itself, so deliveries
-	// overtake each other. They stay the caller's to close, as Sink does.
+	// Parallel holds further instances of Sink. Each instance makes one delivery at a time and
+	// retries it on its own, so deliveries overtake each other. The caller closes them, as it
+	// closes Sink.
 	Parallel    []Sink
 	DeadLetters DeadLetters
 	// Limit bounds one delivery. Zero values mean 5000 events and 4 MiB of bodies; a single
-	// larger event goes alone.
+	// event that is larger is delivered alone.
 	Limit BatchLimit
 	// Timeout bounds one attempt; zero means 30 s.
 	Timeout time.Duration
-	// Grace is how long deliveries under way may take after Run's context ended; zero means
+	// Grace is how long deliveries under way may take after Run's context has ended; zero means
 	// 5 s.
 	Grace   time.Duration
 	Logger  *slog.Logger
@@ -50,19 +50,19 @@ type Pump struct {
 // BatchLimit bounds a delivery.
 type BatchLimit struct {
 	Events, Bytes int
-	// Wait is how long the source waits for further events before it gives a batch, unless
-	// the batch is full. Zero: some milliseconds, as the source sees fit.
+	// Wait is how long the source waits for further events before it returns a batch that is
+	// not full. With zero it waits some milliseconds, as the source sees fit.
 	Wait time.Duration
 }
 
-// With several sinks, batchesPerSink bounds the batches read but not acknowledged: a crash
-// may deliver so many again. Memory holds only the batches under delivery, one per sink,
-// and one more.
+// With several sinks, batchesPerSink bounds the batches per sink that are read but not
+// acknowledged. A crash may deliver that many again. Memory holds only the batches under
+// delivery, one per sink, and one more.
 const batchesPerSink = 4
 
-// Run carries events until ctx ends or the source fails, and returns why. When it ends
-// nothing more is read and nothing tried again. A started batch gets its first attempt as a
-// whole, within Grace: otherwise its delivered part would be delivered twice.
+// Run carries events until ctx ends or the source fails, and returns the reason. From then on
+// it reads nothing more and retries nothing. A batch that was started gets its first attempt as
+// a whole, within Grace, because otherwise its delivered part would be delivered twice.
 // Unacknowledged batches are read again at the next start.
 func (p *Pump) Run(ctx context.Context) error {
 	p.Metrics.Begin(p.Name)
@@ -73,7 +73,7 @@ func (p *Pump) Run(ctx context.Context) error {
 	lasting, end := outlive(ctx, p.Grace)
 	defer end()
 	sinks := append([]Sink{p.Sink}, p.Parallel...)
-	pending := newWindow(p.Source, stop, 1) // one at a time keeps the order
+	pending := newWindow(p.Source, stop, 1) // one at a time, which keeps the order
 	if len(sinks) > 1 {
 		pending = newWindow(p.Source, stop, batchesPerSink*len(sinks))
 	}
@@ -109,7 +109,7 @@ func (p *Pump) setDefaults() {
 	}
 }
 
-// delivery is a run of a batch's events, handed to a sink at once.
+// delivery is a run of a batch's events that is handed to a sink in one call.
 type delivery struct {
 	events []Event
 	of     *unsettled
@@ -122,8 +122,8 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	return lasting, end
 }
 
-// feed reads batches, while there is room, and cuts them into deliveries. It hands a
-// started batch out whole, unless lasting ends.
+// feed reads batches while there is room, and cuts them into deliveries. It hands out all of a
+// batch that it has started, unless lasting ends.
 func (p *Pump) feed(ctx, lasting context.Context, pending *window, work chan<- delivery) error {
 	for {
 		if err := pending.wait(ctx); err != nil {
@@ -150,7 +150,7 @@ func (p *Pump) feed(ctx, lasting context.Context, pending *window, work chan<- d
 	}
 }
 
-// cut is the number of events for the next delivery.
+// cut returns the number of events for the next delivery.
 func (p *Pump) cut(events []Event) int {
 	n, size := 0, 0
 	for n < len(events) && n < p.Limit.Events {

@@ -19,7 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// pumped is a pump over fakes, running in a synctest bubble.
+// pumped is a pump with fakes, running in a synctest bubble.
 type pumped struct {
 	source *relaytest.Source
 	sink   *relaytest.Sink
@@ -29,8 +29,8 @@ type pumped struct {
 	reg    *prometheus.Registry
 }
 
-// pumping runs check beside a pump. The pump carries batches to a sink answering by
-// respond, until check returns.
+// pumping runs check while a pump carries batches to a sink that answers with respond. The pump
+// ends when check returns.
 func pumping(t *testing.T, respond func(int, []relay.Event) relaytest.Outcome, batches [][]relay.Event, check func(t *testing.T, p *pumped)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPumpDeliversInOrderAndAcknowledges(t *testing.T) {
 	})
 }
 
-// lockstep is a source. It gives a batch only after all earlier ones are acknowledged.
+// lockstep is a source that returns a batch only after all earlier ones were acknowledged.
 type lockstep struct {
 	*relaytest.Source
 	t     *testing.T
@@ -181,7 +181,7 @@ func TestPumpFindsThePoison(t *testing.T) {
 	}
 }
 
-// calls are the dead letters of each Reject.
+// calls records the dead letters of each call of Reject.
 type calls struct {
 	relaytest.DeadLetters
 	sizes []int
@@ -192,9 +192,9 @@ func (c *calls) Reject(ctx context.Context, sink string, r []relay.Rejection) er
 	return c.DeadLetters.Reject(ctx, sink, r)
 }
 
-// A wholly refused delivery is halved down to its events. Their letters are kept at once,
-// as each time costs a sync. Refused events do not wait for retried ones, and a sink
-// refusing everything does not fill the log.
+// A delivery that is refused as a whole is halved down to its events. Their letters are stored
+// with one call, since each call costs a sync. Refused events do not wait for those that are
+// retried, and a sink that refuses everything does not fill the log.
 func TestPumpKeepsTheLettersOfADeliveryAtOnce(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(100)
@@ -304,8 +304,8 @@ func TestPumpBoundsADelivery(t *testing.T) {
 	})
 }
 
-// Told to end, the pump lets the delivery under way end, reads nothing more,
-// and waits for no further attempt.
+// When it is told to stop, the pump lets the delivery under way end, reads nothing more, and
+// waits for no further attempt.
 func TestPumpEndsGently(t *testing.T) {
 	events := relaytest.Events(2)
 	for name, c := range map[string]struct {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// verdict translates an error into the fate of a delivery's events.
+// verdict says what becomes of a delivery's events.
 type verdict struct {
 	delivered []Event       // were acknowledged in spite of the error
 	refused   []Failure     // go to the dead letters
-	again     []Event       // are tried again, in their order
-	split     bool          // some unknown event among them is refused
+	again     []Event       // are tried again, in this order
+	split     bool          // some event among them is refused, and it is unknown which
 	after     time.Duration // wait at least this long
 	cause     error         // why they are tried again
 }
@@ -51,8 +51,8 @@ func judgePartial(events []Event, partial *PartialError) verdict {
 	return v
 }
 
-// plausible reports whether the error names events of the delivery, in order. A sink naming
-// none, or others, is not believed: everything is delivered again.
+// plausible reports whether the error names events of the delivery, in order. If a sink names
+// none, or names others, it is not believed, and everything is delivered again.
 func plausible(partial *PartialError, n int) bool {
 	last := -1
 	for _, f := range partial.Failures {

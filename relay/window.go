@@ -7,29 +7,29 @@ import (
 )
 
 // window holds the unacknowledged batches in the order of the source. A position is
-// acknowledged after everything before it is settled.
+// acknowledged once everything before it is settled.
 type window struct {
 	source Source
 	stop   context.CancelFunc // ends the pump when the source fails
 	room   chan struct{}      // holds a token for each batch
 
-	mu      sync.Mutex // held during Ack, so positions only grow
+	mu      sync.Mutex // held during Ack, so that positions only grow
 	batches []*unsettled
-	err     error // of the source
+	err     error // the source's error
 }
 
 // unsettled is a batch under delivery.
 type unsettled struct {
 	position Position
-	left     atomic.Int64 // deliveries not settled yet, and one while more may come
+	left     atomic.Int64 // the deliveries that are not settled, and one more while others may be added
 }
 
-// newWindow makes a window with room for so many batches.
+// newWindow returns a window with room for this many batches.
 func newWindow(source Source, stop context.CancelFunc, batches int) *window {
 	return &window{source: source, stop: stop, room: make(chan struct{}, batches)}
 }
 
-// wait returns when there is room for a further batch, or ctx's error.
+// wait returns when there is room for another batch, or with ctx's error.
 func (w *window) wait(ctx context.Context) error {
 	select {
 	case w.room <- struct{}{}:
@@ -38,8 +38,8 @@ func (w *window) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// add takes in a batch after wait. It must be settled once, and once more for each delivery
-// added to left.
+// add takes in a batch after wait. The batch must be settled once, and once more for each
+// delivery that is added to left.
 func (w *window) add(p Position) *unsettled {
 	b := &unsettled{position: p}
 	b.left.Add(1)
@@ -49,9 +49,9 @@ func (w *window) add(p Position) *unsettled {
 	return b
 }
 
-// settle counts down the rest of a batch, and acknowledges up to the first unsettled one.
-// After a crash before an acknowledgement is on disk, its events are delivered again, with
-// the same ids.
+// settle counts down what is left of a batch, and acknowledges everything before the first
+// unsettled one. If the process crashes before an acknowledgement is on disk, the events are
+// delivered again, with the same ids.
 func (w *window) settle(b *unsettled) {
 	if b.left.Add(-1) > 0 {
 		return

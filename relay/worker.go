@@ -12,9 +12,9 @@ type worker struct {
 	*Pump
 	sink    Sink
 	outage  *outage
-	lasting context.Context // of the attempts; outlives Run's by Grace
-	failing string          // the last error of the delivery under way, if it is under retry
-	refused []Rejection     // of the delivery under way, not in the dead letters yet
+	lasting context.Context // for the attempts; outlives Run's context by Grace
+	failing string          // the last error of the delivery under way, if it is being retried
+	refused []Rejection     // events of the delivery under way that are not in the dead letters yet
 }
 
 // run makes deliveries until work is closed. Unsettled deliveries stay in the window.
@@ -28,21 +28,22 @@ func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery)
 			w.recovered()
 			pending.settle(d.of)
 		}
-		w.refused = nil // unsettled events come again
+		w.refused = nil // events that are not settled come again
 	}
 }
 
-// The wait between attempts grows from firstWait to maxWait, each drawn from its upper
-// half: many relays must not come back at once.
+// The wait between attempts grows from firstWait to maxWait. Each is drawn from its upper half,
+// so that many relays do not come back at the same time.
 const (
 	firstWait = 100 * time.Millisecond
 	maxWait   = 30 * time.Second
 )
 
-// settle returns after each event is delivered or refused. The refused events of a halved
-// delivery go to the dead letters together, as each time costs a sync; if some event is
-// retried meanwhile, the refused ones go first. attempts is how often they were tried
-// before; when ctx has ended there is no second one. Its only errors are ctx's.
+// settle returns once each event is delivered or refused. The refused events of a delivery that
+// is halved go to the dead letters together, since each call costs a sync; if some event is
+// retried meanwhile, the refused ones go first. attempts is how often the events were tried
+// before. Once ctx has ended nothing is tried a second time. settle returns no errors other
+// than ctx's.
 func (w *worker) settle(ctx context.Context, events []Event, attempts int) error {
 	wait := firstWait
 	for {
@@ -63,7 +64,7 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		for _, f := range verdict.refused {
 			w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
 		}
-		if verdict.split { // halving shows which
+		if verdict.split { // halving will show which
 			half := len(events) / 2
 			if err := w.settle(ctx, events[:half], attempts); err != nil {
 				return err
@@ -75,10 +76,10 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 			return nil
 		}
 		if len(verdict.again) < len(events) {
-			wait = firstWait // it gets on
+			wait = firstWait // there is progress
 		}
 		events = verdict.again
-		if err := w.reject(ctx); err != nil { // the others may be retried for long
+		if err := w.reject(ctx); err != nil { // the other events may be retried for a long time
 			return err
 		}
 		w.retrying(verdict.cause, len(events))
@@ -105,9 +106,9 @@ func (w *worker) deliver(events []Event) error {
 	return err
 }
 
-// reject puts the refused events into the dead letters, and tries until they are durable:
-// nothing behind them may be acknowledged earlier. After a crash before, they are delivered
-// again; after a crash behind, they may stand in the dead letters twice.
+// reject puts the refused events into the dead letters, and tries until they are durable, since
+// nothing that follows them may be acknowledged earlier. If the process crashes before that,
+// they are delivered again; if it crashes afterwards, they may be in the dead letters twice.
 func (w *worker) reject(ctx context.Context) error {
 	if len(w.refused) == 0 {
 		return nil
@@ -128,7 +129,7 @@ func (w *worker) reject(ctx context.Context) error {
 	return nil
 }
 
-// retrying notes a failed attempt of the delivery under way.
+// retrying records a failed attempt of the delivery under way.
 func (w *worker) retrying(err error, events int) {
 	text := err.Error()
 	w.outage.retry(w.failing, text, events)
@@ -140,11 +141,11 @@ func (w *worker) recovered() {
 	w.failing = ""
 }
 
-// jitter draws from the upper half of d.
+// jitter draws a duration from the upper half of d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// sleep waits for d, or until ctx ends. The product has the same in internal/pause: this
-// package imports nothing of the product, so a Go program can use it alone.
+// sleep waits for d, or until ctx ends. internal/pause has the same function, but this package
+// imports nothing else of the product, so that a Go program can use it alone.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

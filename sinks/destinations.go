@@ -10,16 +10,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Destination is a topic, a subject or a tenant from a sink's template, and the origins of
-// its events.
+// Destination is a topic, a subject or a tenant that a sink's template leads to, with the
+// origins of its events.
 type Destination struct {
 	// Kind is topic, subject or tenant.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// ByType: Name varies with the type. It is shown for pushed events ("event_log.login")
-	// or audit events ("settings.changed").
+	// ByType is set if Name depends on the type. Name is then the one for a pushed event
+	// ("event_log.login") or an audit event ("settings.changed").
 	ByType bool `json:"by_type,omitempty"`
-	// Origins are environments (PROJECT/ENVIRONMENT), projects as a whole (audit events),
+	// Origins are environments (PROJECT/ENVIRONMENT), projects as a whole (for audit events),
 	// and the relay itself.
 	Origins []string `json:"origins"`
 }
@@ -32,7 +32,7 @@ func (d Destination) String() string {
 	return text
 }
 
-// shownOrigins bounds the origins in a line for people.
+// shownOrigins bounds the origins in a line of text.
 const shownOrigins = 3
 
 // OriginsText names the first origins, and counts the others.
@@ -48,13 +48,13 @@ func (d Destination) OriginsText() string {
 // relayProject is the project of the relay's own audit events.
 const relayProject = "auditrelay"
 
-// sample is an event as one of an origin's may be.
+// sample is an event like those of an origin.
 type sample struct {
 	origin string
 	event  relay.Event
 }
 
-// samples are one event of each origin, if the sink's match lets it through.
+// samples returns one event of each origin, unless the sink's match leaves it out.
 func samples(s config.Sink, environments []config.Environment) (all []sample) {
 	add := func(origin, project, environment, kind string) {
 		if s.Match == nil || fits(s.Match.Projects, project) && fits(s.Match.Environments, environment) {
@@ -80,15 +80,15 @@ func fits(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return wildcard.Parse(p).Matches(name) })
 }
 
-// addressed is a sink whose events go to places with names.
+// addressed is a sink that sends events to places with names.
 type addressed interface {
-	// Address returns the place for e: a kind ("" for none) and a name.
+	// Address returns the place for e: its kind, which is empty if there is none, and its name.
 	Address(e *relay.Event) (kind, name string)
 }
 
-// Destinations says where the events of each origin go by the template of s: of
-// each environment, of each project as a whole, and of the relay itself. It
-// connects to nothing. Sinks without such a template give none.
+// Destinations returns where the template of s sends the events of each environment, of each
+// project as a whole, and of the relay itself. It connects to nothing. For sinks without such a
+// template it returns none.
 func Destinations(s config.Sink, environments []config.Environment, d Deps) ([]Destination, error) {
 	if err := s.Complete(); err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)

@@ -66,7 +66,7 @@ func TestDestinations(t *testing.T) {
 	require.ErrorContains(t, err, `kafka.topic: "a.{kind}": may hold no other placeholders`)
 }
 
-// A line stays short with hundreds of environments.
+// The line stays short with hundreds of environments.
 func TestManyOriginsAreCounted(t *testing.T) {
 	t.Parallel()
 	d := Destination{Origins: []string{"shop/live", "shop/test", "hr/live", "hr/test", "the relay itself"}}

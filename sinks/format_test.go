@@ -20,8 +20,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// A sink of any kind takes the format ocsf, and gets nothing of the redacted values: not in
-// a copy of a member, a label, or raw_data.
+// A sink of any kind takes the format ocsf, and gets none of the redacted values: not in a copy
+// of a member, in a label, or in raw_data.
 func TestFormatOCSF(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter2"

@@ -12,29 +12,29 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Kind is a kind of sink added by a Go program; see [NewKind].
+// Kind is a kind of sink that a Go program adds; see [NewKind].
 type Kind struct {
 	kind config.Kind
 	open func(config.Section, Options) (relay.Sink, error)
 }
 
-// Kinds are those of a Go program.
+// Kinds are the kinds of a Go program.
 type Kinds []Kind
 
-// Options are the surroundings of a sink of a [Kind].
+// Options are what a sink of a [Kind] is given by the relay.
 type Options struct {
-	// Logger is for the sink's own doings, such as reconnecting. Errors of Deliver are
-	// logged by the pump.
+	// Logger is for what the sink does on its own, such as reconnecting. The pump logs the
+	// errors of Deliver.
 	Logger *slog.Logger
 	// Registerer takes the sink's metrics; see [Register]. It puts auditrelay_sink_ before
-	// their names and adds the label sink, with the sink's name. With `config check` and
-	// `sinks check`, nothing is counted.
+	// their names and adds the label sink, with the sink's name. With `config check` and `sinks
+	// check`, nothing is counted.
 	Registerer prometheus.Registerer
 }
 
-// Register registers a metric of a sink, such as one of prometheus.NewCounter. If another
-// instance of the sink has registered it before, that one's metric is returned: all
-// instances count together. Without a Registerer the metric works and nobody reads it.
+// Register registers a metric of a sink, such as the result of prometheus.NewCounter. If
+// another instance of the sink has registered it before, Register returns that metric, so that
+// all instances count together. Without a Registerer the metric works, and nobody reads it.
 func Register[C prometheus.Collector](opts Options, metric C) (C, error) {
 	if opts.Registerer == nil {
 		return metric, nil
@@ -46,13 +46,13 @@ func Register[C prometheus.Collector](opts Options, metric C) (C, error) {
 	return registered, nil
 }
 
-// NewKind makes a kind of sink. In the configuration, a sink of the kind has a section
-// called name (see [config.Kind]). It is decoded into the struct T, completed and validated
-// before open is called. A *T that is a [config.Warner] has its warnings shown.
+// NewKind makes a kind of sink. In the configuration, a sink of the kind has a section called
+// name (see [config.Kind]). It is decoded into the struct T, completed and validated before
+// open is called. If *T is a [config.Warner], its warnings are shown.
 //
-// open makes a sink under the contract of [relay.Sink]; relaytest.Run tests it. A sink with
-// `parallel: N` opens N times, each replay once more, and so does `sinks check`. open
-// connects to nothing, and its errors name the wrong field and no secret.
+// open makes a sink that keeps the contract of [relay.Sink]; relaytest.Run tests it. It is
+// called N times for a sink with `parallel: N`, and once more for each replay and for `sinks
+// check`. open connects to nothing, and its errors name the field that is wrong, and no secret.
 func NewKind[S interface {
 	*T
 	config.Section
@@ -69,7 +69,7 @@ func NewKind[S interface {
 	}
 }
 
-// Config are the kinds as the configuration is loaded with them.
+// Config returns the kinds in the form in which the configuration is loaded with them.
 func (k Kinds) Config() config.Kinds {
 	kinds := make(config.Kinds, len(k))
 	for i := range k {

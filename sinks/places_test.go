@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// destinationFields are config.Sink's fields for the built-in destinations.
+// destinationFields returns config.Sink's fields for the built-in destinations.
 func destinationFields() (fields []reflect.StructField) {
 	others := []string{"Match", "Redact", "Custom"}
 	for field := range reflect.TypeFor[config.Sink]().Fields() {
@@ -28,7 +28,7 @@ func destinationFields() (fields []reflect.StructField) {
 	return fields
 }
 
-// The switch is the one place where a section becomes a sink.
+// The switch is the only place where a section becomes a sink.
 func TestEachSectionHasItsCase(t *testing.T) {
 	t.Parallel()
 	fields := destinationFields()
@@ -44,8 +44,8 @@ func TestEachSectionHasItsCase(t *testing.T) {
 	}
 }
 
-// A further sink touches its section, its package and the switch. So nothing else in
-// the product may name a section, or import a sink's package.
+// A further sink touches its section, its package and the switch. So nothing else in the
+// product may name a section, or import a sink's package.
 func TestNothingElseNamesAKindOfSink(t *testing.T) {
 	t.Parallel()
 	var sections []string
@@ -75,7 +75,7 @@ func TestNothingElseNamesAKindOfSink(t *testing.T) {
 	}
 }
 
-// named returns the packages of sinks imported by a file, and the sections it names.
+// named returns the packages of sinks that a file imports, and the sections that it names.
 func named(t *testing.T, path string, sections []string) (found []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

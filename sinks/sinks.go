@@ -2,19 +2,19 @@
 //
 // # A sink of a Go program's own
 //
-// [NewKind] names a section of the configuration and makes the sink for it. The
-// section's errors and warnings are shown like those of the built-in kinds, and the sink
-// can have metrics ([Register]). The package cli under relay runs the relay, with all of
-// its commands, with such kinds. The example there is a whole program, and its test
-// delivers a pushed event to it.
+// [NewKind] names a section of the configuration and makes the sink for it. The section's
+// errors and warnings are shown like those of the built-in kinds, and the sink can have
+// metrics ([Register]). The package cli under relay runs the relay, with all of its
+// commands, with such kinds. The example there is a whole program, and its test delivers
+// a pushed event to it.
 //
 // # A further built-in sink
 //
-// It touches three places in the code: its package beside sinks/file; its section, a file
-// beside config/sink_file.go with a field in config.Sink; and the switch in this file. A
-// test checks the rest of the product for names of kinds. Tests then ask for the papers:
-// the fields in config/example.yaml, and the room in cmd/auditrelay/house_test.go and
-// ARCHITECTURE.md.
+// It touches three places in the code: a package of its own, like sinks/file; its
+// section, a file like config/sink_file.go with a field in config.Sink; and the switch in
+// this file. A test makes sure that the rest of the product names no kinds. Other tests
+// then ask for the documentation: the fields in config/example.yaml, and the room in
+// cmd/auditrelay/house_test.go and ARCHITECTURE.md.
 package sinks
 
 import (
@@ -37,24 +37,24 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
 
-// Deps are the surroundings of the sinks.
+// Deps are what the sinks are given by the relay.
 type Deps struct {
-	// Logger is for the sinks' own doings, with the attribute "sink". Default: nothing is
-	// logged.
+	// Logger is for what the sinks do on their own, with the attribute "sink". By default
+	// nothing is logged.
 	Logger *slog.Logger
-	// Registerer takes the metrics of sinks; those of all sinks are the same,
-	// labelled by sink. Default: nothing is counted.
+	// Registerer takes the metrics of sinks, which are the same for all sinks, labelled by
+	// sink. By default nothing is counted.
 	Registerer prometheus.Registerer
-	// Kinds are the program's own.
+	// Kinds are the kinds of the program.
 	Kinds Kinds
 
 	topics []string // for Check
 }
 
-// Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to nothing,
-// and fails only if s is wrong or names an unusable file; errors name the sink. The batches
-// and time limits of s are for the pump in front of the sink. The sink itself does match,
-// redact and format, for live events, replays and dead letters alike.
+// Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to nothing, and
+// fails only if s is wrong or names a file that cannot be used; errors name the sink. The
+// batches and time limits of s are for the pump that calls the sink. The sink itself does
+// match, redact and format, for live events, replays and dead letters alike.
 func Open(s config.Sink, d Deps) (relay.Sink, error) {
 	sink, err := d.open(s)
 	if err != nil {
@@ -78,8 +78,8 @@ func (d Deps) open(s config.Sink) (relay.Sink, error) {
 	return route.Wrap(sink), nil
 }
 
-// Route is the choice of events, the redaction and the format of s, as [Open] puts them in
-// front of the sink. It counts and logs nothing.
+// Route returns the choice of events, the redaction and the format of s, as [Open] applies them
+// before the sink. It counts and logs nothing.
 func Route(s config.Sink) (*routing.Route, error) {
 	if err := s.Complete(); err != nil {
 		return nil, fmt.Errorf("read sink %q: %w", s.Name, err)
@@ -126,26 +126,26 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	return d.Kinds.open(s, log, d.Registerer)
 }
 
-// duplicates counts events already stored in a NATS sink's stream; nil without a
-// Registerer.
+// duplicates counts the events that a NATS sink's stream had already stored. It returns nil
+// without a Registerer.
 func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 	if d.Registerer == nil {
 		return nil, nil
 	}
 	c, err := routing.Counter(d.Registerer, "duplicate_events_total",
-		"Delivered events the destination had stored before by its own word, as after a lost answer.")
+		"Delivered events that the destination says it had stored before, as happens after a lost answer.")
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return c.WithLabelValues(sink), nil
 }
 
-// ErrNoCheck is [Check]'s error for a sink without a preflight.
+// ErrNoCheck is the error of [Check] for a sink that is no relay.Checker.
 var ErrNoCheck = errors.New("this kind of sink cannot be checked without a delivery")
 
-// Check opens s and looks at its destination as relay.Checker says: it delivers
-// nothing, and works beside a running relay. It reports where the events of each
-// environment go, and looks at those places if it can.
+// Check opens s and examines its destination as relay.Checker says. It delivers nothing, and
+// can be used while a relay is running. It reports where the events of each environment go, and
+// examines those places if it can.
 func Check(ctx context.Context, s config.Sink, environments []config.Environment, d Deps, report func(what, found string)) error {
 	destinations, err := Destinations(s, environments, d)
 	if err != nil {

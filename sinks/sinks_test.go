@@ -23,7 +23,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
 
-// Each section makes its sink, with nothing to connect to.
+// Each section makes its sink, although there is nothing to connect to.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -101,7 +101,7 @@ auditrelay_sink_own_deliveries_total{sink="b"} 1
 `)))
 }
 
-// Open trusts no caller: it completes and validates the section.
+// Open does not rely on its caller: it completes and validates the section.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]config.Sink{
@@ -138,7 +138,7 @@ func TestOpenErrorsOfRouting(t *testing.T) {
 	}
 }
 
-// Two sinks of one configuration get the same events, each its own part of them.
+// Two sinks of one configuration get the same events, and each takes its own part of them.
 func TestOpenRoutes(t *testing.T) {
 	t.Parallel()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()

@@ -1,8 +1,8 @@
-// Package relaytest has the contract suite of every sink, and fakes with faults for tests
-// around a sink.
+// Package relaytest has the contract suite that every sink must pass, and fakes with faults for
+// tests of what surrounds a sink.
 //
-// [Run] tests a sink's promises (see [relay.Sink]) against a real destination. [Sink],
-// [Source] and [DeadLetters] are in memory, for tests of a relay.Pump. [Events] makes
+// [Run] tests the promises of a sink (see [relay.Sink]) against a real destination. [Sink],
+// [Source] and [DeadLetters] are kept in memory, for tests of a relay.Pump. [Events] makes
 // realistic events.
 package relaytest
 
@@ -22,47 +22,48 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Harness brings a kind of sink to [Run].
+// Harness tells [Run] how to make sinks of one kind.
 type Harness struct {
-	// New makes a fresh, empty destination and a sink for it. It registers their ends with
-	// t; the sink's Close may have been called by then. It is called once a subtest, and
+	// New makes a fresh, empty destination and a sink for it. It registers their cleanup with
+	// t; the sink's Close may have been called by then. New is called once per subtest, and
 	// subtests run in parallel.
 	New func(t *testing.T) Destination
-	// Attributes names the CloudEvents attributes arriving at the destination. Default:
-	// those of relay.Event.Attributes, and datacontenttype.
+	// Attributes names the CloudEvents attributes that arrive at the destination. The default
+	// is those of relay.Event.Attributes, and datacontenttype.
 	Attributes []string
-	// MaxBody is the destination's largest body, in bytes, if less than 256 KiB.
+	// MaxBody is the size of the largest body that the destination takes, in bytes, if it is
+	// less than 256 KiB.
 	MaxBody int
 }
 
-// Destination is a sink, a look at its delivered events, and optional hooks for
-// misbehaviour; a nil hook skips its subtests.
+// Destination is a sink, a way to read what was delivered, and optional hooks that make the
+// destination misbehave. The subtests of a hook that is nil are skipped.
 type Destination struct {
 	Sink relay.Sink
 	// Arrived reads everything back from the destination, in its order.
 	Arrived func() []Arrival
-	// Secrets are the sink's credentials: no error may name one.
+	// Secrets are the sink's credentials, which no error may contain.
 	Secrets []string
-	// Down makes the destination unreachable, and Up reachable again, with everything
-	// arrived before. Both are needed.
+	// Down makes the destination unreachable, and Up makes it reachable again, with everything
+	// that arrived before. Both or neither must be set.
 	Down, Up func()
-	// Stall makes the destination read and never answer, for the rest of the subtest.
+	// Stall makes the destination read without ever answering, for the rest of the subtest.
 	Stall func()
 	// Refuse makes the destination refuse e for good, by changing e or by telling the
 	// destination.
 	Refuse func(e *relay.Event)
 }
 
-// Arrival is one event as it stands at the destination.
+// Arrival is one event as the destination has it.
 type Arrival struct {
 	ID   string
 	Body []byte
-	// Attributes are the CloudEvents attributes by name, without a binding's prefix, and
-	// without the binding's escapes.
+	// Attributes are the CloudEvents attributes by name, without the prefix and the escapes of
+	// a binding.
 	Attributes map[string]string
 }
 
-// Run holds the sinks of h to the contract of [relay.Sink].
+// Run tests the sinks of h against the contract of [relay.Sink].
 func Run(t *testing.T, h Harness) {
 	for name, check := range map[string]func(*testing.T, *subject){
 		"acknowledged events are there": testAcknowledged,
@@ -104,15 +105,15 @@ func newSubject(t *testing.T, h Harness) *subject {
 	return &subject{Destination: h.New(t), harness: h}
 }
 
-// patience bounds the contract's "soon": far less than a timeout, and far more than a busy
-// machine needs.
+// patience bounds what the contract calls "soon": far less than a timeout, and far more than a
+// busy machine needs.
 const patience = 30 * time.Second
 
 // attempt bounds one of several deliveries.
 const attempt = 10 * time.Second
 
-// deliver delivers once, with the checks of every delivery: the events stay as they were,
-// and the error names no secret.
+// deliver delivers once, and checks what is true of every delivery: the events were not
+// changed, and the error contains no secret.
 func (s *subject) deliver(ctx context.Context, t *testing.T, events []relay.Event) error {
 	t.Helper()
 	before := deepCopy(events)
@@ -122,7 +123,7 @@ func (s *subject) deliver(ctx context.Context, t *testing.T, events []relay.Even
 	return err
 }
 
-// mustDeliver delivers where nothing should go wrong.
+// mustDeliver makes a delivery that has to succeed.
 func (s *subject) mustDeliver(t *testing.T, events []relay.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
@@ -130,7 +131,7 @@ func (s *subject) mustDeliver(t *testing.T, events []relay.Event) {
 	require.NoError(t, s.deliver(ctx, t, events))
 }
 
-// deliverUntilDone tries again as a pump does, until the destination is back.
+// deliverUntilDone tries again, as a pump does, until the destination is back.
 func (s *subject) deliverUntilDone(t *testing.T, events []relay.Event) {
 	t.Helper()
 	waiting.Until(t, func() bool {
@@ -170,8 +171,8 @@ func checkFailures(t *testing.T, partial *relay.PartialError) {
 	}
 }
 
-// requireArrived checks that exactly the events want arrived, each once, in
-// order within each source.
+// requireArrived checks that exactly the events in want arrived, each once, and in order within
+// each source.
 func (s *subject) requireArrived(t *testing.T, want []relay.Event) {
 	t.Helper()
 	got := map[string][]Arrival{}

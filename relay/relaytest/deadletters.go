@@ -11,7 +11,7 @@ import (
 // DeadLetters keeps rejections in memory. Its zero value is empty; it is safe
 // for concurrent use.
 type DeadLetters struct {
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	kept map[string][]relay.Rejection
 	errs []error
 }

@@ -38,7 +38,7 @@ func testOddEvents(t *testing.T, s *subject) {
 	s.requireArrived(t, events)
 }
 
-// oddEvents are events to catch a careless binding: it would change, refuse or split them.
+// oddEvents are events that a careless binding would change, refuse or split.
 func oddEvents(maxBody int) []relay.Event {
 	binary := make([]byte, 4096)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -81,7 +81,7 @@ func oddEvents(maxBody int) []relay.Event {
 	return append(events, oddEnvelopes()...)
 }
 
-// oddEnvelopes are odd in attributes other than the subject.
+// oddEnvelopes are events that are odd in attributes other than the subject.
 func oddEnvelopes() []relay.Event {
 	events := Events(7, From(1000))
 	events[0].ContentType = "text/plain; charset=utf-8"
@@ -125,8 +125,8 @@ func testCancelled(t *testing.T, s *subject) {
 	s.requireArrived(t, marker)
 }
 
-// testCancelledOnTheWay cancels deliveries at several moments. Events sent before may have
-// arrived; but after Deliver returned, nothing more comes.
+// testCancelledOnTheWay cancels deliveries at several moments. Events sent before that may have
+// arrived, but nothing more may arrive after Deliver has returned.
 func testCancelledOnTheWay(t *testing.T, s *subject) {
 	for i, after := range []time.Duration{50 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 5 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -149,7 +149,7 @@ func testClosed(t *testing.T, s *subject) {
 	s.requireArrived(t, events)
 }
 
-// within fails the test where f takes longer than d.
+// within fails the test if f takes longer than d.
 func within(t *testing.T, d time.Duration, what string, f func()) {
 	t.Helper()
 	start := time.Now()

@@ -19,25 +19,25 @@ type recipe struct {
 	start        time.Time
 }
 
-// From numbers the events from n instead of 0: so two calls of [Events] make different
+// From numbers the events from n instead of 0, so that two calls of [Events] can make different
 // ones.
 func From(n int) Option { return func(r *recipe) { r.first = n } }
 
-// Environments gives the events to these in turn, each "PROJECT/ENVIRONMENT".
-// Without it they are all of "acme/production".
+// Environments assigns the events to these environments in turn, each given as
+// "PROJECT/ENVIRONMENT". Without it they all belong to "acme/production".
 func Environments(names ...string) Option {
 	return func(r *recipe) { r.environments = names }
 }
 
-// BodyBytes makes bodies of n bytes (at least some 420), by a long user agent.
+// BodyBytes makes bodies of n bytes (at least about 420) by means of a long user agent.
 func BodyBytes(n int) Option { return func(r *recipe) { r.bodyBytes = n } }
 
-// StartingAt is the time of event 0; each later one is 1,234,567 ns younger.
+// StartingAt sets the time of event 0; each later event is 1,234,567 ns older.
 func StartingAt(t time.Time) Option { return func(r *recipe) { r.start = t } }
 
-// Events makes n events such as an authentication provider sends, with bodies
-// of some 600 bytes. The same arguments make the same events, byte for byte,
-// and event i is the same whatever n is.
+// Events makes n events such as an authentication provider sends, with bodies of about 600
+// bytes. The same arguments make the same events, byte for byte, and event i is the same
+// whatever n is.
 func Events(n int, opts ...Option) []relay.Event {
 	r := recipe{
 		environments: []string{"acme/production"},
@@ -75,7 +75,7 @@ func (r *recipe) event(i int) relay.Event {
 	}
 }
 
-// body spells the JSON with odd spaces and escapes, to catch a re-encoding.
+// body writes the JSON with odd spaces and escapes, in order to catch a re-encoding.
 func (r *recipe) body(rng *rand.Rand, id, project, action string, at time.Time) []byte {
 	b := fmt.Appendf(nil, `{"event_id": "%s","project_id":"project-live-%s","action":"%s","status":"%s",`+
 		`"timestamp":"%s","request_id":"request-id-live-%s","user_id":"user-live-%s","session_id":"session-live-%s",`+

@@ -26,8 +26,8 @@ func (s *subject) needStall(t *testing.T) {
 	}
 }
 
-// testDown takes the destination down twice: before the sink's first delivery,
-// and after it has delivered.
+// testDown takes the destination down twice: before the sink's first delivery, and after it has
+// delivered.
 func testDown(t *testing.T, s *subject) {
 	s.needDown(t)
 	all := Events(300)
@@ -52,8 +52,8 @@ func (s *subject) requireRetryable(t *testing.T, events []relay.Event) {
 	})
 }
 
-// testNothingLate gives up on a delivery while the destination is down. When it is back,
-// only later deliveries may arrive.
+// testNothingLate gives up a delivery while the destination is down. Once it is back, only
+// later deliveries may arrive.
 func testNothingLate(t *testing.T, s *subject) {
 	s.needDown(t)
 	first, never, last := Events(10), Events(100, From(10)), Events(10, From(110))
@@ -101,9 +101,9 @@ func testCloseWhileStalled(t *testing.T, s *subject) {
 	}
 }
 
-// testRefused lets the destination refuse the first, a middle and the last
-// event of a delivery. All others must arrive: at once if the sink names
-// the refused ones, else one by one, as a pump would find them.
+// testRefused lets the destination refuse the first, a middle and the last event of a delivery.
+// All others must arrive: at once if the sink names the refused ones, and otherwise one by one,
+// as a pump would find them.
 func testRefused(t *testing.T, s *subject) {
 	if s.Refuse == nil {
 		t.Skip("the harness cannot have an event refused")

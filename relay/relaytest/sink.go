@@ -15,24 +15,24 @@ var ErrClosed = errors.New("closed")
 
 // Outcome is the fate of one delivery to a [Sink].
 type Outcome struct {
-	// Latency is the time a delivery takes, before anything else happens.
+	// Latency is how long a delivery takes before anything else happens.
 	Latency time.Duration
-	// Hang never answers: Deliver returns when its context ends, or at Close.
+	// Hang gives no answer: Deliver returns when its context ends, or at Close.
 	Hang bool
-	// Err is Deliver's error. nil takes all events, a *relay.PartialError all but the
-	// failures, any other error none.
+	// Err is what Deliver returns. With nil all events are taken, with a *relay.PartialError
+	// all except the failures, and with any other error none.
 	Err error
-	// Taken takes all events whatever Err says, as when an acknowledgement is lost.
+	// Taken takes all events whatever Err is, as when an acknowledgement is lost.
 	Taken bool
 }
 
 // Sink is an obedient destination in memory. Its zero value takes everything at once. It is
-// safe for concurrent use, and works in a testing/synctest bubble.
+// safe for concurrent use, and can be used in a testing/synctest bubble.
 type Sink struct {
-	// Respond, if set, decides the outcome of delivery number call, from 0.
+	// Respond, if set, decides the outcome of each delivery; call counts from 0.
 	Respond func(call int, events []relay.Event) Outcome
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	arrived  []relay.Event
 	calls    [][]relay.Event
 	inFlight int
@@ -41,7 +41,7 @@ type Sink struct {
 	closed   bool
 }
 
-// Script answers the deliveries by outcomes in turn, and takes all later ones. For
+// Script answers the deliveries with the outcomes in turn, and takes all later ones. It is for
 // [Sink.Respond].
 func Script(outcomes ...Outcome) func(int, []relay.Event) Outcome {
 	return func(call int, _ []relay.Event) Outcome {
@@ -52,8 +52,8 @@ func Script(outcomes ...Outcome) func(int, []relay.Event) Outcome {
 	}
 }
 
-// Refusing answers a delivery with one of the ids by a permanent error for the whole, like
-// a sink unable to name the event. For [Sink.Respond].
+// Refusing answers a delivery that contains one of the ids with a permanent error for the
+// whole, like a sink that cannot name the event. It is for [Sink.Respond].
 func Refusing(ids ...string) func(int, []relay.Event) Outcome {
 	return func(_ int, events []relay.Event) Outcome {
 		for i := range events {
@@ -65,8 +65,8 @@ func Refusing(ids ...string) func(int, []relay.Event) Outcome {
 	}
 }
 
-// Naming answers a delivery with some of the ids by a partial error for just those, each
-// failing with err. For [Sink.Respond].
+// Naming answers a delivery that contains some of the ids with a partial error that names just
+// those, each failing with err. It is for [Sink.Respond].
 func Naming(err error, ids ...string) func(int, []relay.Event) Outcome {
 	return func(_ int, events []relay.Event) Outcome {
 		var failures []relay.Failure
@@ -193,7 +193,8 @@ func (s *Sink) Calls() [][]relay.Event {
 	return slices.Clone(s.calls)
 }
 
-// Overlaps counts the calls of Deliver during another one. A Pump must never make one.
+// Overlaps counts the calls of Deliver that were made during another one. A Pump must never
+// make one.
 func (s *Sink) Overlaps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

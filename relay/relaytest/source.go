@@ -8,12 +8,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Source yields batches from memory. Position p stands behind the p-th event
-// pushed. Make it with [NewSource]; it is safe for concurrent use.
+// Source yields batches from memory. Position p comes after the p-th event that was pushed.
+// Make it with [NewSource]; it is safe for concurrent use.
 type Source struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	batches []relay.Batch
-	next    int // into batches
+	next    int // index into batches
 	last    relay.Position
 	acked   relay.Position
 	acks    []relay.Position
@@ -23,7 +23,7 @@ type Source struct {
 	changed chan struct{} // closed and replaced at Push and Close
 }
 
-// NewSource makes a source of these batches. Behind them it waits for Push.
+// NewSource makes a source of these batches. After them it waits for Push.
 func NewSource(batches ...[]relay.Event) *Source {
 	s := &Source{changed: make(chan struct{})}
 	for _, events := range batches {
@@ -41,7 +41,7 @@ func (s *Source) Push(events []relay.Event) {
 	s.wake()
 }
 
-// Close lets Next answer [ErrClosed] once all batches are read.
+// Close makes Next return [ErrClosed] once all batches are read.
 func (s *Source) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,14 +115,14 @@ func (s *Source) FailAck(errs ...error) {
 	s.ackErr = append(s.ackErr, errs...)
 }
 
-// Acked returns the furthest position acknowledged.
+// Acked returns the largest position that was acknowledged.
 func (s *Source) Acked() relay.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acked
 }
 
-// Acks returns every position acknowledged, in the order of the calls.
+// Acks returns every position that was acknowledged, in the order of the calls.
 func (s *Source) Acks() []relay.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
