@@ -66,8 +66,8 @@ func firstOf(err error) error {
 	return err
 }
 
-// Of a site nothing but 202 counts; of another intake 200 does too, if it can be
-// read, or has no body.
+// From a site, only 202 counts. From another intake 200 counts too, if its body can be read or
+// is empty.
 func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "{}", "plain text"} {
@@ -119,8 +119,8 @@ func TestRefusedEntriesAreFound(t *testing.T) {
 	assert.Less(t, len(d.Requests()), 100)
 }
 
-// After a refusal and then an outage, the unsent entries are tried again, and the refused
-// ones are not.
+// After a refusal and then an outage, the entries that were not sent are tried again, and the
+// refused ones are not.
 func TestRefusalThenOutage(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -178,7 +178,7 @@ func TestLongDetailsAreCut(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\x01")
 }
 
-// The key would go along to wherever a redirect points.
+// The key would be sent along to wherever a redirect points.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Bool

@@ -12,9 +12,9 @@ import (
 
 const benchEvents = 5000 // a sink's default batch_events
 
-// BenchmarkDeliver delivers 5000 events, five requests, to a strict intake in this
-// process. The figures include its work: it unpacks and reads every entry. ns/op and
-// allocs/op are per delivery.
+// BenchmarkDeliver delivers 5000 events, which are five requests, to a strict intake in this
+// process. The figures include the work of the intake, which unpacks and reads every entry.
+// ns/op and allocs/op are per delivery.
 func BenchmarkDeliver(b *testing.B) {
 	events := relaytest.Events(benchEvents)
 	for _, where := range []string{"merged", "none"} {

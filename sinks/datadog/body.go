@@ -8,14 +8,14 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// body is a request's: a JSON array of entries. Its memory is used again by later requests,
-// and by later deliveries.
+// body is the body of a request: a JSON array of entries. Its memory is used again by later
+// requests, and by later deliveries.
 type body struct {
 	encoder    *entry.Encoder
 	compressor *compressor
-	text       []byte       // the entries; one byte stands before the first and behind each
-	ends       []int        // in text, of each entry and the byte behind it
-	packed     bytes.Buffer // the last compressed bytes
+	text       []byte       // the entries, with one byte before the first and one after each
+	ends       []int        // where each entry ends in text
+	packed     bytes.Buffer // the bytes that were compressed last
 }
 
 // add encodes an entry. After an error the body is as it was.
@@ -45,10 +45,10 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.text))
 }
 
-// size is the body's length before compression.
+// size returns the body's length before compression.
 func (b *body) size() int { return len(b.text) }
 
-// start is where entry i stands in text.
+// start returns where entry i begins in text.
 func (b *body) start(i int) int {
 	if i == 0 {
 		return len("[")
@@ -56,20 +56,20 @@ func (b *body) start(i int) int {
 	return b.ends[i-1]
 }
 
-// entry is the text of entry i.
+// entry returns the text of entry i.
 func (b *body) entry(i int) []byte { return b.text[b.start(i) : b.ends[i]-1] }
 
-// pack returns the array of the entries from low to high as it is sent, valid until the
-// next call. Later packing must not reach beyond earlier packing: its brackets replace
-// commas.
+// pack returns the array of the entries from low to high in the form in which it is sent, valid
+// until the next call. Later calls must not reach beyond the range of earlier ones, since the
+// brackets replace commas.
 func (b *body) pack(low, high int) []byte {
 	text := b.text[b.start(low)-1 : b.start(high)]
 	text[0], text[len(text)-1] = '[', ']'
 	return b.compressor.compress(&b.packed, text)
 }
 
-// maxKept is the largest body whose memory is kept. A too large entry may take more while
-// it is encoded.
+// maxKept is the size of the largest body whose memory is kept. An entry that is too large may
+// take more while it is encoded.
 const maxKept = 2 * entry.MaxRequestBytes
 
 // reset removes the entries, and reports whether the memory is worth keeping.

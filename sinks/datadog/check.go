@@ -13,8 +13,9 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// Check implements relay.Checker. It asks the intake for its page by the way of a delivery,
-// proxy and all, and writes nothing. It asks a Datadog site whether the key is valid.
+// Check implements relay.Checker. It asks the intake for its page in the way in which a
+// delivery would reach it, proxy and all, and writes nothing. It asks a Datadog site whether
+// the key is valid.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
@@ -65,13 +66,13 @@ func (s *Sink) get(ctx context.Context, address string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// tracer reports a connection's steps. Its hooks may be called from several goroutines, and
+// tracer reports the steps of connecting. Its hooks may be called from several goroutines, and
 // after the request has ended.
 type tracer struct {
 	report func(what, found string)
 
 	mu      sync.Mutex // held while it reports
-	stopped bool       // under mu
+	stopped bool       // guarded by mu
 }
 
 func (t *tracer) hooks() *httptrace.ClientTrace {

@@ -107,7 +107,7 @@ func TestCheckErrors(t *testing.T) {
 	require.ErrorIs(t, siteSink(t, d, tls, "datadoghq.com").Check(ctx, func(string, string) {}), context.Canceled)
 }
 
-// An unresolvable name is an outage like any other.
+// A name that cannot be resolved is an outage like any other.
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	s, err := New(complete(t, config.Datadog{APIKey: secret.New(testKey), URL: "https://intake.invalid"}), Options{Now: sentAt})

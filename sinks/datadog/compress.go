@@ -9,8 +9,8 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// compressor compresses request bodies. It may be used concurrently. Datadog's
-// client could compress as well, at a third of the speed.
+// compressor compresses request bodies. It may be used concurrently. Datadog's client could
+// compress as well, but only at a third of the speed.
 type compressor struct {
 	encoding string // as Content-Encoding names it
 	writers  sync.Pool
@@ -39,7 +39,7 @@ func compressorNamed(name string) *compressor {
 	}
 }
 
-// compress returns text as it is sent. Its bytes are in into, or text's own.
+// compress returns text as it is sent. The result shares the memory of into, or of text itself.
 func (c *compressor) compress(into *bytes.Buffer, text []byte) []byte {
 	w, ok := c.writers.Get().(resetter)
 	if !ok {

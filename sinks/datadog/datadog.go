@@ -1,17 +1,18 @@
 // Package datadog delivers events to Datadog's logs intake.
 //
-// Package entry encodes the log entries; its doc has their content, and the fate of events
-// the intake would cut or drop silently. This package fills requests, compresses them and
-// sends them with the core of Datadog's client: sites, authentication and requests. Datadog
-// keeps an event delivered twice as two logs; @ce.source and @ce.id tell.
+// Package entry encodes the log entries; its documentation describes their content, and what
+// happens to events that the intake would cut or drop silently. This package fills requests,
+// compresses them, and sends them with the core of Datadog's client, which knows sites,
+// authentication and requests. Datadog keeps an event that is delivered twice as two logs,
+// which have the same @ce.source and @ce.id.
 //
-// The client's package datadogV2, with a method for every operation of the API, takes
-// minutes and gigabytes to compile. Nothing links it: of the client the sink takes
-// api/datadog (sites, authentication, requests), and encodes log entries itself. While
-// one request is under way, the next one is encoded and compressed.
+// The client's package datadogV2, with a method for every operation of the API, takes minutes
+// and gigabytes to compile, so nothing links it: the sink uses only api/datadog of the client,
+// and encodes log entries itself. While one request is under way, the next one is encoded and
+// compressed.
 //
-// The sink halves a refused request by itself. A request is a part of a delivery, so
-// the pump would send acknowledged entries again.
+// The sink halves a refused request by itself. A request is only a part of a delivery, so if
+// the pump did it, acknowledged entries would be sent again.
 package datadog
 
 import (
@@ -29,17 +30,17 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// Options are the surroundings of a sink.
+// Options are what a sink is given besides its section.
 type Options struct {
-	// Now is the clock for the intake's window of time. Default time.Now.
+	// Now is the clock for the intake's window of time. The default is time.Now.
 	Now func() time.Time
 }
 
 // Sink delivers to one intake. It implements relay.Sink and relay.Checker.
 //
-// A delivery too large for one request is several, one after the other, to keep the order.
-// If the intake refuses a request for its content, halves of it are sent, down to the
-// refused entries. Deliver may be called concurrently.
+// A delivery that is too large for one request is sent in several, one after the other, to keep
+// the order. If the intake refuses a request because of its content, halves of it are sent,
+// down to the refused entries. Deliver may be called concurrently.
 type Sink struct {
 	target     target
 	key        string
@@ -56,8 +57,8 @@ type Sink struct {
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a complete section (see config.Sink.Complete). It connects to
-// nothing: the first delivery meets an outage. Errors name the field of cfg, and no secret.
+// New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
+// if the intake is down, the first delivery fails. Errors name the field of cfg, and no secret.
 func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	s := &Sink{key: cfg.APIKey.Reveal(), now: opts.Now}
 	if s.now == nil {
@@ -78,22 +79,22 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	return s, nil
 }
 
-// clientConfig is the library's. It switches off retries, and dumps of requests with their
-// events.
+// clientConfig returns the configuration of Datadog's client. It switches off retries, and
+// dumps of requests, which contain events.
 func clientConfig(client *http.Client) *datadog.Configuration {
 	c := datadog.NewConfiguration()
 	c.HTTPClient = client
 	c.UserAgent = userAgent
 	c.Debug = false
-	c.Compress = false // of answers: they are short
+	c.Compress = false // the answers, since they are short
 	c.RetryConfiguration.EnableRetry = false
 	return c
 }
 
 const userAgent = "auditrelay"
 
-// Deliver implements relay.Sink. It returns after the intake answered 202 to every taken
-// entry.
+// Deliver implements relay.Sink. It returns after the intake has answered 202 for every entry
+// that it takes.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
@@ -105,11 +106,11 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	return d.outcome()
 }
 
-// until returns a context, ended by ctx and by Close.
+// until returns a context that ctx and Close end.
 func (s *Sink) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if s.closing.Err() != nil {
-		cancel(errClosed) // at once: AfterFunc does it in a goroutine of its own
+		cancel(errClosed) // at once, because AfterFunc does it in a goroutine of its own
 	}
 	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
 	return ctx, func() {

@@ -81,7 +81,7 @@ func TestRequestsByBytes(t *testing.T) {
 	d := newIntake(t)
 	s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes = "none" })
 	events := relaytest.Events(120, relaytest.BodyBytes(100_000))
-	for i := range events { // a client without a count of escapes would send 6 times as much
+	for i := range events { // a client that did not count escapes would send 6 times as much
 		events[i].Body = []byte(strings.Repeat("\x01", 16_000+i))
 	}
 	require.NoError(t, s.Deliver(t.Context(), events))
@@ -113,8 +113,8 @@ func TestSizeOnTheWire(t *testing.T) {
 	}
 }
 
-// An entry without room in a request is the first of the next one. A refused one is found
-// by halves there as well.
+// An entry that does not fit into a request is the first of the next one. If it is refused, it
+// is found by halving there as well.
 func TestRefusedBehindAFullRequest(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -133,8 +133,8 @@ func TestRefusedBehindAFullRequest(t *testing.T) {
 	}
 }
 
-// When a request fails in the middle of a delivery, the error names exactly the
-// unacknowledged events, and nothing behind them is sent.
+// When a request fails in the middle of a delivery, the error names exactly the unacknowledged
+// events, and nothing that follows them is sent.
 func TestFailureMidway(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -180,8 +180,8 @@ func TestFailureOfAll(t *testing.T) {
 	assert.Len(t, d.Requests(), 1)
 }
 
-// The sink never sends entries the intake would lose behind its 202. The fake would
-// report them.
+// The sink never sends entries that the intake would acknowledge with 202 and lose. The fake
+// would report them.
 func TestNothingIsLostInSilence(t *testing.T) {
 	t.Parallel()
 	spoil := func(events []relay.Event) {
@@ -212,7 +212,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 	assert.Equal(t, map[string]any{"truncated": true, "original_size": json.Number("1000001")}, marks)
 }
 
-// The fake catches violations: the same entries, sent without the sink's checks.
+// The fake notices violations: the same entries are sent without the sink's checks.
 func TestTheIntakeSeesViolations(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -254,8 +254,8 @@ func TestConcurrentDeliveries(t *testing.T) {
 	assert.Len(t, d.IDs(), 1200)
 }
 
-// Through a pump and an outage, each refused event stands in the dead letters by name,
-// and all others arrive once.
+// With a pump and an outage, each refused event is in the dead letters by name, and all others
+// arrive once.
 func TestThroughAPump(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)

@@ -8,19 +8,19 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// delivery is one Deliver. While one request is under way, the next one is
-// encoded and compressed, and then waits until it is answered.
+// delivery is one call of Deliver. While one request is under way, the next one is encoded and
+// compressed, and then waits until the first is answered.
 type delivery struct {
 	sink     *Sink
-	settled  []bool // by event: it is acknowledged, or among the failures
+	settled  []bool // by event: whether it is acknowledged, or among the failures
 	failures []relay.Failure
 
 	filling  *request
-	underWay *request // nil: none
+	underWay *request // nil if there is none
 }
 
-// run sends the events. An error is retryable: events unsettled by then were not sent, or
-// not acknowledged.
+// run sends the events. An error is retryable: events that are not settled by then were not
+// sent, or not acknowledged.
 func (d *delivery) run(ctx context.Context, events []relay.Event) error {
 	d.filling = d.sink.newRequest()
 	defer func() { d.filling.release() }()
@@ -36,7 +36,7 @@ func (d *delivery) run(ctx context.Context, events []relay.Event) error {
 	return d.wait()
 }
 
-// add puts the entry of event i into the request, and sends a full one.
+// add puts the entry of event i into the request, and sends the request when it is full.
 func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time) error {
 	if err := d.filling.add(i, e, now); err != nil {
 		d.refuse(i, err)
@@ -51,8 +51,8 @@ func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time
 	return nil
 }
 
-// send starts to send the first n entries, once the request before is answered. The
-// others begin the next request.
+// send starts to send the first n entries, once the previous request is answered. The others
+// begin the next request.
 func (d *delivery) send(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (d *delivery) wait() error {
 	return r.err
 }
 
-// refuse settles an event the intake does not take, or not whole.
+// refuse settles an event that the intake does not take, or would not keep whole.
 func (d *delivery) refuse(i int, err error) {
 	d.fail(i, relay.Permanent(err))
 }
@@ -101,7 +101,7 @@ func (d *delivery) fail(i int, err error) {
 	d.settled[i] = true
 }
 
-// stopped is the outcome where err kept the delivery from being ended.
+// stopped is the outcome if err kept the delivery from being finished.
 func (d *delivery) stopped(err error) error {
 	for i, settled := range d.settled {
 		if !settled {

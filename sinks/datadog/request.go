@@ -8,15 +8,15 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// request is a run of a delivery's events, sent at once, or in halves after a refusal.
+// request is a run of a delivery's events that is sent at once, or in halves after a refusal.
 type request struct {
 	sink *Sink
 	body *body
 	of   []int // the event of each entry
 
-	// The outcome, when done is closed.
+	// The outcome, once done is closed.
 	done    chan struct{}
-	acked   []int // events
+	acked   []int // indexes of events
 	refused []relay.Failure
 	err     error // a retryable one: events in neither list may be sent again
 }
@@ -45,7 +45,7 @@ func (r *request) add(i int, e *relay.Event, now time.Time) error {
 	return err
 }
 
-// takeFrom moves all entries but the first n from another request.
+// takeFrom moves all entries after the first n from another request.
 func (r *request) takeFrom(o *request, n int) {
 	for i, event := range o.of[n:] {
 		r.body.addText(o.body.entry(n + i))

@@ -18,8 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// refusal: the intake does not take a request for its content. It may take fewer entries,
-// or others.
+// refusal means that the intake does not take a request because of its content. It may take
+// fewer entries, or others.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
@@ -45,8 +45,8 @@ func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	return s.classify(res, s.detailOf(answer))
 }
 
-// request is the request of SubmitLog in Datadog's full client. Its Content-Encoding is
-// set last: otherwise PrepareRequest would compress the body.
+// request makes the request of SubmitLog in Datadog's full client. Its Content-Encoding is set
+// last, because PrepareRequest would otherwise compress the body.
 func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error) {
 	base, err := s.api.Cfg.ServerURLWithContext(ctx, "v2.LogsApi.SubmitLog")
 	if err != nil {
@@ -62,16 +62,16 @@ func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error
 	return req, nil
 }
 
-// acknowledges reports whether an answer acknowledges the entries. Datadog's answers 202;
-// others with its protocol may answer 200, as may any web server. So 200 counts only from
-// an intake named in the configuration, and with a readable answer: JSON, or empty.
+// acknowledges reports whether an answer acknowledges the entries. Datadog answers 202; other
+// servers with its protocol may answer 200, but so may any web server. So 200 counts only from
+// an intake that the configuration names, and only if its body is readable: JSON, or empty.
 func (s *Sink) acknowledges(status int, readable bool) bool {
 	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && readable
 }
 
-// classify classifies an answer without an acknowledgement. Unless it is known to be about
-// the entries, it is retryable: a wrong address or a proxy's page must not send everything
-// to the dead letters.
+// classify classifies an answer that does not acknowledge. Unless the answer is known to be
+// about the entries, it is retryable: a wrong address or the page of a proxy must not send
+// everything to the dead letters.
 func (s *Sink) classify(res *http.Response, detail string) error {
 	text := fmt.Sprintf("submit logs: %s answered %s%s", s.target.host, statusText(res.StatusCode), detail)
 	classed := func(text string) error { return relay.WithClass(errors.New(text), relay.StatusClass(res.StatusCode)) }
@@ -96,14 +96,14 @@ func (s *Sink) classify(res *http.Response, detail string) error {
 	}
 }
 
-// The wait after a 429 without one, and the longest believed one.
+// The wait after a 429 that names none, and the longest wait that is believed.
 const (
 	defaultRetryAfter = 10 * time.Second
 	maxRetryAfter     = time.Hour
 )
 
-// retryAfter reads how long to wait: the seconds of X-RateLimit-Reset, else
-// Retry-After, in seconds or as a date.
+// retryAfter reads how long to wait: the seconds of X-RateLimit-Reset, or else Retry-After, in
+// seconds or as a date.
 func retryAfter(h http.Header, now time.Time, otherwise time.Duration) time.Duration {
 	for _, name := range []string{"X-RateLimit-Reset", "Retry-After"} {
 		if wait, ok := retryafter.Parse(h.Get(name), now, maxRetryAfter); ok {
@@ -117,11 +117,11 @@ func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// maxDetail bounds the intake's shown text about an error.
+// maxDetail bounds how much of the intake's text about an error is shown.
 const maxDetail = 300
 
-// detailOf is the detail in the intake's structured answer, or nothing: other answers may
-// be anything.
+// detailOf returns the detail in the intake's structured answer, or nothing, since other
+// answers may contain anything.
 func (s *Sink) detailOf(answer []byte) string {
 	var model struct {
 		Errors []struct{ Detail, Title string }
@@ -136,13 +136,13 @@ func (s *Sink) detailOf(answer []byte) string {
 	return fmt.Sprintf(": %.*q", maxDetail, s.scrub(text))
 }
 
-// transportError is an error without an answer. The cause of an end, such as Close,
-// replaces the client's error.
+// transportError is an error without an answer. What ended the context, such as Close, replaces
+// the client's error.
 func (s *Sink) transportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var wrapped *url.Error // POST and the address; the host is said, and no more is needed
+	var wrapped *url.Error // it repeats the method and the whole address; the host alone is enough
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
@@ -152,5 +152,5 @@ func (s *Sink) transportError(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", s.target.host, err)
 }
 
-// scrub takes the key out of a text from outside.
+// scrub removes the key from a text that came from outside.
 func (s *Sink) scrub(text string) string { return strings.ReplaceAll(text, s.key, "[redacted]") }

@@ -27,8 +27,8 @@ func targetOf(cfg config.Datadog) (target, error) {
 	return target{scheme: u.Scheme, host: u.Host}, nil
 }
 
-// The client's list of servers for an operation: the second one, {protocol}://{name},
-// serves any site, also an unknown one.
+// The index in the client's list of servers for an operation: the second one,
+// {protocol}://{name}, serves any site, even one that the client does not know.
 const namedServer = 1
 
 // apiKeyAuth is the client's name for authentication by API key.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The time limits of a request, beside the context of a delivery.
+// The time limits of a request, besides the context of a delivery.
 const (
 	requestTimeout   = time.Minute
 	connectTimeout   = 10 * time.Second
@@ -18,14 +18,14 @@ const (
 	pingTimeout      = 10 * time.Second
 )
 
-// The bounds of an answer; the client reads everything.
+// The bounds of an answer, of which the client reads everything.
 const (
 	maxAnswer  = 64 << 10
 	maxHeaders = 64 << 10
 )
 
-// newHTTPClient makes a client without redirects: the key would go along to any host named
-// by the answer. The proxy is the environment's.
+// newHTTPClient makes a client that follows no redirects, since the key would be sent along to
+// any host that an answer names. The proxy is that of the environment.
 func newHTTPClient(config *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout:       requestTimeout,

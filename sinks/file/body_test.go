@@ -13,8 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// Lines of bodies alone are mended after a crash as the others are, also where the torn
-// line is of the form before.
+// Lines that are bodies alone are repaired after a crash like the others, even if the torn line
+// has the form used before.
 func TestBodiesAlone(t *testing.T) {
 	t.Parallel()
 	const start = `{"metadata":{"version":`

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastSpace bytes must be free for a delivery to have a chance.
+// leastSpace is how many bytes must be free for a delivery to have a chance.
 const leastSpace = 1 << 20
 
 // Check implements relay.Checker. It only looks: it neither makes nor changes a file, so
-// another process may write to the path meanwhile.
+// another process may be writing to the path.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	var first error
 	fail := func(what string, err error) {
@@ -36,7 +36,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	return first
 }
 
-// existing returns dir, or the nearest existing folder above it.
+// existing returns dir, or the nearest folder above it that exists.
 func existing(dir string) (_ string, exists bool) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
@@ -45,7 +45,7 @@ func existing(dir string) (_ string, exists bool) {
 	}
 }
 
-// checkDir wants the permissions to make, rename and sync a file in dir.
+// checkDir requires the permissions to make, rename and sync a file in dir.
 func (s *Sink) checkDir(dir string, exists bool, report func(what, found string)) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func access(path string, mode uint32) error {
 	return nil
 }
 
-// checkFile wants an appendable file, or none.
+// checkFile requires a file that can be appended to, or none.
 func (s *Sink) checkFile(report func(what, found string)) error {
 	what := "file " + s.path
 	info, err := os.Stat(s.path)

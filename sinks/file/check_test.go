@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// checked returns the findings, one a line.
+// checked returns the findings, one per line.
 func checked(t *testing.T, s relay.Checker) (string, error) {
 	t.Helper()
 	text := ""
@@ -25,7 +25,7 @@ func checked(t *testing.T, s relay.Checker) (string, error) {
 	return text, err
 }
 
-// Beside a writing sink, and in a missing directory.
+// Check looks at a file that a sink is writing to, and at a directory that does not exist.
 func TestCheckOnlyLooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,8 +89,8 @@ func check(path string) {
 	os.Exit(0)
 }
 
-// A user who may not write there is told so. The superuser may write anywhere,
-// so the check runs as somebody else.
+// A user who may not write there is told so. The superuser may write anywhere, so the check
+// runs as another user.
 func TestCheckWithoutPermission(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "check") //nolint:usetesting // the other user must get in

@@ -15,25 +15,25 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A compressor turns rotated files into .gz, one at a time, in a goroutine of its own: no
-// delivery waits for it.
+// A compressor turns rotated files into .gz, one at a time, in a goroutine of its own, so
+// that no delivery waits for it.
 //
-// Whatever line a crash hits, each event stands in the plain form or in the compressed
-// one, or in both; a reader takes the plain one:
+// Wherever a crash happens, each event is in the plain form or in the compressed one, or
+// in both; then a reader takes the plain one:
 //
-//   - while NAME.gz.tmp is written, NAME is untouched; the next start removes
-//     the rest and compresses NAME again;
-//   - NAME.gz.tmp becomes NAME.gz when it is whole, was read back, and is synced,
-//     so whatever has that name is whole;
-//   - NAME goes when the name NAME.gz is synced; before, or where its removal
-//     was lost in a crash, both are there, and NAME is compressed again.
+//   - while NAME.gz.tmp is written, NAME is untouched; the next start removes what was
+//     left, and compresses NAME again;
+//   - NAME.gz.tmp becomes NAME.gz once it is complete, was read back, and is synced, so
+//     that a file with the name NAME.gz is always complete;
+//   - NAME is removed once the name NAME.gz is synced; before that, or if the removal was
+//     lost in a crash, both are there, and NAME is compressed again.
 type compressor struct {
 	path   string
 	logger *slog.Logger
 	disk   disk        // set before the first call of wake
-	names  *sync.Mutex // held where archives come to their names or lose them
+	names  *sync.Mutex // held where archives get their names or lose them
 
-	due   chan struct{} // holds one reminder
+	due   chan struct{} // has room for one reminder
 	ctx   context.Context
 	end   context.CancelFunc
 	ended chan struct{}
@@ -49,15 +49,15 @@ func newCompressor(s *Sink) *compressor {
 	return c
 }
 
-// wake starts a look for something to compress.
+// wake makes the compressor look for something to compress.
 func (c *compressor) wake() {
 	select {
 	case c.due <- struct{}{}:
-	default: // it is reminded already
+	default: // a reminder is waiting already
 	}
 }
 
-// close ends a compression under way; the next start does it again.
+// close ends a compression that is under way; the next start repeats it.
 func (c *compressor) close() {
 	c.end()
 	<-c.ended
@@ -108,25 +108,25 @@ func (c *compressor) compress(a archive) error {
 	if err == nil {
 		return nil
 	}
-	_ = c.disk.remove(a.partialName()) // a rest does no harm, and goes at the next start
+	_ = c.disk.remove(a.partialName()) // what is left does no harm, and is removed at the next start
 	if _, gone := os.Lstat(a.name); errors.Is(gone, fs.ErrNotExist) {
 		return nil // it was too old to be kept
 	}
 	return err
 }
 
-// pack writes the compressed form under its passing name, and makes sure of it.
+// pack writes the compressed form under its temporary name, and makes sure that it is good.
 func (c *compressor) pack(a archive) error {
 	in, err := os.Open(a.name)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // was only read
+	defer func() { _ = in.Close() }() // it was only read
 	out, err := os.OpenFile(a.partialName(), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // is synced, or not used
+	defer func() { _ = out.Close() }() // it is synced, or not used
 	packer := gzip.NewWriter(writer{c.disk, out})
 	size, err := io.Copy(packer, reader{c.ctx, in})
 	if err == nil {
@@ -141,8 +141,8 @@ func (c *compressor) pack(a archive) error {
 	return c.readBack(out, size)
 }
 
-// readBack checks length and checksum: the plain form is about to go, and is the
-// only one.
+// readBack checks the length and the checksum, because the plain form, which is the only copy,
+// is about to be removed.
 func (c *compressor) readBack(f *os.File, size int64) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -166,15 +166,15 @@ func (c *compressor) replace(a archive) error {
 	c.names.Lock()
 	defer c.names.Unlock()
 	if _, err := os.Lstat(a.name); err != nil {
-		return err // a file removed meanwhile must not come back
+		return err // a file that was removed meanwhile must not come back
 	}
-	// A crash before the rename leaves a rest beside the plain form, and one
-	// behind it both forms, whole.
+	// A crash before the rename leaves a temporary file next to the plain form, and one after
+	// it leaves both forms, complete.
 	if err := c.disk.rename(a.partialName(), a.packedName()); err != nil {
 		return err
 	}
-	// Without this the plain form's removal could reach the disk before the
-	// compressed form's name.
+	// Without this, the removal of the plain form could reach the disk before the name of the
+	// compressed form.
 	if err := c.disk.syncDir(filepath.Dir(a.name)); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (c *compressor) replace(a archive) error {
 	return nil
 }
 
-// sweep removes the rests of interrupted compressions. None may be under way.
+// sweep removes what interrupted compressions left. None may be under way.
 func (s *Sink) sweep() error {
 	found, err := archives(s.path)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Sink) sweep() error {
 	return nil
 }
 
-// writer writes to a file by way of the disk, for tests to let fail.
+// writer writes to a file through the disk, which tests can make fail.
 type writer struct {
 	disk disk
 	file *os.File

@@ -67,7 +67,7 @@ func TestRotatedFilesAreCompressed(t *testing.T) {
 	f, err := os.Open(all[0].packedName())
 	require.NoError(t, err)
 	defer func() { _ = f.Close() }()
-	unpacker, err := gzip.NewReader(f) // another implementation than wrote it
+	unpacker, err := gzip.NewReader(f) // another implementation than the one that wrote it
 	require.NoError(t, err)
 	plain, err := io.ReadAll(unpacker)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestKeepCountsBothForms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	events := relaytest.Events(12)
 	s := newSink(t, config.File{Path: path, RotateBytes: 1})
-	deliverEach(t, s, events[:4]) // plain ones, from before gzip was switched on
+	deliverEach(t, s, events[:4]) // plain ones, written before gzip was switched on
 	require.NoError(t, s.Close())
 	s = newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true, Keep: 5})
 	deliverEach(t, s, events[4:8])
@@ -111,8 +111,8 @@ func compressNow(t *testing.T, path string, d disk) {
 
 var errCrash = errors.New("the machine is off")
 
-// crashing returns a disk for n more operations. It does half of the next one and nothing
-// after it.
+// crashing returns a disk that does n more operations, then half of the next one, and nothing
+// after that.
 func crashing(n int) (disk, func() bool) {
 	d, crashed := realDisk(), false
 	off := func() bool {
@@ -158,7 +158,7 @@ func crashing(n int) (disk, func() bool) {
 }
 
 // A crash at each step of a compression leaves every event readable, once. The next start
-// finishes the work, whether it compresses or not.
+// finishes the work, whether or not it compresses.
 func TestCrashAtEachStepOfACompression(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(60)
@@ -188,8 +188,8 @@ func TestCrashAtEachStepOfACompression(t *testing.T) {
 	}
 }
 
-// The compression finds no space: the file stays, deliveries go on, and it is
-// compressed when there is space again.
+// If the compression finds no space, the file stays, deliveries go on, and it is compressed
+// when there is space again.
 func TestFullDiskOnCompression(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -217,8 +217,8 @@ func TestFullDiskOnCompression(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// stuck makes the compressor's syncs wait until release is closed, and says when
-// the first has begun.
+// stuck makes the compressor's syncs wait until release is closed, and tells when the first has
+// begun.
 func stuck(s *Sink) (begun <-chan struct{}, release chan struct{}) {
 	start, release := make(chan struct{}, 100), make(chan struct{})
 	s.compressor.disk.sync = func(f *os.File) error {
@@ -276,7 +276,7 @@ func TestCloseGivesACompressionUp(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// An archive past its retention does not come back through compression.
+// An archive that is past its retention does not come back through compression.
 func TestRemovedWhileCompressed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -291,7 +291,7 @@ func TestRemovedWhileCompressed(t *testing.T) {
 	requireIDs(t, events[5:], path)
 }
 
-// Nor does one removed before its compression began.
+// Neither does one that is removed before its compression began.
 func TestRemovedBeforeItIsCompressed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -305,7 +305,7 @@ func TestRemovedBeforeItIsCompressed(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
-// An undeletable rest of an earlier attempt is written over.
+// If what an earlier attempt left cannot be deleted, it is overwritten.
 func TestRestOfACompressionIsWrittenOver(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -316,7 +316,7 @@ func TestRestOfACompressionIsWrittenOver(t *testing.T) {
 	settled(t, path, 1)
 }
 
-// A wrongly written copy does not replace the only good one.
+// A copy that was written wrongly does not replace the only good one.
 func TestCompressedFormIsReadBack(t *testing.T) {
 	t.Parallel()
 	var other bytes.Buffer
@@ -383,7 +383,7 @@ func TestReadNamesADamagedArchive(t *testing.T) {
 	}
 }
 
-// One file from its plain form to its compressed one, syncs and all.
+// BenchmarkCompress turns one file from its plain form into its compressed one, with all syncs.
 func BenchmarkCompress(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "events.jsonl")
 	var plain []byte

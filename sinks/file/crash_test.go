@@ -20,8 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// After a crash at any byte of its last line, a file is whole again with the next
-// delivery.
+// After a crash at any byte of its last line, a file is whole again with the next delivery.
 func TestTornLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(4)
@@ -47,7 +46,7 @@ func TestTornZerosAreCutOff(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// A path to somebody else's file must not cost them their last line.
+// If the path is that of somebody else's file, that file does not lose its last line.
 func TestForeignFileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes.txt")
@@ -60,8 +59,8 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 	assert.Equal(t, "dear diary", string(content))
 }
 
-// The disk is full in the middle of a write, or fails to sync: the error can
-// be retried, and the file holds each event once.
+// If the disk is full in the middle of a write, or fails to sync, the error can be retried, and
+// the file contains each event once.
 func TestFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*disk){
@@ -118,7 +117,7 @@ func deliverForever(path string) {
 	os.Exit(1)
 }
 
-// kill -9 while writing: whatever was acknowledged is there, in whole lines.
+// After kill -9 during a write, everything that was acknowledged is there, in whole lines.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	t.Parallel()
 	for round := range 6 {
@@ -136,8 +135,8 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	}
 }
 
-// killAfter runs deliverForever in a process of its own until n events are
-// acknowledged, and returns how many were when it died.
+// killAfter runs deliverForever in a process of its own until n events are acknowledged, and
+// returns how many were acknowledged when it died.
 func killAfter(t *testing.T, path string, n int) (acknowledged int) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])

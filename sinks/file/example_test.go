@@ -11,7 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// A Go program reads the events of a file sink, rotated and compressed files too.
+// A Go program reads the events of a file sink, including those in rotated and compressed
+// files.
 func ExampleRead() {
 	dir, _ := os.MkdirTemp("", "archive")
 	defer func() { _ = os.RemoveAll(dir) }()

@@ -5,7 +5,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// lineStart begins every CloudEvents line: it tells a torn one from somebody else's.
+// lineStart is how every CloudEvents line begins. It tells a torn line of ours from somebody
+// else's.
 const lineStart = cloudevents.Start
 
 // AppendLine appends e to dst as a delivery writes it: one line of the JSON event
@@ -22,8 +23,8 @@ func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
 	return append(append(dst, e.Body...), '\n')
 }
 
-// ours reports whether the start of a torn line is of this sink's making, perhaps from
-// before its form was changed.
+// ours reports whether this sink wrote the start of a torn line, perhaps before its form was
+// changed.
 func (s *Sink) ours(torn []byte) bool {
 	for _, start := range []string{lineStart, s.bodyStart} {
 		n := min(len(torn), len(start))

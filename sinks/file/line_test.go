@@ -32,7 +32,7 @@ func FuzzLine(f *testing.F) {
 		r, err := parseLine(line)
 		require.NoError(t, err)
 		require.Equal(t, string(body), string(r.Body))
-		// Each by itself: two halves of a character are valid only together.
+		// Each is checked by itself, since two halves of a character are valid only together.
 		if utf8.ValidString(id) && utf8.ValidString(kind) && utf8.ValidString(subject) && utf8.ValidString(contentType) {
 			require.Equal(t, id, r.ID())
 			require.Equal(t, kind, r.Attributes["type"])

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// follow makes s.file the file at s.path.
+// follow makes sure that s.file is the file at s.path.
 func (s *Sink) follow() error {
 	if s.file != nil {
 		held, heldErr := s.file.Stat()
@@ -45,7 +45,7 @@ func (s *Sink) open() error {
 		_ = f.Close()
 		return err
 	}
-	if s.compressor != nil { // the rotation before this, or an earlier run, may have left work
+	if s.compressor != nil { // the rotation before this one, or an earlier run, may have left work
 		s.compressor.wake()
 	}
 	return nil
@@ -71,9 +71,9 @@ func (s *Sink) adopt(f *os.File) error {
 	return nil
 }
 
-// repair cuts off a last line without its newline, and returns the length
-// left. Such a line was never acknowledged: a crash fell into its write, and
-// the event is delivered again.
+// repair cuts off a last line without its newline, and returns the length that is left. Such a
+// line was never acknowledged: the process crashed while writing it, and the event is delivered
+// again.
 func (s *Sink) repair(f *os.File, size int64) (int64, error) {
 	whole, err := s.whole(f, size)
 	if err != nil || whole == size {
@@ -86,8 +86,7 @@ func (s *Sink) repair(f *os.File, size int64) (int64, error) {
 	return whole, nil
 }
 
-// whole returns the length of f without a torn last line, if the line is of this sink's
-// making.
+// whole returns the length of f without a torn last line, if this sink wrote that line.
 func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	whole, err := wholeLines(f, size)
 	if err != nil || whole == size {
@@ -97,7 +96,7 @@ func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	if _, err := f.ReadAt(torn, whole); err != nil {
 		return 0, fmt.Errorf("read %s: %w", s.path, err)
 	}
-	// After a power cut, unwritten blocks may read as zeros.
+	// After a power cut, blocks that were not written may read as zeros.
 	torn = bytes.TrimRight(torn, "\x00")
 	if !s.ours(torn) {
 		return 0, fmt.Errorf("%s ends in the middle of a line, and this sink did not write it: move the file away", s.path)
@@ -124,7 +123,7 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // it is there, or opening the file reports the error
+		return nil // it is there, or opening the file will report the error
 	}
 	return durable.MakeDir(dir)
 }

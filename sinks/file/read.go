@@ -17,9 +17,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 )
 
-// Record is an event as it stands in a file.
+// Record is an event read from a file.
 type Record struct {
-	// Attributes are the CloudEvents attributes by name, datacontenttype too.
+	// Attributes are the CloudEvents attributes by name, including datacontenttype.
 	Attributes map[string]string
 	// Body is the event's body, byte for byte as it was delivered.
 	Body []byte
@@ -28,11 +28,11 @@ type Record struct {
 // ID is the event's CloudEvents id.
 func (r *Record) ID() string { return r.Attributes["id"] }
 
-// Read yields all records of a [Sink] with this path, in order: the rotated files,
-// compressed or not, oldest first, and then the file itself. A last line without a newline
-// is left out, as it may still be written. A line other than an event is yielded as an
-// error with its file and number, and reading goes on behind it. Files must not be rotated
-// meanwhile.
+// Read yields all records of a [Sink] with this path, in order: those of the rotated files,
+// compressed or not, oldest first, and then those of the file itself. A last line without a
+// newline is left out, as it may still be being written. For a line that is no event it yields
+// an error with the file and the number of the line, and goes on after it. Files must not be
+// rotated meanwhile.
 func Read(path string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		names, err := Files(path)
@@ -48,9 +48,9 @@ func Read(path string) iter.Seq2[Record, error] {
 	}
 }
 
-// Files names the files of a [Sink] with this path, oldest first: the rotated ones, perhaps
-// compressed by the time of opening (NAME.gz instead of NAME), and path itself, perhaps
-// missing.
+// Files returns the names of the files of a [Sink] with this path, oldest first: the rotated
+// ones, which may have been compressed by the time they are opened (NAME.gz instead of NAME),
+// and path itself, which may be missing.
 func Files(path string) ([]string, error) {
 	path = filepath.Clean(path)
 	found, err := archives(path)
@@ -66,8 +66,8 @@ func Files(path string) ([]string, error) {
 	return append(names, path), nil
 }
 
-// openFile opens a file, compressed or not. The plain form comes first, as the compressed
-// one is made before it goes.
+// openFile opens a file, compressed or not. It tries the plain form first, since the compressed
+// one is made before the plain one is removed.
 func openFile(name string) (io.ReadCloser, error) {
 	f, err := os.Open(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -79,13 +79,13 @@ func openFile(name string) (io.ReadCloser, error) {
 	}
 	unpacker, err := gzip.NewReader(packed)
 	if err != nil {
-		_ = packed.Close() // was only read
+		_ = packed.Close() // it was only read
 		return nil, fmt.Errorf("%s: %w", packed.Name(), err)
 	}
 	return unpacked{unpacker, packed}, nil
 }
 
-// unpacked is a compressed file, read.
+// unpacked reads a compressed file.
 type unpacked struct {
 	io.Reader
 	io.Closer
@@ -94,7 +94,7 @@ type unpacked struct {
 func readFile(name string, yield func(Record, error) bool) bool {
 	f, err := openFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // just rotated, or nothing written yet
+		return true // it was just rotated, or nothing was written yet
 	}
 	if err != nil {
 		return yield(Record{}, fmt.Errorf("read events: %w", err))

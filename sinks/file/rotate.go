@@ -9,33 +9,34 @@ import (
 	"time"
 )
 
-// stamp is the time in a rotated file's name: in UTC, of one length, so names sort by age.
+// stamp is the layout of the time in a rotated file's name: in UTC and of fixed length, so that
+// names sort by age.
 const stamp = "20060102T150405.000000000Z"
 
-// The end of a rotated file's name, beside its own extension.
+// The ends that a rotated file's name may have after its own extension.
 const (
 	packedExt  = ".gz"
 	partialExt = ".gz.tmp"
 )
 
-// An archive is a rotated file in any of its forms. If a crash has left both,
-// the plain one is the original.
+// An archive is a rotated file in any of its forms. If a crash has left both, the plain one is
+// the original.
 type archive struct {
-	name    string // of the plain form
+	name    string // the name of the plain form
 	plain   bool   // the plain form is there
-	packed  bool   // the compressed form is there, and whole
-	partial bool   // a compression was cut off
+	packed  bool   // the compressed form is there, and complete
+	partial bool   // a compression was interrupted
 }
 
 func (a archive) packedName() string  { return a.name + packedExt }
 func (a archive) partialName() string { return a.name + partialExt }
 
-// rotate gives the file its name for good and opens an empty one.
+// rotate gives the file its final name and opens an empty one.
 //
-// A crash behind the rename leaves no file at s.path: the next open makes it.
-// One before it leaves the file where it was, a little over its time.
+// A crash after the rename leaves no file at s.path, and the next open makes it. A crash before
+// it leaves the file where it was, a little longer than intended.
 func (s *Sink) rotate() error {
-	if err := s.disk.sync(s.file); err != nil { // NoSync may have left something
+	if err := s.disk.sync(s.file); err != nil { // with NoSync something may not be synced yet
 		return fmt.Errorf("sync before rotation: %w", err)
 	}
 	old, err := archives(s.path)
@@ -60,7 +61,7 @@ func (s *Sink) removeOld(all []archive) {
 	if s.keep <= 0 || len(all) <= s.keep {
 		return
 	}
-	s.names.Lock() // a compression must not bring one back
+	s.names.Lock() // so that a compression does not bring one back
 	defer s.names.Unlock()
 	for _, a := range all[:len(all)-s.keep] {
 		for _, name := range []string{a.partialName(), a.packedName(), a.name} {
@@ -78,8 +79,8 @@ func rotatedName(path string, at time.Time) string {
 	return strings.TrimSuffix(path, ext) + "-" + at.UTC().Format(stamp) + ext
 }
 
-// nextStamp is now, or just behind the newest of old if the clock was set
-// back: the names must stay in the order of the events.
+// nextStamp returns now, or a time just after the newest of old if the clock was set back,
+// since the names must stay in the order of the events.
 func nextStamp(path string, old []archive, now time.Time) time.Time {
 	if len(old) == 0 {
 		return now
@@ -113,7 +114,7 @@ func archives(path string) ([]archive, error) {
 		if !entry.Type().IsRegular() {
 			continue
 		}
-		// The plain form first: the extension of path may be .gz by itself.
+		// The plain form comes first, since the extension of path may itself be .gz.
 		for _, ext := range []string{"", packedExt, partialExt} {
 			name, ok := strings.CutSuffix(filepath.Join(dir, entry.Name()), ext)
 			if _, isStamp := stampOf(path, name); !ok || !isStamp {

@@ -40,7 +40,7 @@ func TestRotationBySize(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// The periods are the calendar's: a restart begins no new one.
+// The periods are those of the calendar, so a restart does not begin a new one.
 func TestRotationByTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	synctest.Test(t, func(t *testing.T) { // starts at midnight UTC
@@ -51,7 +51,8 @@ func TestRotationByTime(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			require.NoError(t, s.Deliver(t.Context(), events[from+5:from+10]))
 			require.NoError(t, s.Close())
-			// The system's clock gives the file its time, and knows nothing of the bubble's.
+			// The file gets its time from the system's clock, which knows nothing of the
+			// bubble's.
 			require.NoError(t, os.Chtimes(path, time.Now(), time.Now()))
 		}
 		deliver(0) // 00:00, 00:20
@@ -62,7 +63,7 @@ func TestRotationByTime(t *testing.T) {
 		require.Len(t, names, 1)
 		requireIDs(t, events[:15], names[0])
 		time.Sleep(time.Hour)
-		deliver(20) // 02:00, by a sink with the file of 01:00 before it
+		deliver(20) // 02:00, by a sink that finds the file of 01:00
 		names, err = rotated(path)
 		require.NoError(t, err)
 		require.Len(t, names, 2)
@@ -88,7 +89,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	assert.FileExists(t, bystander)
 }
 
-// After a clock is set back, a new file still sorts behind the earlier ones.
+// After the clock is set back, a new file still sorts after the earlier ones.
 func TestNamesStayInOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 3, 8, 30, 0, 5, time.UTC)

@@ -1,6 +1,5 @@
-// Package file delivers events to a file of JSON lines, each a CloudEvent in
-// the JSON event format 1.0.2 or an event's body alone, and starts a new file by size and by
-// time.
+// Package file delivers events to a file of JSON lines. Each is a CloudEvent in the JSON event
+// format 1.0.2, or only an event's body. The package starts a new file by size and by time.
 package file
 
 import (
@@ -21,81 +20,81 @@ import (
 
 // Sink appends to a file. It implements relay.Sink.
 //
-// A delivery is one write and one fsync; nil means both are done (without the fsync if so
-// configured). A failed delivery's bytes are cut off again, and a line torn by a crash is
-// cut off at the next opening. So every line with a newline is whole. An event stands twice
-// only where an error or a crash fell between the write and the acknowledgement; its id and
-// source are the same.
+// A delivery is one write and one fsync; nil means that both are done (without the fsync if so
+// configured). The bytes of a failed delivery are cut off again, and a line that was torn by a
+// crash is cut off at the next opening, so every line with a newline is whole. An event is in
+// the file twice only if an error or a crash came between the write and the acknowledgement;
+// its id and source are the same.
 //
-// A line's "data" holds the body byte for byte if possible on one line: JSON without line
-// breaks, without space around it, and nested at most 512 deep. With another content type than JSON, the body is a
-// JSON string in "data", if it is valid UTF-8. Every other body is in "data_base64".
+// A line's "data" holds the body byte for byte if that is possible on one line: if it is JSON
+// without line breaks, without space around it, and nested at most 512 deep. If its content
+// type is not JSON, the body is a JSON string in "data", provided that it is valid UTF-8. Every
+// other body is in "data_base64".
 //
-// The file is RotateBytes long at most, unless one delivery alone is longer. It is also
-// rotated where a period of RotateEvery ends, the periods counted in UTC: 24h ends at
-// midnight. If something else moves or removes the file, the next delivery starts a new
-// one.
+// The file is at most RotateBytes long, unless a single delivery is longer. It is also rotated
+// when a period of RotateEvery ends; the periods are counted in UTC, so that 24h ends at
+// midnight. If something else moves or removes the file, the next delivery starts a new one.
 //
-// With Gzip, a rotated file is compressed beside the deliveries, one at a time; it is never
-// missing meanwhile, and stays as it is if compression fails.
+// With Gzip, rotated files are compressed in the background, one at a time. A file is never
+// missing meanwhile, and stays as it is if its compression fails.
 //
-// Deliver heeds its context before it writes; a hanging write or fsync cannot be given up.
+// Deliver heeds its context before it writes; a write or fsync that hangs cannot be given up.
 type Sink struct {
 	path        string
-	rotateBytes int64         // 0: never
-	rotateEvery time.Duration // 0: never
-	keep        int           // rotated files; 0: all
+	rotateBytes int64         // 0 for never
+	rotateEvery time.Duration // 0 for never
+	keep        int           // how many rotated files; 0 for all
 	noSync      bool
 	bodies      bool   // Options.Bodies
 	bodyStart   string // Options.BodyStart
 	logger      *slog.Logger
 	disk        disk
-	compressor  *compressor // nil: rotated files stay as they are
+	compressor  *compressor // nil if rotated files stay as they are
 
-	names sync.Mutex // held where archives come to their names or lose them; after mu
+	names sync.Mutex // held where archives get their names or lose them; taken after mu
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	json   cloudevents.Encoder
 	closed bool
-	swept  bool      // the rests of earlier compressions are removed
+	swept  bool      // what earlier compressions left has been removed
 	file   *os.File  // nil if it has to be opened
-	size   int64     // acknowledged bytes; between deliveries, the file's size
-	period time.Time // of the last write, its start
+	size   int64     // acknowledged bytes, which is the file's size between deliveries
+	period time.Time // the start of the last write's period
 	buf    []byte
 }
 
-// disk is for tests to let fail.
+// disk holds what tests can make fail.
 type disk struct {
 	write   func(*os.File, []byte) (int, error)
 	sync    func(*os.File) error
 	rename  func(from, to string) error
 	remove  func(name string) error
 	syncDir func(dir string) error
-	free    func(dir string) (uint64, error) // bytes
+	free    func(dir string) (uint64, error) // in bytes
 }
 
 func realDisk() disk {
 	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: durable.SyncDir, free: freeSpace}
 }
 
-// Options are the surroundings of a sink; all may be left out.
+// Options are what a sink is given besides its section; all may be left out.
 type Options struct {
 	// Logger is told of rotations and repairs.
 	Logger *slog.Logger
-	// Bodies makes each line an event's body alone, without an envelope; bodies must have no
-	// line end. BodyStart begins each such line, also those written before Bodies was
-	// changed: so a torn line is told from somebody else's.
+	// Bodies makes each line only an event's body, without an envelope; bodies must contain no
+	// line end. BodyStart is how each such line begins, including those written before Bodies
+	// was changed. It tells a torn line of ours from somebody else's.
 	Bodies    bool
 	BodyStart string
 }
 
-// keptBuffer is the largest buffer kept from one delivery to the next.
+// keptBuffer is the size of the largest buffer that is kept from one delivery to the next.
 const keptBuffer = 16 << 20
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a complete section (see config.Sink.Complete). It opens the file at
-// the first delivery: a failure is an error of Deliver.
+// New makes a sink from a complete section (see config.Sink.Complete). It opens the file at the
+// first delivery, so a failure is an error of Deliver.
 func New(cfg config.File, opts Options) *Sink {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -117,8 +116,8 @@ func New(cfg config.File, opts Options) *Sink {
 	return s
 }
 
-// Deliver implements relay.Sink. No error of a file is permanent: space and
-// permissions come back.
+// Deliver implements relay.Sink. No error of a file is permanent, since space and permissions
+// can come back.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	return s.append(s.buf)
 }
 
-// ready opens the file, or a new one, for n more bytes.
+// ready opens the file, or a new one, so that n more bytes can be written.
 func (s *Sink) ready(n int64) error {
 	if err := s.follow(); err != nil {
 		return err
@@ -164,8 +163,8 @@ func (s *Sink) periodOf(t time.Time) time.Time {
 
 // append writes b and syncs it, or leaves the file as it was.
 //
-// A crash within leaves some of b's lines, and maybe a torn one, behind the acknowledged
-// ones: open cuts the torn one, and the pump delivers all of b again.
+// A crash during this leaves some of b's lines, and maybe a torn one, after the acknowledged
+// ones. open cuts the torn one off, and the pump delivers all of b again.
 func (s *Sink) append(b []byte) error {
 	_, err := s.disk.write(s.file, b)
 	if err == nil && !s.noSync {
@@ -175,8 +174,9 @@ func (s *Sink) append(b []byte) error {
 		s.size += int64(len(b))
 		return nil
 	}
-	// After a failed fsync the system may take its unwritten pages for written: only
-	// rewritten bytes can be trusted. So they go, and the file is opened afresh.
+	// After a failed fsync the system may regard its unwritten pages as written, so only bytes
+	// that are written again can be trusted. The bytes are therefore cut off, and the file is
+	// opened again.
 	if cut := s.file.Truncate(s.size); cut != nil {
 		err = errors.Join(err, fmt.Errorf("cut off the partly written events: %w", cut))
 	}
@@ -184,14 +184,14 @@ func (s *Sink) append(b []byte) error {
 	return fmt.Errorf("append %d bytes: %w", len(b), err)
 }
 
-// shrink drops an outsized delivery's buffer.
+// shrink drops the buffer of a very large delivery.
 func (s *Sink) shrink() {
 	if cap(s.buf) > keptBuffer {
 		s.buf = nil
 	}
 }
 
-// release closes the file, to be opened again at the next delivery.
+// release closes the file, which the next delivery opens again.
 func (s *Sink) release() {
 	if s.file != nil {
 		_ = s.file.Close() // everything acknowledged is synced
@@ -199,8 +199,8 @@ func (s *Sink) release() {
 	}
 }
 
-// Close implements relay.Sink. It waits for a delivery under way, and gives up a
-// compression; the next start does it again.
+// Close implements relay.Sink. It waits for a delivery that is under way, and gives up a
+// compression, which the next start repeats.
 func (s *Sink) Close() error {
 	err := s.closeFile()
 	if s.compressor != nil {

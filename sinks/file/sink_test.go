@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 		"many files": {RotateBytes: 64 << 10},
 		"compressed": {RotateBytes: 64 << 10, Gzip: true},
 	} {
-		cfg.NoSync = true // nothing within the suite needs more than the write itself
+		cfg.NoSync = true // nothing in the suite needs more than the write itself
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
@@ -37,7 +37,7 @@ func destination(t *testing.T, cfg config.File) relaytest.Destination {
 	return relaytest.Destination{
 		Sink:    newSink(t, cfg),
 		Arrived: func() []relaytest.Arrival { return arrived(t, cfg.Path) },
-		Down: func() { // a file stands where the directory should be
+		Down: func() { // a file takes the place of the directory
 			if _, err := os.Stat(dir); err == nil {
 				require.NoError(t, os.Rename(dir, away))
 			}
@@ -91,7 +91,7 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-// When log rotation moves the file from outside, the sink must not write on in it.
+// When log rotation from outside moves the file, the sink must not go on writing to it.
 func TestMovedFileIsLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -104,8 +104,8 @@ func TestMovedFileIsLeft(t *testing.T) {
 	requireIDs(t, events[10:], path)
 }
 
-// complete fills in the defaults of a section, as the configuration does. Tests rotate
-// smaller files than it allows.
+// complete fills in the defaults of a section, as the configuration does. Tests rotate at sizes
+// below those that the configuration allows.
 func complete(t testing.TB, cfg config.File) config.File {
 	t.Helper()
 	rotateBytes := cfg.RotateBytes

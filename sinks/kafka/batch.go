@@ -12,24 +12,24 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// batch makes Kafka record batches, version 2 ("magic", KIP-98; brokers since 0.11 take
-// it), in reused memory. kafka-go's own encoder takes a writer through several layers for
-// each field; this one appends.
+// batch makes Kafka record batches, version 2 ("magic", KIP-98; brokers since 0.11 take it), in
+// memory that is reused. kafka-go's own encoder passes each field through several layers of
+// writers; this one appends.
 type batch struct {
 	set     []byte // the batch, with its length before it, as a produce request carries it
 	raw     []byte // records before compression
 	scratch record
 
 	compression kafka.Compression
-	stream      io.WriteCloser // compresses into set; nil for snappy and none
-	framed      bool           // snappy: its header is written
-	failed      error          // of the stream
+	stream      io.WriteCloser // compresses into set; nil for snappy and for no compression
+	framed      bool           // for snappy: its header is written
+	failed      error          // the stream's error
 }
 
-// sizeBytes is the length of the length before a batch.
+// sizeBytes is the size of the length that precedes a batch.
 const sizeBytes = 4
 
-// Where the fields stand in a batch, in bytes from its start.
+// The positions of the fields in a batch, in bytes from its start.
 const (
 	lengthAt         = 8
 	epochAt          = 12
@@ -39,13 +39,13 @@ const (
 	lastOffsetAt     = 23
 	firstTimestampAt = 27
 	maxTimestampAt   = 35
-	producerAt       = 43 // id, epoch and first sequence: all -1, for none
+	producerAt       = 43 // id, epoch and first sequence: all -1, which means none
 	recordCountAt    = 57
 	batchHeader      = 61
 )
 
-// blockBytes of records are compressed at once: within snappy's window, and small enough
-// for the cache.
+// blockBytes is how much of the records is compressed at a time: within snappy's window, and
+// small enough for the cache.
 const blockBytes = 60 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -95,9 +95,9 @@ func (b *batch) flush() {
 	b.raw = b.raw[:0]
 }
 
-// xerial begins a snappy stream as the Java client frames it: a magic, the version, and the
-// oldest version able to read it; then blocks, each with its length before it (snappy-java,
-// SnappyOutputStream).
+// xerial is how a snappy stream begins when it is framed as the Java client does: a magic, the
+// version, and the oldest version that can read it. Blocks follow, each preceded by its length
+// (snappy-java, SnappyOutputStream).
 const xerial = "\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 func (b *batch) appendSnappy() {
@@ -107,13 +107,13 @@ func (b *batch) appendSnappy() {
 	}
 	at := len(b.set)
 	b.set = grown(b.set, sizeBytes+s2.MaxEncodedLen(len(b.raw)))
-	// The fast level takes half of the time of the default, for a tenth more bytes.
+	// The fast level takes half the time of the default, for a tenth more bytes.
 	block := s2.EncodeSnappy(b.set[at+sizeBytes:cap(b.set)], b.raw)
 	binary.BigEndian.PutUint32(b.set[at:cap(b.set)], uint32(len(block))) //nolint:gosec // bounded by batch_bytes
 	b.set = b.set[:at+sizeBytes+len(block)]
 }
 
-// grown gives b room for n further bytes.
+// grown returns b with room for n further bytes.
 func grown(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
 		return b
@@ -149,7 +149,7 @@ func (b *batch) end(first, latest int64, records int) {
 	put.PutUint32(head[checksumAt:], crc32.Checksum(head[attributesAt:], castagnoli))
 }
 
-// forget drops the last delivery's events, and outsized memory.
+// forget drops the last delivery's events, and memory that has grown too large.
 func (b *batch) forget() {
 	b.scratch.forget()
 	if cap(b.set) > maxKeptBody {
@@ -160,7 +160,7 @@ func (b *batch) forget() {
 	}
 }
 
-// appender is a batch as the writer behind a compressing stream.
+// appender is a batch as the writer that a compressing stream writes to.
 type appender batch
 
 func (a *appender) Write(p []byte) (int, error) {

@@ -24,14 +24,14 @@ func encoded(t testing.TB, events []relay.Event, run []int32, f form, c kafka.Co
 	return b.set
 }
 
-// readRecord is a record with nothing behind it.
+// readRecord is a record that does not depend on the batch's memory.
 type readRecord struct {
 	Time       time.Time
 	Key, Value []byte
 	Headers    []kafka.Header
 }
 
-// records reads a batch like kafka-go, with a check of its checksum.
+// records reads a batch as kafka-go does, and checks its checksum.
 func records(t testing.TB, set []byte) []readRecord {
 	t.Helper()
 	var rs protocol.RecordSet
@@ -49,7 +49,7 @@ func records(t testing.TB, set []byte) []readRecord {
 	}
 }
 
-// all is nil for a null.
+// all returns nil for a null.
 func all(t testing.TB, b kafka.Bytes) []byte {
 	t.Helper()
 	if b == nil {
@@ -84,10 +84,10 @@ func theirs(t testing.TB, events []relay.Event, run []int32, c kafka.Compression
 	return b.Bytes()
 }
 
-// edges are events at the borders of the format.
+// edges are events at the limits of the format.
 func edges() []relay.Event {
 	events := relaytest.Events(6)
-	events[0].Time = events[0].Time.Add(time.Hour) // later than those behind it
+	events[0].Time = events[0].Time.Add(time.Hour) // later than those that follow
 	events[1].Body = []byte{}
 	events[2].Project, events[2].Environment = "", "" // no key
 	events[3].Body = []byte(strings.Repeat("0123456789abcdef", 40_000))
@@ -113,8 +113,8 @@ func everyOther(n int) []int32 {
 	return run
 }
 
-// Each compression holds the same records, also when the memory was used for
-// something else before.
+// Each compression contains the same records, even if the memory was used for something else
+// before.
 func TestBatchCompressed(t *testing.T) {
 	t.Parallel()
 	events := append(edges(), relaytest.Events(500)...)
@@ -136,7 +136,7 @@ func TestBatchAllocatesNothing(t *testing.T) {
 	var b batch
 	f := form{key: environmentKey}
 	assert.Zero(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, 0) }))
-	// The race detector makes its encoder's pool forgetful.
+	// With the race detector, the encoder's pool loses what it holds.
 	assert.Less(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, kafka.Snappy) }), 10.0)
 }
 

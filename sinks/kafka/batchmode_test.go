@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// arrays are the ids in each record of a run of events in batch mode.
+// arrays returns the ids in each record of a run of events in batch mode.
 func arrays(t *testing.T, events []relay.Event, key keyFunc) (of [][]string, all []readRecord) {
 	t.Helper()
 	run := make([]int32, len(events))
@@ -75,8 +75,8 @@ func TestABatchRecordIsBounded(t *testing.T) {
 	assert.Equal(t, idsOf(events), ids)
 }
 
-// Neither retention nor a search by time passes over an event: a record is as late as its
-// latest event, by a time that brokers take.
+// Neither retention nor a search by time passes over an event: the time of a record is that of
+// its latest event, if brokers take that time.
 func TestTheTimeOfABatchRecord(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(3)
@@ -96,8 +96,8 @@ func TestBatchModeAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, 0) }))
 }
 
-// Whatever stands in a batch: what can be read of it is read, and then the whole is shown as
-// it is.
+// Whatever a batch contains, as much of it as can be read is read, and then the whole is shown
+// as it is.
 func TestHostileBatches(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 100_000)

@@ -10,9 +10,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// BenchmarkDeliver delivers 5000 events at a time to a broker in this process. The
-// figures include the broker's work: it checks and drops them. ns/op and allocs/op are
-// per delivery.
+// BenchmarkDeliver delivers 5000 events at a time to a broker in this process. The figures
+// include the work of the broker, which checks the records and drops them. ns/op and allocs/op
+// are per delivery.
 func BenchmarkDeliver(b *testing.B) {
 	for _, compression := range []string{"snappy", "zstd", "lz4", "none"} {
 		b.Run(compression, func(b *testing.B) {
@@ -34,14 +34,14 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode is the sink's own share: batches made of events.
+// BenchmarkEncode measures the sink's own share: making batches of events.
 func BenchmarkEncode(b *testing.B) {
 	events := relaytest.Events(1000, relaytest.BodyBytes(617))
 	run := make([]int32, len(events))
 	size := 0
 	for i := range run {
 		run[i] = int32(i)
-		events[i].Received = events[i/100*100].Received // as of pushes of 100
+		events[i].Received = events[i/100*100].Received // as in pushes of 100 events
 		size += len(events[i].Body)
 	}
 	for _, c := range []struct{ compression, mode string }{{"snappy", "binary"}, {"none", "binary"}, {"snappy", "structured"}, {"snappy", "batch"}, {"none", "batch"}} {

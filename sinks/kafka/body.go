@@ -2,14 +2,14 @@ package kafka
 
 import "github.com/auditrelay/auditrelay/relay"
 
-// worker sends the partitions of a delivery their events, one after the other. Its memory
-// stays for the next delivery: one request is on its way while the next is encoded; a
-// refused request is sent in halves beside the latter.
+// worker sends the events of a delivery, one partition after the other. It keeps its memory for
+// the next delivery. While one request is on its way, the next is encoded; if a request is
+// refused and sent in halves, those need a third body.
 type worker struct {
 	job
 
 	sink   *Sink
-	events []relay.Event // of the delivery
+	events []relay.Event // those of the delivery
 	turns  [2]body
 	half   body
 }
@@ -19,11 +19,11 @@ type body struct {
 	batch
 
 	run  []int32 // indexes into the events of the delivery
-	full bool    // as large as brokers take
+	full bool    // as large as brokers take it
 	err  error   // why the batch is not complete
 }
 
-// maxKeptBody bounds a body's memory between deliveries.
+// maxKeptBody bounds the memory that a body keeps between deliveries.
 const maxKeptBody = 2 << 20
 
 func (w *worker) reset() {

@@ -11,11 +11,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Check implements relay.Checker. It asks every broker for metadata, those of the
-// configuration and those named by the cluster, over a connection secured and
-// authenticated like a delivery's. It proposes a missing topic to the cluster, if
-// configured, and the cluster says whether it would make the topic. Check may be called
-// beside Deliver.
+// Check implements relay.Checker. It asks every broker for metadata, both those of the
+// configuration and those that the cluster names, over a connection that is secured and
+// authenticated like that of a delivery. If the sink creates topics, it proposes a missing
+// topic to the cluster, which answers whether it would create it. Check may be called during
+// Deliver.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	c := checkup{sink: s, report: report}
 	res := c.bootstrap(ctx)
@@ -36,11 +36,11 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 type checkup struct {
 	sink   *Sink
 	report func(what, found string)
-	asked  []string // addresses of answering brokers
-	err    error    // the first
+	asked  []string // addresses of the brokers that answered
+	err    error    // the first error
 }
 
-// fail reports an error a delivery would meet too.
+// fail reports an error that a delivery would meet too.
 func (c *checkup) fail(what string, err error) {
 	c.report(what, err.Error())
 	if c.err == nil {
@@ -48,8 +48,8 @@ func (c *checkup) fail(what string, err error) {
 	}
 }
 
-// names are the topics to ask for: none, rather than all, where they depend on
-// the events and are not known.
+// names returns the topics to ask for. Where they depend on the events and are not known it
+// returns none, since that would otherwise mean all topics.
 func (c *checkup) names() []string {
 	if !c.sink.topic.Constant() {
 		return append([]string{}, c.sink.checkTopics...)
@@ -57,8 +57,7 @@ func (c *checkup) names() []string {
 	return []string{c.sink.topic.Text()}
 }
 
-// bootstrap asks the brokers of the configuration. A broker may be down if another
-// answers.
+// bootstrap asks the brokers of the configuration. A broker may be down if another one answers.
 func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
 	var first error
 	for _, broker := range c.sink.brokers {
@@ -85,7 +84,8 @@ func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
 	return res
 }
 
-// resolve reports a name's addresses; connecting reports a missing name.
+// resolve reports the addresses of a name; a name that does not exist is reported when
+// connecting fails.
 func (c *checkup) resolve(ctx context.Context, broker string) {
 	host, _, err := net.SplitHostPort(broker)
 	if err != nil || net.ParseIP(host) != nil {
@@ -112,7 +112,7 @@ func (c *checkup) secured() string {
 	return ", " + strings.Join(how, ", ")
 }
 
-// cluster asks the brokers at their advertised addresses: deliveries go there.
+// cluster asks the brokers at their advertised addresses, which is where deliveries go.
 func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
 	c.report("cluster", fmt.Sprintf("%d brokers, id %q", len(res.Brokers), res.ClusterID))
 	for _, b := range res.Brokers {
@@ -129,7 +129,7 @@ func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
 	}
 }
 
-// topics looks at each known topic, and at the limits of the first.
+// topics examines each known topic, and the limits of the first one.
 func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	names := c.names()
 	if len(names) == 0 {
@@ -146,7 +146,7 @@ func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	}
 }
 
-// topic looks at one topic; nil if it is not there.
+// topic examines one topic; it returns nil if there is no such topic.
 func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse, name string) *kafka.Topic {
 	what := "topic " + name
 	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == name })
@@ -195,7 +195,7 @@ func orDefaultText(n int) string {
 	return fmt.Sprint(n)
 }
 
-// partitions reports the topic's partitions; one without a leader takes nothing.
+// partitions reports the topic's partitions; a partition without a leader takes nothing.
 func (c *checkup) partitions(what string, t *topic, found *kafka.Topic) {
 	replicas := len(found.Partitions[0].Replicas)
 	var headless []int

@@ -16,8 +16,8 @@ const (
 	leastInSync = "min.insync.replicas"
 )
 
-// limits reports the cluster's limits. Asking needs a permission beyond those of
-// deliveries: without it, nothing fails. t is nil if there is no topic to look at.
+// limits reports the cluster's limits. Asking for them needs a permission that deliveries do
+// not need, so it is no error if they cannot be had. t is nil if there is no topic to examine.
 func (c *checkup) limits(ctx context.Context, res *kafka.MetadataResponse, t *kafka.Topic) {
 	if len(res.Brokers) == 0 {
 		return
@@ -50,7 +50,7 @@ func (c *checkup) limitsOf(r *kafka.DescribeConfigResponseResource, b kafka.Brok
 		what = "limits of topic " + t.Name
 	}
 	if r.Error != nil {
-		c.report(what, fmt.Sprintf("the broker does not tell them: %v (a principal with DescribeConfigs may ask; deliveries need it not)", code(r.Error)))
+		c.report(what, fmt.Sprintf("the broker does not tell them: %v (asking needs the permission DescribeConfigs, which deliveries do not need)", code(r.Error)))
 		return
 	}
 	values := map[string]int64{}
@@ -70,7 +70,7 @@ func (c *checkup) limitsOf(r *kafka.DescribeConfigResponseResource, b kafka.Brok
 	}
 }
 
-// code is the error without the broker's text beside its code.
+// code returns the error without the text that the broker gave with its code.
 func code(err error) error {
 	var code kafka.Error
 	if errors.As(err, &code) {
@@ -79,7 +79,7 @@ func code(err error) error {
 	return err
 }
 
-// compare reports the fate of a delivery of batch_bytes under a limit for one request.
+// compare reports how a delivery of batch_bytes fits into a limit for one request.
 func (c *checkup) compare(limit int64) {
 	batch := c.sink.batchBytes
 	switch {
@@ -91,7 +91,7 @@ func (c *checkup) compare(limit int64) {
 	}
 }
 
-// inSync fails if a partition has too few replicas in sync to acknowledge.
+// inSync fails if a partition has too few replicas in sync to acknowledge a record.
 func (c *checkup) inSync(what string, least int64, t *kafka.Topic) {
 	for _, p := range t.Partitions {
 		if int64(len(p.Isr)) < least {

@@ -20,7 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// checked returns the findings, one a line.
+// checked returns the findings, one per line.
 func checked(t *testing.T, s relay.Checker) (string, error) {
 	t.Helper()
 	text := ""
@@ -111,7 +111,7 @@ func TestCheckNamesWhatFails(t *testing.T) {
 	}
 }
 
-// If the topic depends on the events, no topic is asked for, let alone all.
+// If the topic depends on the events, no topic is asked for, and certainly not all of them.
 func TestCheckOfATopicTemplate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -127,7 +127,7 @@ func TestCheckOfATopicTemplate(t *testing.T) {
 	assert.Contains(t, found, "limits of broker 0: message.max.bytes ")
 }
 
-// TestCheckOfKnownTopics looks at each known topic of the events.
+// Each known topic of the events is examined.
 func TestCheckOfKnownTopics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(3, "auth.live"))
@@ -147,7 +147,7 @@ func TestCheckOfKnownTopics(t *testing.T) {
 	assert.Empty(t, c.PartitionInfos("auth._"), "nothing may be created")
 }
 
-// A principal without a view of the limits can still deliver.
+// A principal that may not see the limits can still deliver.
 func TestCheckWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -162,8 +162,8 @@ func TestCheckWithoutPermissions(t *testing.T) {
 	require.ErrorContains(t, err, "grant the sink's principal Describe and Write")
 }
 
-// The cluster advertises addresses unreachable from here, with too few replicas in sync,
-// and a partition without a leader.
+// The cluster advertises addresses that cannot be reached from here, has too few replicas in
+// sync, and has a partition without a leader.
 func TestCheckOfASickCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"min.insync.replicas": "2"}))

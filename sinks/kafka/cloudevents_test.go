@@ -21,12 +21,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// message is a record as read by CloudEvents' SDK for Go, by the Kafka protocol binding:
+// message is a record as CloudEvents' SDK for Go reads it, by the Kafka protocol binding: with
 // attributes in headers beginning with ce_, or a content type beginning with
 // application/cloudevents.
 type message struct{ record *kgo.Record }
 
-// prefixed are the attributes of the specification by their headers.
+// prefixed are the attributes of the specification, found by their headers.
 var prefixed = spec.WithPrefix("ce_")
 
 func (m message) header(name string) string {
@@ -90,7 +90,7 @@ func (m message) GetAttribute(kind spec.Kind) (spec.Attribute, any) {
 func (m message) GetExtension(name string) any { return m.header("ce_" + name) }
 func (m message) Finish(error) error           { return nil }
 
-// understood is a record as the SDK understands it.
+// understood returns a record as the SDK understands it.
 func understood(t *testing.T, r *kgo.Record) *event.Event {
 	t.Helper()
 	e, err := binding.ToEvent(t.Context(), message{r})
@@ -99,7 +99,7 @@ func understood(t *testing.T, r *kgo.Record) *event.Event {
 	return e
 }
 
-// batched are a record's events in batch mode, as the SDK understands them.
+// batched returns the events of a record in batch mode, as the SDK understands them.
 func batched(t testing.TB, r *kgo.Record) (events []event.Event) {
 	t.Helper()
 	assert.Equal(t, []kgo.RecordHeader{{Key: "content-type", Value: []byte("application/cloudevents-batch+json")}}, r.Headers)
@@ -154,8 +154,8 @@ func assertSame(t *testing.T, want *relay.Event, got *event.Event) {
 	assert.Equal(t, extensions, got.Extensions())
 }
 
-// Records of one user stay together and in order, whichever environment they
-// come from; a body without a user goes round-robin.
+// The records of one user stay together and in order, whichever environment they come from;
+// events whose body names no user go round-robin.
 func TestKeyFromTheBody(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(12, testTopic))

@@ -61,7 +61,7 @@ func destination(t *testing.T, partitions int32, mode string) relaytest.Destinat
 	}
 }
 
-// stall makes the cluster take produce requests and never answer them.
+// stall makes the cluster take produce requests without ever answering them.
 func stall(c *cluster) {
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()

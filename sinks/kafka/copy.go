@@ -18,12 +18,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Copy is a topic to read back: each partition from its first record to its end at the time
-// of [OpenCopy]. It joins no consumer group, commits nothing, and makes no topic.
+// Copy reads a topic back: each partition from its first record to where it ended at the time
+// of [OpenCopy]. It joins no consumer group, commits nothing, and creates no topic.
 //
-// The sink's own transport asks for the partitions, as kafka.Dialer makes missing topics.
-// Records are read through kafka.Conn, which streams them: a fetch has at most copyFetch
-// bytes, or one larger batch.
+// The partitions are asked for through the sink's own transport, since kafka.Dialer creates
+// missing topics. Records are read through kafka.Conn, which streams them: a fetch has at most
+// copyFetch bytes, or one larger batch.
 type Copy struct {
 	topic  string
 	parts  []extent
@@ -165,8 +165,8 @@ func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record
 	}
 }
 
-// recordsOf yields the CloudEvents of a message: one, or those of a batch. Anything else,
-// such as a transaction's mark, has none.
+// recordsOf yields the CloudEvents of a message: one, or those of a batch. Anything else, such
+// as the mark of a transaction, has none.
 func recordsOf(m *kafka.Message) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		r, media := Record{Body: m.Value}, ""
@@ -188,8 +188,9 @@ func recordsOf(m *kafka.Message) iter.Seq[Record] {
 	}
 }
 
-// attributesOf reads the event of a record in the mode binary. Of an attribute that is there
-// twice readers may take either, so it counts as another one; so does a time that is none.
+// attributesOf reads the event of a record in binary mode. If an attribute occurs twice,
+// readers may take either, so it counts as a different attribute; so does a time that cannot be
+// parsed.
 func attributesOf(m *kafka.Message) *relay.Event {
 	e, at := &relay.Event{Body: m.Value}, ""
 	into := map[string]*string{
@@ -205,9 +206,9 @@ func attributesOf(m *kafka.Message) *relay.Event {
 	return e
 }
 
-// split yields the events of a batch. Each is a copy: one kept event must not keep a whole
-// batch in memory. After a fault the rest cannot be told apart, so the batch itself follows:
-// its reader finds it to be no event.
+// split yields the events of a batch. Each is a copy, so that one event that is kept does not
+// keep a whole batch in memory. After a fault the rest cannot be told apart; then the batch
+// itself is yielded, and its reader finds that it is no event.
 func split(batch []byte, yield func(Record) bool) {
 	for text, err := range cloudevents.Split(batch) {
 		r := Record{Body: bytes.Clone(text)}
@@ -220,7 +221,7 @@ func split(batch []byte, yield func(Record) bool) {
 	}
 }
 
-// partition reads one partition. more is false where take wants no more.
+// partition reads one partition. more is false if take wants no more.
 func (c *Copy) partition(ctx context.Context, e *extent, take func(*kafka.Message) bool) (more bool, err error) {
 	for try := 1; e.at < e.end; try++ {
 		before := e.at
@@ -243,7 +244,7 @@ func (c *Copy) partition(ctx context.Context, e *extent, take func(*kafka.Messag
 	return true, nil
 }
 
-// connection reads over one connection, up to e.end or an error.
+// connection reads over one connection until e.end or an error.
 func (c *Copy) connection(ctx context.Context, e *extent, take func(*kafka.Message) bool) (more bool, err error) {
 	conn, err := c.dial(ctx, e)
 	if err != nil {
@@ -277,7 +278,7 @@ func (c *Copy) take(conn *kafka.Conn, e *extent, take func(*kafka.Message) bool)
 		more = take(&m)
 		e.at = m.Offset + 1
 	}
-	e.at = max(e.at, batch.Offset()) // beyond records that compaction has removed
+	e.at = max(e.at, batch.Offset()) // past records that compaction has removed
 	high := batch.HighWaterMark()
 	closed := batch.Close()
 	if !more {

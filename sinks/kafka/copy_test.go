@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// open opens a copy of the test's topic, to be read in many small answers.
+// open opens a copy of the test's topic that reads it in many small answers.
 func (c *cluster) open(t *testing.T) *Copy {
 	t.Helper()
 	made, err := OpenCopy(t.Context(), complete(t, c.config()))
@@ -26,7 +26,8 @@ func (c *cluster) open(t *testing.T) *Copy {
 	return made
 }
 
-// Each record is read once, up to the end at the opening, also over lost connections.
+// Each record is read once, up to where the topic ended when it was opened, even if connections
+// are lost.
 func TestACopyIsReadToItsEndAtTheOpening(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(3, "three"))
@@ -63,7 +64,8 @@ func TestACopyIsReadToItsEndAtTheOpening(t *testing.T) {
 	assert.EqualValues(t, 30, last)
 }
 
-// A topic may end with a transaction's mark, and have records of others: neither is an event.
+// A topic may end with a transaction's mark, and contain records of others. Neither is an
+// event.
 func TestACopyPassesOverWhatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -96,7 +98,7 @@ func TestACopyNeedsTheTopic(t *testing.T) {
 	assert.Empty(t, c.PartitionInfos("nowhere"), "reading has made the topic")
 }
 
-// A copy is read behind TLS and SASL, as a sink writes it. No error has the password.
+// A copy is read through TLS and SASL, as a sink writes it. No error contains the password.
 func TestACopyIsReadBehindTLSAndSASL(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "right-horse-7", "wrong-horse-8"

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// inFlight bounds the produce requests under way at once, one a partition.
+// inFlight bounds the produce requests that are under way at once, one per partition.
 const inFlight = 8
 
 // job is one partition of a delivery.
@@ -23,7 +23,7 @@ type job struct {
 	partition *partition
 }
 
-// resolve finds each event's topic, and the topics whose metadata is wanted.
+// resolve finds each event's topic, and the topics whose metadata has to be fetched.
 func (s *Sink) resolve(events []relay.Event, now time.Time) {
 	for i := range events {
 		t := s.topicFor(&events[i])
@@ -57,8 +57,8 @@ func (s *Sink) assign(events []relay.Event) {
 	}
 }
 
-// produceAll sends every partition its events, several at once. When it
-// returns, nothing is being sent any more.
+// produceAll sends every partition its events, several partitions at once. When it returns,
+// nothing is being sent any more.
 func (s *Sink) produceAll(ctx context.Context, events []relay.Event) {
 	var next atomic.Int32
 	var group sync.WaitGroup
@@ -83,9 +83,9 @@ func (s *Sink) outcome(n int) error {
 	return relay.Outcome(n, s.failed)
 }
 
-// produce sends the events in order, in as many requests as their size asks for, each after
-// the one before is acknowledged; meanwhile the next is encoded. At the first retryable
-// error it stops, so nothing overtakes the retried events.
+// produce sends the events in order, in as many requests as their size needs. Each is sent
+// after the previous one was acknowledged; meanwhile the next is encoded. produce stops at the
+// first retryable error, so that nothing overtakes the events that are tried again.
 func (w *worker) produce(ctx context.Context) {
 	if w.partition.leader == nil {
 		w.topic.stale.Store(true)
@@ -98,7 +98,7 @@ func (w *worker) produce(ctx context.Context) {
 	for at := 1; ; at++ {
 		rest = rest[len(current.run):]
 		if len(rest) == 0 {
-			_ = w.send(ctx, current) // it notes the failures
+			_ = w.send(ctx, current) // it records the failures
 			return
 		}
 		next := &w.turns[at%len(w.turns)]
@@ -123,16 +123,16 @@ func (w *worker) produce(ctx context.Context) {
 	}
 }
 
-// encode makes b the body of as much of rest as a request takes.
+// encode makes b the body of as much of rest as fits into a request.
 func (w *worker) encode(b *body, rest []int32) {
 	n, full := w.fit(rest)
 	b.encode(w.sink, w.events, rest[:n])
 	b.full = full
 }
 
-// send sends a run of events. If the broker refuses it, the halves are sent one after the
-// other, down to the refused records. An error is retryable: the failures from there on are
-// noted, and nothing behind them may be sent.
+// send sends a run of events. If the broker refuses it, its halves are sent one after the
+// other, down to the records that are refused. An error is retryable: the failures from there
+// on are recorded, and nothing that follows them may be sent.
 func (w *worker) send(ctx context.Context, body *body) error {
 	err := w.request(ctx, body)
 	if err == nil {
@@ -199,12 +199,12 @@ func (w *worker) fail(run []int32, err error) {
 	}
 }
 
-// named says where an error occurred.
+// named adds to an error where it occurred.
 func (w *worker) named(err error) error {
 	return fmt.Errorf("produce to topic %s, partition %d: %w", w.topic.name, w.partition.id, advise(err))
 }
 
-// refusal names the one refused record.
+// refusal is the error of the one record that is refused.
 func (w *worker) refusal(err error, i int32) error {
 	e := &w.events[i]
 	if tooLarge(err) {

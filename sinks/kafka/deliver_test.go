@@ -43,8 +43,8 @@ func TestRecordsAtTheBroker(t *testing.T) {
 	}
 }
 
-// Several environments share a topic of several partitions, over several
-// brokers: each keeps its order, and its partition.
+// Several environments share a topic that has several partitions on several brokers. Each keeps
+// its order and its partition.
 func TestOrderWithinKey(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(12, testTopic))
@@ -125,7 +125,7 @@ func permanentAt(err error, i int) bool {
 	return false
 }
 
-// failures returns the indexes named by err. None of the failures may be permanent.
+// failures returns the indexes that err names. None of the failures may be permanent.
 func failures(t *testing.T, err error) []int {
 	t.Helper()
 	var partial *relay.PartialError
@@ -179,7 +179,7 @@ func TestSeveralPartitionsFail(t *testing.T) {
 	assert.Equal(t, []int{0, 2, 3, 5, 6, 8}, failures(t, s.Deliver(t.Context(), events)))
 }
 
-// The leader of a partition moves to another broker, for real.
+// The leader of a partition really moves to another broker.
 func TestLeaderMoves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.NumBrokers(3))
@@ -195,13 +195,13 @@ func TestLeaderMoves(t *testing.T) {
 	assert.Equal(t, idsOf(append(first, second...)), ids(t, c.records(t, testTopic)))
 }
 
-// After a cut between two requests of a partition, acknowledged events are not sent
-// again, and nothing overtakes.
+// When the connection is cut between two requests of a partition, acknowledged events are not
+// sent again, and no event overtakes another.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	s := c.sink(t, nil)
-	s.limit.Store(20_000) // several requests a delivery
+	s.limit.Store(20_000) // several requests per delivery
 	events := relaytest.Events(200)
 	requests := 0
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -220,14 +220,14 @@ func TestConnectionCut(t *testing.T) {
 	assert.Equal(t, idsOf(events), ids(t, c.records(t, testTopic)))
 }
 
-// After a cut between the halves of a refused request, nothing behind it is sent: it
-// would overtake.
+// When the connection is cut between the halves of a refused request, nothing that follows is
+// sent, because it would overtake.
 func TestConnectionCutBetweenHalves(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, testConnectionCutBetweenHalves)
 }
 
-// inBothModes runs test with a record for each event, and with records of many.
+// inBothModes runs test with one record per event, and with many events per record.
 func inBothModes(t *testing.T, test func(t *testing.T, mode string)) {
 	t.Helper()
 	for _, mode := range []string{"binary", "batch"} {
@@ -298,7 +298,7 @@ func TestSlowBrokerAndCancel(t *testing.T) {
 	got := make(chan struct{}, 1)
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		got <- struct{}{}
-		return nil, nil, true // never answered, never stored
+		return nil, nil, true // never answered and never stored
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -337,7 +337,7 @@ func testTooLarge(t *testing.T, mode string) {
 		rest := append(idsOf(events[:500]), idsOf(events[501:])...)
 		assert.Equal(t, rest, ids(t, c.records(t, testTopic)))
 
-		// It has learned: the next delivery is split beforehand.
+		// The sink has learned: it splits the next delivery before sending it.
 		requests := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Observe: true, Count: -1})
 		more := relaytest.Events(1000, relaytest.From(1000))
 		require.NoError(t, s.Deliver(t.Context(), more))
@@ -365,7 +365,7 @@ func TestNarrow(t *testing.T) {
 	assert.EqualValues(t, leastLimit+leastLimit/widening, s.limit.Load())
 }
 
-// The sink finds the record refused by the broker, and delivers the others.
+// The sink finds the record that the broker refuses, and delivers the others.
 func TestInvalidRecord(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, testInvalidRecord)

@@ -9,17 +9,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// class is the way to treat an error of a produce request.
+// class says what to do about an error of a produce request.
 type class int
 
 const (
-	// retryable errors may pass, perhaps after an operator's help: a revoked permission
+	// retryable errors may pass, perhaps with an operator's help: a permission that was revoked
 	// must not cost a single event.
 	retryable class = iota
-	// refused: the broker does not take this request, but may take smaller runs, or all
-	// records except some.
+	// refused means that the broker does not take this request, but may take smaller runs, or
+	// all records except some.
 	refused
-	// permanent: no record of the request will ever be taken.
+	// permanent means that no record of the request will ever be taken.
 	permanent
 )
 
@@ -39,13 +39,14 @@ func classify(err error) class {
 	}
 }
 
-// tooLarge reports whether a refused run was too large, rather than wrong.
+// tooLarge reports whether a run was refused because it was too large, and not because it was
+// wrong.
 func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge) ||
 		errors.Is(err, kafka.InvalidMessageSize)
 }
 
-// advise adds the operator's remedy for err, and its class, if known.
+// advise adds to err what the operator can do about it, and its class, if they are known.
 func advise(err error) error {
 	var code kafka.Error
 	if !errors.As(err, &code) {
@@ -60,7 +61,8 @@ func advise(err error) error {
 	return err
 }
 
-// isDenied reports whether the brokers refuse the sink's principal, or do not believe it.
+// isDenied reports whether the brokers deny the sink's principal a permission, or do not accept
+// its credential.
 func isDenied(code kafka.Error) bool {
 	switch code {
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
@@ -95,7 +97,7 @@ func adviceFor(code kafka.Error) string {
 	}
 }
 
-// bare takes off kafka-go's own prefix, "kafka.(*Client).Produce: ".
+// bare removes kafka-go's own prefix, "kafka.(*Client).Produce: ".
 func bare(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

@@ -6,22 +6,22 @@ import (
 	"net"
 )
 
-// maxAnswer bounds one answer of a broker, in bytes. The largest answer, a delivery's topic
-// metadata, stays far below.
+// maxAnswer bounds one answer of a broker, in bytes. The largest answer, the metadata of a
+// delivery's topics, is far smaller.
 const maxAnswer = 32 << 20
 
-// framed watches the length before each answer. So a peer other than a Kafka broker (a TLS
-// listener, a web server) is reported as such, instead of being waited for or given memory.
+// framed checks the length that precedes each answer. A peer that is no Kafka broker (a TLS
+// listener, a web server) is then reported as such, and neither waited for nor given memory.
 type framed struct {
 	net.Conn
 
 	head  [4]byte
 	have  int // bytes of head read so far
-	inner int // bytes of the frame still to come
+	inner int // bytes of the frame that are still to come
 	bad   error
 }
 
-// Read stays at its error: kafka-go reads on after one, to empty the frame.
+// Read repeats its error, since kafka-go reads on after one in order to empty the frame.
 func (f *framed) Read(b []byte) (int, error) {
 	if f.bad != nil {
 		return 0, f.bad

@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// headers are a record's headers as they stand in a batch.
+// headers are a record's headers in their encoded form.
 type headers struct {
 	encoded []byte
 	count   int
@@ -47,9 +47,10 @@ func (h *headers) join(others *headers) {
 	h.count += others.count
 }
 
-// shared has the headers common to all events of a push. They are encoded once a push.
+// shared holds the headers that all events of a push have in common. They are encoded once per
+// push.
 type shared struct {
-	of relay.Event // the common fields alone
+	of relay.Event // only the common fields
 
 	source, rest headers
 }
@@ -73,7 +74,7 @@ func (s *shared) fit(e *relay.Event, c *cloudevents.Clock) {
 	s.rest.optional("content-type", e.ContentType)
 }
 
-// forget drops the event's strings: they hold on to much more memory.
+// forget drops the event's strings, which keep much more memory alive.
 func (s *shared) forget() {
 	s.of = relay.Event{}
 	s.source.reset()

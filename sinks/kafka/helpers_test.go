@@ -19,7 +19,7 @@ import (
 
 const testTopic = "events"
 
-// cluster is a fake Kafka cluster, speaking the real protocol.
+// cluster is a fake Kafka cluster that speaks the real protocol.
 type cluster struct {
 	*kfake.Cluster
 
@@ -99,7 +99,7 @@ func (c *cluster) records(t testing.TB, topic string, opts ...kgo.Opt) []*kgo.Re
 	return all
 }
 
-// header returns a record's header. There must be at most one.
+// header returns a record's header. The record may have it only once.
 func header(t testing.TB, r *kgo.Record, name string) string {
 	t.Helper()
 	value, seen := "", false
@@ -112,7 +112,7 @@ func header(t testing.TB, r *kgo.Record, name string) string {
 	return value
 }
 
-// ids are the ids of the events in the modes binary and batch.
+// ids returns the ids of the events in binary and in batch mode.
 func ids(t testing.TB, records []*kgo.Record) []string {
 	t.Helper()
 	var list []string
@@ -156,7 +156,7 @@ func environmentIn(t testing.TB, want, n int) string {
 	return ""
 }
 
-// gate stands in front of brokers: when it is shut, they cannot be reached.
+// gate stands between a client and brokers: while it is shut, they cannot be reached.
 type gate struct {
 	mu    sync.Mutex
 	shut  bool

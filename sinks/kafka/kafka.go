@@ -1,29 +1,29 @@
 // Package kafka delivers events to Kafka.
 //
-// Each event becomes a record in CloudEvents 1.0 binary mode: the value is the event's
-// body, byte for byte; the headers are content-type and ce_specversion, ce_id, ce_source,
-// ce_type, ce_subject, ce_time, ce_project, ce_environment and ce_receivedtime. In
-// structured mode the value is one JSON object with all of them, and the one header
-// content-type is application/cloudevents+json. An event's labels are not sent: a header
-// for each would be too expensive at a log's rates, and the body usually repeats them.
+// Each event becomes a record in CloudEvents 1.0 binary mode: the value is the event's body,
+// byte for byte; the headers are content-type and ce_specversion, ce_id, ce_source, ce_type,
+// ce_subject, ce_time, ce_project, ce_environment and ce_receivedtime. In structured mode the
+// value is one JSON object with all of them, and the only header, content-type, is
+// application/cloudevents+json. An event's labels are not sent: a header for each would be too
+// expensive at the rates of a log, and the body usually repeats them.
 //
-// In batch mode a record holds consecutive events of one key and partition, up to
-// [maxArray] bytes, in CloudEvents' JSON batch format; the one header content-type is
-// application/cloudevents-batch+json. CloudEvents' Kafka binding defines no batched mode:
-// this is a convention of the relay, with the registered media type. It suits consumers
-// able to split records, and brokers for which a record for each event is too much; it does
-// not suit compacted topics, where a later record replaces all events of an earlier one.
-// An event refused by a broker is still found and refused alone, in a record of its own.
+// In batch mode a record holds consecutive events of one key and partition, up to [maxArray]
+// bytes, in CloudEvents' JSON batch format; the only header, content-type, is
+// application/cloudevents-batch+json. CloudEvents' Kafka binding defines no batched mode: this
+// is a convention of the relay that uses the registered media type. It suits consumers that can
+// split records, and brokers for which a record per event is too much. It does not suit
+// compacted topics, where a later record replaces all events of an earlier one. An event that a
+// broker refuses is still found and refused alone, in a record of its own.
 //
-// A record is acknowledged once all in-sync replicas have it. There is no
-// idempotent producer in kafka-go, so an event whose acknowledgement was lost
-// stands twice in the topic; its source and id tell. Events of one key keep
-// their order, also when a delivery is tried again in part.
+// A record is acknowledged once all in-sync replicas have it. kafka-go has no idempotent
+// producer, so an event whose acknowledgement was lost is in the topic twice, and is recognised
+// by its source and id. Events of one key keep their order, even when a part of a delivery is
+// tried again.
 //
-// The sink speaks through its own RoundTripper under kafka.Client: kafka.Transport goes
-// on sending after its context ended, and does not let metadata be refreshed. It encodes
-// record batches itself (batch.go, sent by RawProduce), so the next one is ready when
-// the one before is acknowledged.
+// The sink uses its own RoundTripper under kafka.Client, because kafka.Transport goes on
+// sending after its context has ended, and does not let metadata be refreshed. The sink encodes
+// record batches itself (batch.go, sent by RawProduce), so that the next one is ready when the
+// previous one is acknowledged.
 package kafka
 
 import (
@@ -40,18 +40,17 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Options are the surroundings of a sink.
+// Options are what a sink is given besides its section.
 type Options struct {
-	// Logger is for rare events, such as the creation of a topic. Default: nothing is
-	// logged.
+	// Logger is for rare events, such as the creation of a topic. By default nothing is logged.
 	Logger *slog.Logger
-	// ClientID is the sink's name in its requests; brokers show it in their logs and can
-	// set quotas by it. Default auditrelay.
+	// ClientID is the sink's name in its requests. Brokers show it in their logs and can set
+	// quotas by it. The default is auditrelay.
 	ClientID string
-	// BatchBytes bounds a delivery, in bytes of its bodies; Check compares the brokers'
-	// limits with it. Default 0: it does not.
+	// BatchBytes bounds a delivery, in bytes of its bodies. Check compares the brokers' limits
+	// with it; with 0 it does not.
 	BatchBytes int64
-	// CheckTopics are Check's topics if the topic depends on the events.
+	// CheckTopics are the topics for Check to examine if the topic depends on the events.
 	CheckTopics []string
 }
 
@@ -66,31 +65,31 @@ type Sink struct {
 	spread      spread
 	compression kafka.Compression
 	create      *kafka.TopicConfig // nil: topics are not created
-	maxAge      time.Duration      // of metadata
+	maxAge      time.Duration      // the greatest age of metadata
 	brokers     []string           // as configured
 	batchBytes  int64              // Options.BatchBytes
 	checkTopics []string           // Options.CheckTopics
 
-	// limit bounds the records of one request, before compression, in bytes; learned from
-	// refusals. Used by the goroutines of one delivery.
+	// limit bounds the records of one request, before compression, in bytes. It is learned from
+	// refusals. The goroutines of one delivery use it.
 	limit atomic.Int64
 
-	// The rest belongs to Deliver's goroutine.
+	// The goroutine of Deliver owns the remaining fields.
 
 	topics   map[string]*topic
-	known    []string        // brokers of the last metadata
-	lastGood int             // the broker to be asked first, an index into brokers and then known
+	known    []string        // the brokers in the newest metadata
+	lastGood int             // which broker to ask first, an index into brokers followed by known
 	name     []byte          // scratch: the topic of an event
 	keyBuf   []byte          // scratch: the key of an event
-	of       []*topic        // of each event of the delivery
-	due      []*topic        // topics of the delivery whose metadata is wanted
+	of       []*topic        // for each event of the delivery
+	due      []*topic        // the topics of the delivery whose metadata has to be fetched
 	work     []job           // the delivery's partitions
-	failed   []relay.Failure // of the delivery
+	failed   []relay.Failure // those of the delivery
 	workers  [inFlight]worker
 }
 
-// New makes a sink of a complete section (see config.Sink.Complete). It connects to
-// nothing: the first delivery meets an outage. Errors name the field of cfg.
+// New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
+// if the cluster is down, the first delivery fails. Errors name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	s := &Sink{
 		log:         opts.Logger,
@@ -111,14 +110,14 @@ func New(cfg config.Kafka, opts Options) (*Sink, error) {
 		return nil, err
 	}
 	s.transport = t
-	// The client tells brokers to wait for their replicas for half of this, or for half of
-	// the context's rest if less.
+	// The client tells brokers to wait for their replicas for half of this time, or for half of
+	// what the context has left if that is less.
 	s.client = &kafka.Client{Transport: t, Timeout: requestTimeout}
 	s.limit.Store(firstLimit(s.compression))
 	return s, nil
 }
 
-// requestTimeout bounds one request; a delivery's own deadline does too.
+// requestTimeout bounds one request, as does the deadline of the delivery.
 const requestTimeout = 30 * time.Second
 
 // Deliver implements relay.Sink.

@@ -15,17 +15,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// metadataMaxAge is how old a topic's metadata may become, as in the Java
-// client (metadata.max.age.ms). An error makes it stale at once.
+// metadataMaxAge is how old a topic's metadata may become, as in the Java client
+// (metadata.max.age.ms). An error makes it stale at once.
 const metadataMaxAge = 5 * time.Minute
 
-// topic is our knowledge of a recently used topic.
+// topic is what is known about a topic that was used recently.
 type topic struct {
 	name       string
-	partitions []*partition // by id, their index
+	partitions []*partition // by id, which is their index
 	ids        []int        // of partitions: 0, 1, …
 	err        error        // why nothing can be sent; classified
-	fetched    time.Time    // zero: never
+	fetched    time.Time    // zero means never
 	used       time.Time
 	stale      atomic.Bool // set by the goroutines of a delivery
 }
@@ -34,7 +34,7 @@ type topic struct {
 type partition struct {
 	id     int
 	leader net.Addr      // nil: there is none
-	took   time.Duration // of the last answered request
+	took   time.Duration // how long the last request took that was answered
 
 	events []int32         // indexes into the delivery's events, in order
 	failed []relay.Failure // in order
@@ -71,7 +71,7 @@ func topicValue(dst []byte, value string) []byte {
 	return dst
 }
 
-// Address returns the topic of e. It may be called beside Deliver.
+// Address returns the topic of e. It may be called during Deliver.
 func (s *Sink) Address(e *relay.Event) (kind, name string) {
 	return "topic", string(s.topic.AppendName(nil, e, topicValue))
 }
@@ -93,13 +93,14 @@ func (s *Sink) topicFor(e *relay.Event) *topic {
 // wanted reports whether the metadata of t has to be fetched.
 func (s *Sink) wanted(t *topic, now time.Time) bool {
 	if t.fetched.IsZero() {
-		return t.err == nil // else the name is invalid
+		return t.err == nil // otherwise the name is invalid
 	}
 	return t.stale.Load() || t.err != nil || now.Sub(t.fetched) >= s.maxAge
 }
 
-// refresh fetches the metadata of the due topics only, and creates topics if configured. An
-// error is one of the whole cluster; those of a topic stand in the topic.
+// refresh fetches the metadata of those topics that are due, and creates topics if configured.
+// It returns an error only if it concerns the whole cluster; that of a topic is kept in the
+// topic.
 func (s *Sink) refresh(ctx context.Context, now time.Time) error {
 	if len(s.due) == 0 {
 		return ctx.Err()
@@ -118,8 +119,8 @@ func (s *Sink) refresh(ctx context.Context, now time.Time) error {
 	if err != nil || len(s.due) == 0 {
 		return err
 	}
-	// Brokers may not know a new topic yet: then the delivery fails in part,
-	// and the next one asks again.
+	// Brokers may not know a new topic yet. Then a part of the delivery fails, and the next one
+	// asks again.
 	if res, err = s.metadata(ctx); err != nil {
 		return err
 	}
@@ -127,8 +128,8 @@ func (s *Sink) refresh(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forget drops long unused topics: a topic template with ever new values must not fill the
-// memory.
+// forget drops topics that were not used for long, so that a template with ever new values does
+// not fill the memory.
 func (s *Sink) forget(now time.Time) {
 	for name, t := range s.topics {
 		if now.Sub(t.used) > 2*s.maxAge {
@@ -137,10 +138,10 @@ func (s *Sink) forget(now time.Time) {
 	}
 }
 
-// askTimeout bounds one broker's answer, and leaves a delivery time to ask the next.
+// askTimeout bounds one broker's answer, and leaves a delivery time to ask the next one.
 const askTimeout = 5 * time.Second
 
-// metadata asks one broker after the other, the last answering one first.
+// metadata asks one broker after the other, first the one that answered last.
 func (s *Sink) metadata(ctx context.Context) (*kafka.MetadataResponse, error) {
 	names := make([]string, len(s.due))
 	for i, t := range s.due {
@@ -174,7 +175,7 @@ func (s *Sink) ask(ctx context.Context, broker string, names []string) (*kafka.M
 	return s.client.Metadata(ctx, &kafka.MetadataRequest{Addr: kafka.TCP(broker), Topics: names})
 }
 
-// learn takes in metadata, and returns the missing ones of the due topics.
+// learn takes in metadata, and returns those of the due topics that do not exist.
 func (s *Sink) learn(res *kafka.MetadataResponse, now time.Time) (missing []*topic) {
 	s.known = s.known[:0]
 	for _, b := range res.Brokers {
@@ -224,7 +225,7 @@ func (t *topic) learn(r *kafka.Topic) {
 
 func address(b kafka.Broker) string { return net.JoinHostPort(b.Host, strconv.Itoa(b.Port)) }
 
-// creation is the request for new topics.
+// creation returns the request to create topics.
 func (s *Sink) creation(topics []*topic, controller kafka.Broker) *kafka.CreateTopicsRequest {
 	req := &kafka.CreateTopicsRequest{Addr: kafka.TCP(s.brokers[0])}
 	if controller.Host != "" {
@@ -238,8 +239,8 @@ func (s *Sink) creation(topics []*topic, controller kafka.Broker) *kafka.CreateT
 	return req
 }
 
-// createTopics asks for new topics, and returns the existing ones afterwards. A refusal is
-// its topic's error.
+// createTopics asks for new topics, and returns those that exist afterwards. A refusal becomes
+// the error of its topic.
 func (s *Sink) createTopics(ctx context.Context, topics []*topic, controller kafka.Broker) ([]*topic, error) {
 	res, err := s.client.CreateTopics(ctx, s.creation(topics, controller))
 	if err != nil {

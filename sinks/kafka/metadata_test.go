@@ -88,7 +88,7 @@ func TestUnusedTopicsAreForgotten(t *testing.T) {
 	assert.LessOrEqual(t, len(s.topics), 1)
 }
 
-// One of several bootstrap brokers is gone, the other leads.
+// One of several bootstrap brokers is gone, and the other is the leader.
 func TestBootstrapBrokerDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// record is the content of one Kafka record, in reused memory: an event, or in batch mode a
-// run of events.
+// record is the content of one Kafka record, in memory that is reused: an event, or in batch
+// mode a run of events.
 type record struct {
-	key     []byte // nil: none
+	key     []byte // nil means none
 	value   []byte
 	headers headers
 	at      int64 // its timestamp
@@ -42,8 +42,8 @@ const (
 	batchMode                  // events of one key as a JSON array
 )
 
-// set makes r the record of the first events at the indexes in run, and returns how many
-// they are: one, except in batch mode.
+// set makes r the record of the first events at the indexes in run, and returns how many it
+// took: one, except in batch mode.
 func (r *record) set(events []relay.Event, run []int32, f form) int {
 	e := &events[run[0]]
 	r.headers.reset()
@@ -65,14 +65,14 @@ func (r *record) set(events []relay.Event, run []int32, f form) int {
 	return 1
 }
 
-// maxArray bounds the array of a record in batch mode, in bytes before compression. Some
-// hundred events share a record's cost there, so a larger array saves brokers little. It
-// stays far below the usual limit of brokers and consumers, 1 MiB.
+// maxArray bounds the array of a record in batch mode, in bytes before compression. Several
+// hundred events then share the cost of a record, so that a larger array would save brokers
+// little. It is far below the usual limit of brokers and consumers, 1 MiB.
 const maxArray = 128 << 10
 
 // setBatch makes r the record of the events with one key at the start of run, up to maxArray
-// bytes. Its timestamp is their latest: neither retention nor a search by time may pass over
-// a record with a later event.
+// bytes. Its timestamp is that of the latest event, since neither retention nor a search by
+// time may pass over a record with a later event.
 func (r *record) setBatch(events []relay.Event, run []int32, key keyFunc) int {
 	r.array.Reset()
 	n := 0
@@ -97,7 +97,7 @@ func (r *record) hasKeyOf(e *relay.Event, key keyFunc) bool {
 	return (another == nil) == (r.key == nil) && bytes.Equal(another, r.key)
 }
 
-// forget drops the last events, and outsized memory.
+// forget drops the last events, and memory that has grown too large.
 func (r *record) forget() {
 	r.key, r.value = nil, nil
 	r.shared.forget()
@@ -107,7 +107,7 @@ func (r *record) forget() {
 	r.array.Reset()
 }
 
-// append appends r as it stands in a batch. Its time and its offset count from
+// append appends r in the form that it has in a batch. Its time and offset are relative to
 // those of the batch's first record.
 func (r *record) append(dst []byte, milliseconds, offset int64) []byte {
 	const attributes = 1
@@ -123,8 +123,8 @@ func (r *record) append(dst []byte, milliseconds, offset int64) []byte {
 		dst = binary.AppendVarint(dst, int64(len(r.key)))
 		dst = append(dst, r.key...)
 	}
-	// An empty body is an empty value, never a null: in a compacted topic a null
-	// deletes.
+	// An empty body becomes an empty value and never a null, which deletes in a compacted
+	// topic.
 	dst = binary.AppendVarint(dst, int64(len(r.value)))
 	dst = append(dst, r.value...)
 	dst = binary.AppendVarint(dst, int64(r.headers.count))
@@ -138,12 +138,12 @@ func (r *record) keyLen() int {
 	return varintLen(int64(len(r.key))) + len(r.key)
 }
 
-// maxAhead bounds the lead of an event's time over its reception. Brokers refuse a record
-// more than an hour ahead of their clock (KIP-937).
+// maxAhead bounds how far the time of an event may be after its reception. Brokers refuse a
+// record that is more than an hour ahead of their clock (KIP-937).
 const maxAhead = 30 * time.Minute
 
-// recordTime is the event's own time, or the time of reception if brokers would refuse
-// it. ce_time always has the event's own.
+// recordTime returns the event's own time, or the time of reception if brokers would refuse the
+// former. ce_time is always the event's own.
 func recordTime(e *relay.Event) time.Time {
 	if e.Time.Unix() <= 0 || e.Time.Sub(e.Received) > maxAhead {
 		return e.Received
@@ -163,9 +163,9 @@ func (r *record) addHeaders(e *relay.Event) {
 	r.headers.join(&r.shared.rest)
 }
 
-// recordSize estimates the bytes before compression of an event's record, or of its part in
-// a batch's. As JSON, a body other than JSON takes a third more, and an escaped one even
-// more. Then a broker's refusal narrows the limit.
+// recordSize estimates the bytes before compression of an event's record, or of its part of a
+// batch's record. In JSON, a body that is not JSON takes a third more, and an escaped one even
+// more. If a broker refuses it nevertheless, the limit is narrowed.
 func recordSize(e *relay.Event) int64 {
 	const names, times, rest = 120, 60, 30
 	return int64(len(e.Body)+len(e.ID)+len(e.Source)+len(e.Type)+len(e.Subject)+len(e.ContentType)+

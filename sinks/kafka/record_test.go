@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// The headers are those of relay.Event.Attributes, whatever is empty.
+// The headers are those of relay.Event.Attributes, whichever attributes are empty.
 func TestHeadersFollowAttributes(t *testing.T) {
 	t.Parallel()
 	full := relaytest.Events(1)[0]
@@ -31,7 +31,7 @@ func TestHeadersFollowAttributes(t *testing.T) {
 	}
 }
 
-// Events of several pushes in one batch: each has its own headers.
+// The events of several pushes in one batch have their own headers each.
 func TestHeadersOfOnePushAreNotAnothers(t *testing.T) {
 	t.Parallel()
 	first := relaytest.Events(1)[0]

@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// authenticate runs a SASL exchange. Of a failure only the broker's code is passed on: its
-// message could quote our credentials.
+// authenticate runs a SASL exchange. Only the broker's code of a failure is passed on, since
+// its message could quote our credentials.
 func (c *conn) authenticate(ctx context.Context, mechanism sasl.Mechanism) error {
 	m, err := c.roundTrip(ctx, &saslhandshake.Request{Mechanism: mechanism.Name()})
 	if err != nil {

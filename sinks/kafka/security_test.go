@@ -83,7 +83,7 @@ func TestSASL(t *testing.T) {
 	})
 }
 
-// A revoked permission costs no event: it is waited for.
+// A revoked permission costs no event: the sink waits until it is granted again.
 func TestRevokedPermission(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -128,7 +128,7 @@ func TestTLS(t *testing.T) {
 	require.ErrorContains(t, err, "missing.pem")
 }
 
-// A peer other than a Kafka broker is reported at once, and gets no memory.
+// A peer that is no Kafka broker is reported at once, and gets no memory.
 func TestNotKafka(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -152,7 +152,7 @@ func TestNotKafka(t *testing.T) {
 	}
 }
 
-// answering listens, and says text to whoever says something.
+// answering listens, and sends text to everybody who sends something.
 func answering(t *testing.T, text string) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

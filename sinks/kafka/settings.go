@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// configure reads cfg except for the transport's part.
+// configure reads cfg, except for what the transport needs.
 func (s *Sink) configure(cfg config.Kafka) {
 	s.brokers = cfg.Brokers
 	s.topic = template.Parse(cfg.Topic)
@@ -26,8 +26,8 @@ func (s *Sink) configure(cfg config.Kafka) {
 	}
 }
 
-// keyFunc appends the key of e to dst. It returns nil for no key; an empty key is something
-// else.
+// keyFunc appends the key of e to dst. It returns nil for no key, which is different from an
+// empty key.
 type keyFunc func(dst []byte, e *relay.Event) []byte
 
 func keyNamed(name string) keyFunc {
@@ -45,8 +45,8 @@ func keyNamed(name string) keyFunc {
 	return bodyKey(pointer)
 }
 
-// bodyKey is the text of the pointer's value in the body. An empty value, null, an object
-// or an array is no key.
+// bodyKey is the text of the value that the pointer finds in the body. An empty value, null, an
+// object or an array is no key.
 func bodyKey(pointer jsonpointer.Pointer) keyFunc {
 	return func(dst []byte, e *relay.Event) []byte {
 		raw, ok := pointer.Find(e.Body)
@@ -112,8 +112,8 @@ func mechanism(cfg *config.KafkaSASL) (sasl.Mechanism, error) {
 	}
 }
 
-// scramMechanism does not pass on why a pair cannot be used: the library's
-// error may quote it.
+// scramMechanism does not pass on why a user and password cannot be used, since the library's
+// error may quote them.
 func scramMechanism(a scram.Algorithm, user, password string) (sasl.Mechanism, error) {
 	m, err := scram.Mechanism(a, user, password)
 	if err != nil {

@@ -2,15 +2,15 @@ package kafka
 
 import "github.com/segmentio/kafka-go"
 
-// Brokers bound a request's records as they are sent, compressed (message.max.bytes, by
-// default 1 MiB and 12 bytes); their compressed size is not known before. So the bound here
-// is on the records before compression: a guess at first, halved when a broker refuses,
-// widened slowly afterwards.
+// Brokers bound a request's records as they are sent, compressed (message.max.bytes, by default
+// 1 MiB and 12 bytes), but the compressed size is not known in advance. So the bound here is on
+// the records before compression. It starts with a guess, is halved when a broker refuses, and
+// grows slowly afterwards.
 const (
 	uncompressedLimit = 1_000_000
 	compressedLimit   = 1 << 20
 	leastLimit        = 16 << 10
-	widening          = 1024 // an accepted full request widens the limit by 1/1024
+	widening          = 1024 // a full request that is accepted widens the limit by 1/1024
 )
 
 func firstLimit(c kafka.Compression) int64 {
@@ -20,21 +20,21 @@ func firstLimit(c kafka.Compression) int64 {
 	return compressedLimit
 }
 
-// A request of nearLimit bytes of records, before compression, is enough for a nearby
-// broker: smaller pieces keep both sides at work and stay in the caches. With slower
-// answers, requests grow: the rate must not fall with the distance.
+// Requests of nearLimit bytes of records, before compression, are large enough for a nearby
+// broker: smaller pieces keep both sides at work and stay in the caches. When answers take
+// longer, requests grow, so that the rate does not fall with the distance.
 const (
 	nearLimit      = 256 << 10
 	perMillisecond = 64 << 10
 )
 
-// reach is how large a request may be for how long the last one took.
+// reach returns how large a request may be, given how long the last one took.
 func (p *partition) reach() int64 {
 	return max(nearLimit, p.took.Milliseconds()*perMillisecond)
 }
 
 // fit returns how many events from the start of rest go into one request, at least one, and
-// whether the brokers' limit bounds them.
+// whether it is the brokers' limit that bounds them.
 func (w *worker) fit(rest []int32) (n int, full bool) {
 	limit, reach := w.sink.limit.Load(), w.partition.reach()
 	bound := min(limit, reach)
@@ -47,8 +47,8 @@ func (w *worker) fit(rest []int32) (n int, full bool) {
 	return len(rest), false
 }
 
-// narrow lowers the limit after a run too large for one request, unless one record
-// dominates the run.
+// narrow lowers the limit after a run that was too large for one request, unless a single
+// record makes up most of the run.
 func (w *worker) narrow(run []int32) {
 	var size, largest int64
 	for _, i := range run {
@@ -63,7 +63,7 @@ func (w *worker) narrow(run []int32) {
 	s.limit.Store(max(leastLimit, min(s.limit.Load(), size/2)))
 }
 
-// widen raises the limit after an accepted full request.
+// widen raises the limit after a full request that was accepted.
 func (s *Sink) widen() {
 	limit := s.limit.Load()
 	s.limit.Store(min(firstLimit(s.compression), limit+limit/widening))

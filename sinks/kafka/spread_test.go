@@ -16,8 +16,8 @@ func topicOf(n int) *topic {
 	return t
 }
 
-// The hashes are those of org.apache.kafka.common.utils.UtilsTest.testMurmur2;
-// a partition is (hash & 0x7fffffff) % n (BuiltInPartitioner.partitionForKey).
+// The hashes are those of org.apache.kafka.common.utils.UtilsTest.testMurmur2; a partition is
+// (hash & 0x7fffffff) % n (BuiltInPartitioner.partitionForKey).
 func TestMurmur2IsJavas(t *testing.T) {
 	t.Parallel()
 	balancer := balancerNamed("murmur2")

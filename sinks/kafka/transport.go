@@ -18,27 +18,27 @@ import (
 
 // transport is a kafka.RoundTripper over connections of its own.
 //
-// kafka-go's own Transport does not fit a relay. After a cancelled context it returns,
-// while a goroutine of its own goes on sending the request. And it chooses the leader
-// itself, from metadata of all topics or of a fixed list, without a way to refresh it. Here
-// a request goes to its named broker, and giving it up closes its connection: after
-// RoundTrip returns nothing of it is read or sent.
+// kafka-go's own Transport does not fit a relay. After its context is cancelled it returns,
+// while one of its goroutines goes on sending the request. It also chooses the leader itself,
+// from metadata of all topics or of a fixed list that cannot be refreshed. Here a request goes
+// to the broker that it names, and giving it up closes its connection: after RoundTrip has
+// returned, nothing of it is read or sent.
 type transport struct {
 	clientID string
-	tls      *tls.Config    // nil: plain TCP
-	sasl     sasl.Mechanism // nil: none
+	tls      *tls.Config    // nil for plain TCP
+	sasl     sasl.Mechanism // nil for none
 	dialer   net.Dialer
 
 	mu     sync.Mutex
-	closed bool               // under mu
-	idle   map[string][]*conn // under mu; by broker, the one used last at the end
-	busy   map[*conn]struct{} // under mu
+	closed bool               // guarded by mu
+	idle   map[string][]*conn // by broker, the one used last at the end; guarded by mu
+	busy   map[*conn]struct{} // guarded by mu
 }
 
 const (
 	dialTimeout = 5 * time.Second
-	// idleTimeout bounds a reused connection's idle time: less than the timeouts of load
-	// balancers and brokers.
+	// idleTimeout is how long a connection may be idle before it is used again: less than the
+	// timeouts of load balancers and brokers.
 	idleTimeout = 30 * time.Second
 )
 
@@ -65,12 +65,12 @@ type conn struct {
 	*protocol.Conn
 
 	broker   string
-	raw      net.Conn // beneath TLS
+	raw      net.Conn // the connection that TLS runs over
 	lastUsed time.Time
 }
 
-// abort closes c at once. It sends neither the kernel's buffer nor TLS's goodbye, as those
-// may block.
+// abort closes c at once. It sends neither what the kernel has buffered nor the closing message
+// of TLS, since both may block.
 func (c *conn) abort() {
 	if tcp, ok := c.raw.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -89,26 +89,26 @@ func (t *transport) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Requ
 	return res, t.explain(ctx, err)
 }
 
-// roundTrip leaves c unusable if it returns an error.
+// roundTrip leaves c in an unusable state if it returns an error.
 func (c *conn) roundTrip(ctx context.Context, req kafka.Request) (kafka.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline() // zero, for none, lifts an earlier one
+	deadline, _ := ctx.Deadline() // the zero time, which means none, cancels an earlier one
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, c.abort)
 	res, err := c.RoundTrip(req)
 	if !stop() && err == nil {
-		// The answer came, though the connection may be closed by now. A nil
-		// error would have it used again.
+		// The answer has come, though the connection may have been closed by now. With a nil
+		// error it would be used again.
 		return nil, ctx.Err()
 	}
 	return res, err
 }
 
-// explain prefers the reason why a connection was closed to the closing.
+// explain prefers the reason why a connection was closed to the error that the closing caused.
 func (t *transport) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -124,7 +124,7 @@ func (t *transport) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// grab takes an idle connection to broker, or makes one.
+// grab returns an idle connection to broker, or makes one.
 func (t *transport) grab(ctx context.Context, broker string) (*conn, error) {
 	c, err := t.reuse(broker, time.Now())
 	if c != nil || err != nil {
@@ -171,7 +171,8 @@ func (t *transport) release(c *conn, usable bool) {
 	t.idle[c.broker] = append(t.idle[c.broker], c)
 }
 
-// trim closes connections idle for too long, those to removed brokers among them.
+// trim closes connections that were idle for too long, among them those to brokers that were
+// removed.
 func (t *transport) trim(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +187,7 @@ func (t *transport) trim(now time.Time) {
 	}
 }
 
-// close closes all connections, those in use too.
+// close closes all connections, including those in use.
 func (t *transport) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +203,7 @@ func (t *transport) close() {
 	clear(t.idle)
 }
 
-// track registers c for close.
+// track registers c so that close closes it.
 func (t *transport) track(c *conn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// BenchmarkEncode is a push made of 1000 events, compressed. ns/op and
-// allocs/op are per push.
+// BenchmarkEncode makes a compressed push of 1000 events. ns/op and allocs/op are per push.
 func BenchmarkEncode(b *testing.B) {
 	f := newFake(b)
 	s := f.sink(b, nil)
@@ -33,8 +32,8 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportMetric(float64(b.N)*float64(len(events))/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkDeliver delivers 5000 events at a time to a server in this process
-// that reads and drops them; its work is in the figures.
+// BenchmarkDeliver delivers 5000 events at a time to a server in this process that reads and
+// drops them. The figures include its work.
 func BenchmarkDeliver(b *testing.B) {
 	for _, environments := range []int{1, 8} {
 		b.Run(fmt.Sprintf("streams=%d", environments), func(b *testing.B) {

@@ -17,16 +17,15 @@ import (
 
 var _ relay.Checker = (*Sink)(nil)
 
-// checkName stands for the placeholders of the tenant where nothing is
-// delivered.
+// checkName replaces the placeholders of the tenant where no event is delivered.
 const checkName = "auditrelay-check"
 
-// pushPath ends a push endpoint; Loki's other addresses stand beside it.
+// pushPath is how the address of a push endpoint ends; Loki's other addresses begin like it.
 const pushPath = "/loki/api/v1/push"
 
-// Check implements relay.Checker. It sends a push without streams: Loki checks the
-// credential and the tenant as for a delivery, and writes nothing. Loki's configuration is
-// read if permitted.
+// Check implements relay.Checker. It sends a push without streams: Loki checks the credential
+// and the tenant as it does for a delivery, and writes nothing. If Loki permits it, Check reads
+// Loki's configuration.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	tenant := ""
 	if s.tenant != nil {
@@ -45,7 +44,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	return s.checkLimits(ctx, tenant, report)
 }
 
-// settings are the interesting parts of Loki's configuration.
+// settings are the parts of Loki's configuration that matter here.
 type settings struct {
 	Ingester struct {
 		MaxChunkAge string `yaml:"max_chunk_age"`
@@ -64,8 +63,8 @@ type settings struct {
 	} `yaml:"limits_config"`
 }
 
-// checkLimits holds Loki's configuration against the sink's. Single tenants' settings may
-// differ, and are not seen here.
+// checkLimits compares Loki's configuration with that of the sink. The settings of single
+// tenants may differ, and are not visible here.
 func (s *Sink) checkLimits(ctx context.Context, tenant string, report func(what, found string)) error {
 	found, err := s.readSettings(ctx, tenant)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Sink) judgeSettings(found *settings) error {
 			l.MaxLineSize, size)
 	}
 	if age, err := time.ParseDuration(found.Ingester.MaxChunkAge); err == nil && age/2 < s.lateAfter {
-		return fmt.Errorf("set late_after to at most %v, half of Loki's max_chunk_age: above it, a busy Loki can leave out events and acknowledge them", age/2)
+		return fmt.Errorf("set late_after to at most %v, half of Loki's max_chunk_age: above that, a busy Loki can leave out events and still acknowledge them", age/2)
 	}
 	return nil
 }
@@ -125,7 +124,7 @@ func (s *Sink) readSettings(ctx context.Context, tenant string) (*settings, erro
 	return found, nil
 }
 
-// readSize reads a size as Loki writes them: 256KB is 256 times 1024.
+// readSize reads a size in Loki's notation, where 256KB is 256 times 1024.
 func readSize(text string) (int, bool) {
 	for i, unit := range []string{"KB", "MB", "GB"} {
 		if n, ok := strings.CutSuffix(text, unit); ok {

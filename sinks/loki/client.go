@@ -18,21 +18,21 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// maxAnswer bounds the reading of an answer, in bytes. Loki writes a line for each kind of
-// refusal: some 700 kB for a full push.
+// maxAnswer bounds how much of an answer is read, in bytes. Loki writes a line for each kind of
+// refusal, some 700 kB for a full push.
 const maxAnswer = 1 << 20
 
-// connect makes the client. It dials nothing. It is loki-client-go's, from its
-// configuration. Its package loki is not imported: its Client drops entries or waits for
-// them without an end, and it links the package testing, and metrics of its own, into
-// whatever imports it.
+// connect makes the client, without dialing. It is built from the configuration of
+// loki-client-go. The package loki of that module is not imported: its Client drops entries or
+// waits for them forever, and it links the package testing, and metrics of its own, into every
+// program that imports it.
 func (s *Sink) connect(cfg config.Loki) error {
 	var u urlutil.URLValue
 	if err := u.Set(cfg.URL); err != nil {
 		return errors.New("url: it is not an address") // the error may hold a password
 	}
 	s.url = u.URL
-	// Redirects are not followed: they could take the events elsewhere.
+	// Redirects are not followed, since they could take the events elsewhere.
 	c := promconfig.HTTPClientConfig{ProxyConfig: promconfig.ProxyConfig{ProxyFromEnvironment: true}}
 	if cfg.Username != "" {
 		c.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password.Reveal())}
@@ -46,7 +46,7 @@ func (s *Sink) connect(cfg config.Loki) error {
 	security := func(context.Context, *promconfig.TLSConfig, ...promconfig.TLSConfigOption) (*tls.Config, error) {
 		return cfg.TLS.ClientConfig()
 	}
-	// Over HTTP/1, a cancelled request is not sent any further.
+	// With HTTP/1, a request that is cancelled is not sent any further.
 	client, err := promconfig.NewClientFromConfig(c, "auditrelay",
 		promconfig.WithHTTP2Disabled(), promconfig.WithUserAgent("auditrelay"), promconfig.WithNewTLSConfigFunc(security))
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Sink) connect(cfg config.Loki) error {
 	return nil
 }
 
-// hiding replaces the credentials, in case a peer says them.
+// hiding replaces the credentials, in case a peer repeats them.
 func hiding(cfg config.Loki) *strings.Replacer {
 	var pairs []string
 	for _, secret := range []string{
@@ -70,13 +70,13 @@ func hiding(cfg config.Loki) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// answer is Loki's.
+// answer is an answer of Loki.
 type answer struct {
 	status int
 	header http.Header
 	text   string
-	cut    bool              // there was more
-	hide   *strings.Replacer // takes credentials out of messages
+	cut    bool              // it was longer than what was read
+	hide   *strings.Replacer // removes credentials from messages
 }
 
 // push posts a body to the push endpoint.
@@ -107,7 +107,7 @@ func (s *Sink) do(r *http.Request, tenant string) (*answer, error) {
 	return a, nil
 }
 
-// unreachable says why there is no answer. Everything sent may have arrived.
+// unreachable says why there is no answer. Everything that was sent may have arrived.
 func (s *Sink) unreachable(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

@@ -11,36 +11,36 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// inFlight bounds the pushes under way at once, one a stream.
+// inFlight bounds the pushes that are under way at once, one per stream.
 const inFlight = 8
 
-// The size of a push before compression, in bytes. Loki's processes take 4 MiB
-// from each other, and its rate limit lets 6 MB through at once, both as they
-// come. A tenant or a proxy may take less: see narrow.
+// The size of a push before compression, in bytes. Loki's processes take 4 MiB from each other,
+// and its rate limit lets 6 MB through at once; both count uncompressed bytes. A tenant or a
+// proxy may take less: see narrow.
 const (
 	firstLimit = 2 << 20
 	leastLimit = 16 << 10
-	widening   = 64 // an accepted full push widens the limit by 1/64
+	widening   = 64 // a full push that is accepted widens the limit by 1/64
 )
 
 // delivery is one call of Deliver.
 type delivery struct {
 	events []relay.Event
-	next   atomic.Int32          // the stream to push next
+	next   atomic.Int32          // the index of the stream to push next
 	halted atomic.Pointer[error] // why no further push makes sense
 }
 
-// worker pushes streams of a delivery, one after the other. Its memory stays for the
-// next delivery.
+// worker pushes streams of a delivery, one after the other. It keeps its memory for the next
+// delivery.
 type worker struct {
 	encoder
 	*delivery
 
-	failed []relay.Failure // of the delivery
+	failed []relay.Failure // those of the delivery
 }
 
-// pushAll pushes every stream, several at once. When it returns, nothing is
-// being sent any more.
+// pushAll pushes every stream, several at once. When it returns, nothing is being sent any
+// more.
 func (s *Sink) pushAll(ctx context.Context, events []relay.Event) {
 	d := &delivery{events: events}
 	var group sync.WaitGroup
@@ -49,7 +49,7 @@ func (s *Sink) pushAll(ctx context.Context, events []relay.Event) {
 		w.Sink, w.delivery = s, d
 		group.Go(func() {
 			for i := int(d.next.Add(1)) - 1; i < len(s.work); i = int(d.next.Add(1)) - 1 {
-				_ = w.deliver(ctx, s.work[i], s.work[i].run) // it is in w.failed
+				_ = w.deliver(ctx, s.work[i], s.work[i].run) // the error is in w.failed
 			}
 		})
 	}
@@ -67,9 +67,9 @@ func (w *worker) reset() {
 	w.failed = w.failed[:0]
 }
 
-// deliver pushes a run, in order of time, to a stream, and its too late events to the next
-// stream. At the first retryable error it stops, so nothing overtakes the retried events.
-// Failures are noted.
+// deliver pushes a run, in order of time, to a stream, and those of its events that are too
+// late to the next stream. It stops at the first retryable error, so that nothing overtakes the
+// events that are tried again. Failures are recorded.
 func (w *worker) deliver(ctx context.Context, st *stream, run []int32) error {
 	st.behind = st.behind[:0]
 	for len(run) > 0 {
@@ -87,7 +87,7 @@ func (w *worker) deliver(ctx context.Context, st *stream, run []int32) error {
 	return w.deliverLate(ctx, st)
 }
 
-// tooLate is how many at the start of run are known to be too late.
+// tooLate returns how many events at the start of run are known to be too late.
 func (w *worker) tooLate(st *stream, run []int32) int {
 	if st.level == byHour {
 		return 0
@@ -101,9 +101,9 @@ func (w *worker) tooLate(st *stream, run []int32) int {
 	return len(run)
 }
 
-// fit returns how many events from the start of run go into one push: one, as
-// long as it is not known where Loki stands; else as many as the limit allows,
-// and at least one.
+// fit returns how many events from the start of run go into one push: one, as long as the
+// newest entry in Loki is not known, and otherwise as many as the limit allows, but at least
+// one.
 func (w *worker) fit(st *stream, run []int32) int {
 	if !st.known {
 		return min(1, len(run))
@@ -118,7 +118,7 @@ func (w *worker) fit(st *stream, run []int32) int {
 	return len(run)
 }
 
-// deliverLate pushes a stream's too late events to the next.
+// deliverLate pushes the events that are too late for a stream to the next one.
 func (w *worker) deliverLate(ctx context.Context, st *stream) error {
 	behind := st.behind
 	if len(behind) == 0 {
@@ -151,14 +151,14 @@ func (w *worker) nextStream(st *stream, t time.Time) *stream {
 	fresh := st.level == inTime && st.late == nil
 	next := st.next(t)
 	if fresh {
-		w.log.Info("events come too late for their stream; they go to one with the label late",
+		w.log.Info("events came too late for their stream; they go to one with the label late",
 			"stream", st.text, "late_stream", next.text)
 	}
 	return next
 }
 
-// send makes one push of a run. An error is retryable: failures are noted, and nothing
-// behind them may be sent.
+// send makes one push of a run. An error is retryable: the failures are recorded, and nothing
+// that follows them may be sent.
 func (w *worker) send(ctx context.Context, st *stream, run []int32) error {
 	if len(run) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (w *worker) send(ctx context.Context, st *stream, run []int32) error {
 	}
 }
 
-// retry notes a run for another try.
+// retry records that a run is to be tried again.
 func (w *worker) retry(run []int32, a *answer) error {
 	err := a.err()
 	if a.concernsAll() {
@@ -203,14 +203,14 @@ func (w *worker) retry(run []int32, a *answer) error {
 	return err
 }
 
-// halt notes an error every other push would meet too.
+// halt records an error that every other push would meet too.
 func (w *worker) halt(run []int32, err error) error {
 	w.halted.CompareAndSwap(nil, &err)
 	w.fail(run, err)
 	return err
 }
 
-// smaller pushes the halves of a too large run.
+// smaller pushes the halves of a run that is too large.
 func (w *worker) smaller(ctx context.Context, st *stream, run []int32, a *answer) error {
 	if len(run) == 1 {
 		w.fail(run, relay.Permanent(a.errTooLarge(len(w.plain))))
@@ -229,9 +229,9 @@ func (w *worker) halves(ctx context.Context, st *stream, run []int32) error {
 	return w.send(ctx, st, run[half:])
 }
 
-// refused follows Loki's answer about a partly taken run: late events are kept for another
-// stream, bad ones fail for good, and doubtful ones are pushed again. Each time there is
-// less of it.
+// refused follows Loki's answer about a run that was taken in part: late events are kept for
+// another stream, bad ones fail for good, and doubtful ones are pushed again. There are fewer
+// of those each time.
 func (w *worker) refused(ctx context.Context, st *stream, run []int32, a *answer) error {
 	r := readRefusal(a.text, st.text)
 	if r.mend != "" {
@@ -272,12 +272,13 @@ func (w *worker) fail(run []int32, err error) {
 	}
 }
 
-// narrow lowers the limit after a push too large for Loki, or for a proxy before it.
+// narrow lowers the limit after a push that was too large for Loki, or for a proxy in front of
+// it.
 func (w *worker) narrow() {
 	w.limit.Store(max(leastLimit, min(w.limit.Load(), int64(len(w.plain)))/2))
 }
 
-// widen raises the limit after an accepted push.
+// widen raises the limit after a push that was accepted.
 func (w *worker) widen() {
 	if limit := w.limit.Load(); int64(len(w.plain)) > limit/2 {
 		w.limit.Store(min(firstLimit, limit+limit/widening))

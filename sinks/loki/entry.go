@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// check refuses events Loki would refuse for good.
+// check refuses events that Loki would refuse for good.
 func (s *Sink) check(e *relay.Event) error {
 	if len(e.Body) > s.lineBytes {
 		return fmt.Errorf("the body has %d bytes, and the sink's line_bytes is %d", len(e.Body), s.lineBytes)
@@ -28,10 +28,10 @@ func (s *Sink) check(e *relay.Event) error {
 	return nil
 }
 
-// maxSeconds from 1970 still fit a count of nanoseconds.
+// maxSeconds is how many seconds from 1970 fit into a count of nanoseconds.
 const maxSeconds = 1<<63/1_000_000_000 - 1
 
-// ownSize bounds e's own attributes as metadata, in bytes.
+// ownSize bounds the size of e's own attributes as metadata, in bytes.
 func (s *Sink) ownSize(e *relay.Event) int {
 	const names = len("id"+"source"+"type"+"subject"+"project"+"environment"+"receivedtime"+"datacontenttype") + len(time.RFC3339Nano)
 	return names + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.Project) + len(e.Environment) + len(e.ContentType)
@@ -42,15 +42,15 @@ const (
 	droppedSize = len(dropped) + 10
 )
 
-// encoder makes pushes. It keeps its memory from one to the next.
+// encoder makes pushes. It keeps its memory from one push to the next.
 type encoder struct {
 	*Sink
 
 	request push.PushRequest
 	entries []push.Entry
-	meta    []push.LabelAdapter // of all entries, one after the other
-	texts   []byte              // the texts of meta beside the events' own
-	names   map[string]string   // the sender's label names, as they are sent
+	meta    []push.LabelAdapter // the metadata of all entries, one after the other
+	texts   []byte              // those texts of meta that are not the events' own
+	names   map[string]string   // the sender's label names, mapped to those that are sent
 	plain   []byte
 	packed  []byte
 }
@@ -58,8 +58,8 @@ type encoder struct {
 // maxNames bounds encoder.names.
 const maxNames = 1000
 
-// encode makes a push of the events in run, in its order, for one stream. It holds until
-// the next call.
+// encode makes a push of the events in run, in this order, for one stream. The result is valid
+// until the next call.
 func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]byte, error) {
 	c.entries, c.meta, c.texts = c.entries[:0], c.meta[:0], c.texts[:0]
 	for _, i := range run {
@@ -79,7 +79,7 @@ func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]by
 	return c.packed, nil
 }
 
-// reset drops the events, and keeps a usual push's memory.
+// reset drops the events, and keeps the memory of a push of the usual size.
 func (c *encoder) reset() {
 	if cap(c.plain) > 2*firstLimit {
 		c.plain, c.packed = nil, nil
@@ -89,7 +89,8 @@ func (c *encoder) reset() {
 	clear(c.request.Streams)
 }
 
-// metadata goes along with e's line. Earlier slices stay as they are when c.meta grows.
+// metadata returns what is sent along with e's line. Slices returned earlier stay valid when
+// c.meta grows.
 func (c *encoder) metadata(e *relay.Event) push.LabelsAdapter {
 	start := len(c.meta)
 	c.add("id", e.ID)
@@ -112,19 +113,19 @@ func (c *encoder) addIf(wanted bool, name, value string) {
 	}
 }
 
-// add appends a pair. To Loki, an empty one is none.
+// add appends a pair, unless its value is empty, which Loki treats as absent.
 func (c *encoder) add(name, value string) {
 	if value == "" {
 		return
 	}
 	if !utf8.ValidString(value) {
-		value = strings.ToValidUTF8(value, "?") // Loki would take it out without a trace
+		value = strings.ToValidUTF8(value, "?") // otherwise Loki would remove it without a trace
 	}
 	c.meta = append(c.meta, push.LabelAdapter{Name: name, Value: value})
 }
 
-// addLabels appends the sender's labels as far as they fit, and says how many
-// do not. The entry's metadata begin at start.
+// addLabels appends as many of the sender's labels as fit, and records how many do not. The
+// entry's metadata begins at start.
 func (c *encoder) addLabels(start int, labels []relay.Label) {
 	size := 0
 	for _, l := range c.meta[start:] {
@@ -154,7 +155,7 @@ func filled(labels []relay.Label) (n int) {
 	return n
 }
 
-// unique appends _2 and so on to a taken name.
+// unique appends _2 and so on to a name that is taken.
 func unique(taken []push.LabelAdapter, name string) string {
 	unused := func(name string) bool {
 		for i := range taken {
@@ -170,7 +171,7 @@ func unique(taken []push.LabelAdapter, name string) string {
 	return name
 }
 
-// name is a sender's label name as it is sent.
+// name returns the name under which a sender's label is sent.
 func (c *encoder) name(name string) string {
 	if known, ok := c.names[name]; ok {
 		return known
@@ -183,7 +184,7 @@ func (c *encoder) name(name string) string {
 	return clean
 }
 
-// sanitise returns a name Loki leaves as it is: letters, digits and "_". It does not begin
+// sanitise returns a name that Loki leaves as it is: letters, digits and "_". It does not begin
 // like one of the attributes.
 func sanitise(name string) string {
 	plain := func(r rune) rune {
@@ -195,7 +196,7 @@ func sanitise(name string) string {
 	return "label_" + strings.Map(plain, name)
 }
 
-// entrySize is about an entry's size in a push, in bytes.
+// entrySize estimates the size of an entry in a push, in bytes.
 func entrySize(e *relay.Event) int64 {
 	const names, times, rest = 70, 50, 60
 	n := len(e.Body) + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.ContentType) +
@@ -206,5 +207,5 @@ func entrySize(e *relay.Event) int64 {
 	return int64(n)
 }
 
-// view is b as a string over the same bytes: they must not change while it is used.
+// view returns b as a string that shares its bytes, which must not change while it is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

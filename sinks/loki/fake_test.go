@@ -24,24 +24,24 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// fake takes pushes as Loki 3.7.8 does: it leaves out what its limits and the
-// ages say, and answers in the same words. It is stricter in what a push may
-// look like. Fields before mu are set before the first push.
+// fake takes pushes as Loki 3.7.8 does: it leaves out the entries that Loki would leave out for
+// its limits and their ages, and answers in the same words. It is stricter about what a push
+// may look like. The fields before mu are set before the first push.
 type fake struct {
 	*httptest.Server
 
 	t      testing.TB
 	limits fakeLimits
-	user   string // of Basic authentication; "" for none
+	user   string // for Basic authentication; "" for none
 	pass   string
-	shards int // streams are split into so many
+	shards int // the number of shards that streams are split into
 
-	mu      sync.Mutex // guards the rest
-	now     time.Time  // zero: ages are not looked at
+	mu      sync.Mutex // guards the fields below
+	now     time.Time  // if zero, ages are not checked
 	stored  []stored
 	highest map[string]time.Time
 	pushes  []received
-	answer  func(*http.Request) *canned // in place of Loki's; nil, or nil from it, for Loki's
+	answer  func(*http.Request) *canned // replaces Loki's answer, unless it is nil or returns nil
 	whole   func(ids []string) *canned  // an answer to a push of these events; nil for Loki's
 	shut    bool
 	conns   map[net.Conn]http.ConnState
@@ -131,7 +131,7 @@ func (f *fake) down() {
 
 func (f *fake) up() { f.set(func() { f.shut = false }) }
 
-// settle waits until every push that was sent is dealt with.
+// settle waits until every push that was sent has been handled.
 func (f *fake) settle() {
 	waiting.Until(f.t, func() bool {
 		f.mu.Lock()
@@ -219,7 +219,7 @@ func (f *fake) take(r *http.Request, body []byte) *canned {
 
 var metaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// inspect holds a push to what the sink promises of each.
+// inspect checks a push against what the sink promises of each.
 func (f *fake) inspect(request *push.PushRequest) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -266,7 +266,7 @@ func (f *fake) distribute(tenant string, s push.Stream) *canned {
 		for i := shard; i < len(valid); i += shards {
 			part = append(part, valid[i])
 		}
-		// Of several, the answer is the last one's; and it hides what was invalid.
+		// Of several answers the last one counts, and it hides which entries were invalid.
 		if a := f.ingest(tenant, labels, part); a != nil && shard == shards-1 {
 			return a
 		}
@@ -275,7 +275,7 @@ func (f *fake) distribute(tenant string, s push.Stream) *canned {
 		return &canned{status: http.StatusNoContent}
 	}
 	var texts []string
-	for text, n := range counts { // in any order, as Loki does
+	for text, n := range counts { // in any order, as in Loki
 		if len(counts) > 1 || n > 1 {
 			text = fmt.Sprintf("%d errors like: %s", n, text)
 		}
@@ -334,7 +334,7 @@ func (f *fake) ingest(tenant, labels string, entries []push.Entry) *canned {
 		strings.Join(refused[:min(len(refused), f.limits.named)], ""), len(refused), len(entries), labels)
 }
 
-// meta is an entry's structured metadata by name.
+// meta returns an entry's structured metadata by name.
 func (s *stored) meta() map[string]string {
 	m := map[string]string{}
 	for _, p := range s.StructuredMetadata {
@@ -358,8 +358,8 @@ func (f *fake) byID() map[string]int {
 	return ids
 }
 
-// arrivals are in order of the relay's time: Loki's own order is that of the
-// events' time, within a stream.
+// arrivals are in order of the relay's time. Loki's own order is that of the events' time,
+// within a stream.
 func (f *fake) arrivals() []relaytest.Arrival {
 	f.settle()
 	var list []relaytest.Arrival

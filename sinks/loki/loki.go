@@ -1,52 +1,55 @@
 // Package loki delivers events to a Loki, by its push API.
 //
 // A body becomes a line, byte for byte. The labels are few (see config.Loki); the other
-// CloudEvents attributes are structured metadata under their own names, and so are the
-// sender's labels, under "label_" and their names. specversion and time are left out: the
-// one never varies, and the other is the entry's timestamp. Metadata over Loki's limits is
-// cut at the sender's labels, the last first, and metadata_dropped says how many.
+// CloudEvents attributes are sent as structured metadata under their own names, and so are
+// the sender's labels, with "label_" before their names. specversion and time are left out,
+// since the first never varies and the second is the entry's timestamp. Metadata that
+// exceeds Loki's limits is cut at the sender's labels, beginning with the last, and
+// metadata_dropped says how many are missing.
 //
 // # Acknowledgements
 //
-// A push has one stream, never more. To a push of several, Loki (3.7.8,
+// A push has one stream, never more. If a push has several, Loki (3.7.8,
 // ingester/instance.go) gives the answer of the last stream alone: if an earlier one
-// refused entries, it answers 204 nonetheless, and they are gone. Only 204 and 200 count.
-// Other 2xx do not: a blocked tenant is answered with 260.
+// refused entries, it answers 204 nonetheless, and they are gone. Only 204 and 200 count as
+// acknowledgements. Other 2xx do not: a blocked tenant is answered with 260.
 //
-// A 400 may be partial, and names ten entries at the most. But it tells how many, and Loki
-// refuses by age: with the entries sent in order of time, the refused ones are the first,
-// or the last (see refusal). If the text leaves a doubt, smaller pieces are pushed until
-// none is left. Loki has taken some of these already. It recognises the same timestamp,
-// line and metadata as long as they are in the open block of their stream; later they stand
-// twice, with the same id.
+// A 400 may be partial, and names at most ten entries. But it says how many were refused,
+// and Loki refuses by age: when the entries are sent in order of time, the refused ones are
+// the first or the last (see refusal). If the text leaves a doubt, smaller pieces are pushed
+// until none is left. Loki has taken some of these entries already. It recognises the same
+// timestamp, line and metadata as long as they are in the open block of their stream; after
+// that they are stored twice, with the same id.
 //
 // # Late entries
 //
-// Loki refuses an entry more than half of max_chunk_age behind the newest of its stream.
-// Such an entry goes to the same stream with the label late="true"; if too late there as
-// well, to the stream of its hour, such as late="2026-11-03T04Z". {late!=""} finds both.
-// An event dated more than ten minutes after its receipt goes to a stream with late="ahead":
-// it would make all others of its stream late.
-// Known late entries go there at once: when Loki splits a busy stream into shards, the
-// answer may again be the last shard's alone. The first push of a stream has only its
-// oldest entry, to learn Loki's position.
+// Loki refuses an entry that is older than the newest of its stream by more than half of
+// max_chunk_age. Such an entry goes to the same stream with the label late="true"; if it is
+// too late there as well, it goes to the stream of its hour, such as late="2026-11-03T04Z".
+// {late!=""} finds both. An event that is dated more than ten minutes after its receipt goes
+// to a stream with late="ahead", because it would make all others of its stream late.
+// Entries that are known to be late go there at once: when Loki splits a busy stream into
+// shards, the answer may again be only that of the last shard. The first push of a stream
+// has only its oldest entry, in order to learn how new Loki's entries are.
 //
 // # Refusals and retries
 //
-// Dead letters get the incurable: a too long line, label or attribute, a time refused even
-// as late (reject_old_samples, creation_grace_period), and single entries with a 400 of
-// another kind. Everything else is tried again, also errors for an operator to mend (401,
-// 403, 404, a redirect, a label demanded by Loki): they must not cost a single event.
+// The dead letters get what cannot be cured: a line, label or attribute that is too long, a
+// time that is refused even as late (reject_old_samples, creation_grace_period), and single
+// entries that are answered with a 400 of another kind. Everything else is tried again, and
+// so are errors that an operator has to correct (401, 403, 404, a redirect, a label that
+// Loki demands), since they must not cost a single event.
 //
 // # Parts of loki-client-go
 //
-// Its address type (urlutil), its label sets (labelutil), and the type of its client's
-// configuration with TLS and authentication, which is prometheus/common's, with the HTTP
-// client made from it. The push types are those of github.com/grafana/loki/pkg/push, Loki's
-// own module, which loki-client-go uses as well. Its package loki is not used: its client
-// retries on its own terms, and drops, and links testing and promtail's metrics. Nor are
-// its backoff and batches: relay.Pump has the one retry loop. Certificates are read by
-// config.TLSClient, which keeps the pair before while the files are being replaced.
+// The sink uses its address type (urlutil), its label sets (labelutil), and the type of its
+// client's configuration with TLS and authentication, which is prometheus/common's, with
+// the HTTP client made from it. The push types are those of
+// github.com/grafana/loki/pkg/push, Loki's own module, which loki-client-go uses as well.
+// Its package loki is not used: its client retries on its own terms, drops entries, and
+// links testing and promtail's metrics. Its backoff and batches are not used either, since
+// relay.Pump has the only retry loop. Certificates are read by config.TLSClient, which keeps
+// the previous pair while the files are being replaced.
 package loki
 
 import (
@@ -63,10 +66,10 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Options are the surroundings of a sink.
+// Options are what a sink is given besides its section.
 type Options struct {
-	// Logger is for rare events, such as the first late entries of a stream. Default:
-	// nothing is logged.
+	// Logger is for rare events, such as the first late entries of a stream. By default nothing
+	// is logged.
 	Logger *slog.Logger
 }
 
@@ -75,34 +78,34 @@ type Sink struct {
 	client *http.Client
 	url    *url.URL
 	log    *slog.Logger
-	hide   *strings.Replacer // takes the credentials out of Loki's answers
+	hide   *strings.Replacer // removes the credentials from Loki's answers
 
 	limits
-	tenant *template.Template // nil: none is sent
+	tenant *template.Template // nil if none is sent
 	labels []label            // sorted by name
-	own    attributes         // sent as metadata
+	own    attributes         // those that are sent as metadata
 
 	closing context.Context // ends when the sink is closed
 	close   context.CancelCauseFunc
 
-	// limit bounds a push before compression, in bytes; learned from refusals. Used by the
-	// goroutines of one delivery.
+	// limit bounds a push before compression, in bytes. It is learned from refusals. The
+	// goroutines of one delivery use it.
 	limit atomic.Int64
 
-	// The rest belongs to Deliver's goroutine, and during a delivery each stream to the
-	// goroutine pushing it.
+	// The goroutine of Deliver owns the remaining fields, and during a delivery each stream
+	// belongs to the goroutine that pushes it.
 
 	streams map[string]*stream
-	work    []*stream       // of the delivery
-	failed  []relay.Failure // of the delivery
+	work    []*stream       // those of the delivery
+	failed  []relay.Failure // those of the delivery
 	key     []byte          // scratch
 	workers [inFlight]worker
 }
 
 var errClosed = errors.New("sink is closed")
 
-// New makes a sink of a complete section (see config.Sink.Complete). It connects to
-// nothing: the first delivery meets an outage. Errors name the field of cfg.
+// New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
+// if Loki is down, the first delivery fails. Errors name the field of cfg.
 func New(cfg config.Loki, opts Options) (*Sink, error) {
 	s := &Sink{log: opts.Logger, streams: map[string]*stream{}}
 	if s.log == nil {

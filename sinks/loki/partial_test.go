@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// carry delivers like a pump, and returns the permanently refused events.
+// carry delivers as a pump does, and returns the events that are refused for good.
 func carry(t testing.TB, s *Sink, events []relay.Event) map[string]error {
 	t.Helper()
 	refused := map[string]error{}
@@ -47,8 +47,7 @@ func carry(t testing.TB, s *Sink, events []relay.Event) map[string]error {
 	return nil
 }
 
-// For any refusal and any text of Loki's, each event arrives or is refused for a good
-// reason.
+// For any refusal and any text of Loki, each event arrives or is refused for a good reason.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*fake){
@@ -132,8 +131,8 @@ func requireSettled(t *testing.T, f *fake, events []relay.Event, refused map[str
 	}
 }
 
-// Events too late for Loki go to a stream with the label late, at once if this is known
-// beforehand.
+// Events that are too late for Loki go to a stream with the label late, at once if this is
+// known in advance.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -157,8 +156,8 @@ func TestLate(t *testing.T) {
 	}
 	gather()
 	assert.Equal(t, map[string][]time.Duration{"": {0, time.Minute}, "true": {3 * time.Hour, 2 * time.Hour}}, late)
-	// One push for the newest, one for the events in time, two for the late ones: the
-	// first of a stream goes alone. No push was sent in vain.
+	// There is one push for the newest event, one for the events in time, and two for the late
+	// ones, since the first of a stream goes alone. No push was sent in vain.
 	assert.Len(t, f.pushes, 4)
 
 	require.NoError(t, s.Deliver(t.Context(), at(20, 30*time.Hour, 28*time.Hour+30*time.Minute, 90*time.Minute)))
@@ -176,8 +175,8 @@ func TestLate(t *testing.T) {
 	assert.Equal(t, 2, count)
 }
 
-// One environment's event from the future makes nobody else's events late, in a stream of
-// both.
+// In a stream of two environments, one environment's event from the future makes nobody else's
+// events late.
 func TestAnEventFromTheFutureDelaysNobody(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -201,13 +200,14 @@ func TestAnEventFromTheFutureDelaysNobody(t *testing.T) {
 	}, got)
 }
 
-// A starting sink does not know Loki's newest entry: it finds out with one event.
+// A sink that has just started does not know Loki's newest entry, and finds it out with one
+// event.
 func TestLateAfterAStart(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	require.NoError(t, f.sink(t, nil).Deliver(t.Context(), relaytest.Events(1)))
 	s := f.sink(t, nil)
-	f.set(func() { f.shards = 4 }) // from now on Loki is silent about some of the entries it leaves out
+	f.set(func() { f.shards = 4 }) // from now on Loki does not mention some of the entries it leaves out
 	events := relaytest.Events(30, relaytest.From(1))
 	for i := range events {
 		events[i].Time = events[i].Time.Add(-2 * time.Hour)
@@ -217,7 +217,7 @@ func TestLateAfterAStart(t *testing.T) {
 	assert.Len(t, f.pushes, 4, "the oldest is refused, and goes alone to the late stream, and the rest follows it there")
 }
 
-// If something behind a late event fails, the late event is tried again too.
+// If something after a late event fails, the late event is tried again too.
 func TestLateAndThenAnError(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -263,7 +263,7 @@ func requireRetried(t *testing.T, events []relay.Event, err error) (again []rela
 	return again
 }
 
-// Even a stream for one hour can be ahead, if Loki allows for less.
+// Even a stream for one hour can have newer entries, if Loki allows for less than an hour.
 func TestTooLateForEveryStream(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -283,7 +283,7 @@ func TestTooLateForEveryStream(t *testing.T) {
 	assert.ErrorContains(t, failures[0], "even in a stream for late events of its hour")
 }
 
-// With an unknown text, the sink finds the refused event by halves.
+// If the text is unknown, the sink finds the refused event by halving the push.
 func TestUnknownRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -299,7 +299,7 @@ func TestUnknownRefusal(t *testing.T) {
 	assert.Len(t, f.byID(), 98)
 }
 
-// The sink ignores an answer too long to read whole, even if it understands the
+// The sink ignores an answer that is too long to be read as a whole, even if it understands the
 // beginning.
 func TestRefusalCutOff(t *testing.T) {
 	t.Parallel()
@@ -319,7 +319,7 @@ func TestRefusalCutOff(t *testing.T) {
 	assert.Len(t, f.byID(), 11)
 }
 
-// refuseIDs refuses any push with one of the events, as a whole.
+// refuseIDs makes Loki refuse, as a whole, any push that contains one of the events.
 func (f *fake) refuseIDs(bad map[string]bool, text string) {
 	f.set(func() {
 		f.whole = func(ids []string) *canned {
@@ -333,7 +333,7 @@ func (f *fake) refuseIDs(bad map[string]bool, text string) {
 	})
 }
 
-// Pushes too large for Loki are made smaller, and stay so.
+// Pushes that are too large for Loki are made smaller, and stay smaller.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -352,7 +352,7 @@ func TestTooLarge(t *testing.T) {
 	assert.Less(t, len(f.pushes)-before, 20)
 }
 
-// A rate limit with less room than a push would never let it pass.
+// A rate limit that is smaller than a push would never let it pass.
 func TestRateLimitNarrows(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

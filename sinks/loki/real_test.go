@@ -23,7 +23,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// TestRealLoki delivers to a real Loki, and counts the events read back.
+// TestRealLoki delivers to a real Loki, and counts the events that it reads back.
 func TestRealLoki(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("AUDITRELAY_LOKI_BINARY")
@@ -47,7 +47,7 @@ func TestRealLoki(t *testing.T) {
 	}
 }
 
-// real is a Loki and a label of this test's own.
+// real is a Loki and a label that only this test uses.
 type real struct {
 	*realservers.Loki
 
@@ -70,7 +70,7 @@ func (r *real) sink(t *testing.T, change func(*config.Loki)) *Sink {
 	return s
 }
 
-// events are of the last minute.
+// events returns events of the last minute.
 func (r *real) events(n, from int, environments ...string) []relay.Event {
 	events := relaytest.Events(n, relaytest.From(from), relaytest.Environments(environments...))
 	for i := range events {
@@ -87,7 +87,7 @@ func (r *real) ids(t *testing.T, more string) map[string]int {
 	return ids
 }
 
-// requireOnce checks for exactly these events in Loki, each once.
+// requireOnce requires that Loki has exactly these events, each once.
 func requireOnce(t *testing.T, ids map[string]int, events []relay.Event) {
 	t.Helper()
 	for i := range events {
@@ -102,7 +102,7 @@ func testRealPlain(t *testing.T, r *real) {
 	assert.Empty(t, carryPatiently(t, s, all[:3000]))
 	assert.Empty(t, carryPatiently(t, s, all[3000:]))
 	requireOnce(t, r.ids(t, ""), all)
-	// A repeated event can stand twice, once Loki has closed its block.
+	// A repeated event can be stored twice, once Loki has closed its block.
 	assert.Empty(t, carryPatiently(t, s, all[2990:3010]))
 	for id, n := range r.ids(t, "") {
 		require.LessOrEqual(t, n, 2, id)
@@ -133,7 +133,7 @@ func testRealLate(t *testing.T, r *real) {
 		all[600+i].Time = r.now.Add(-100*time.Hour - time.Duration(i)*time.Minute)
 	}
 	assert.Empty(t, carryPatiently(t, s, all[:300]))
-	s = r.sink(t, nil) // knows of nothing, as after a start
+	s = r.sink(t, nil) // it knows nothing, as after a start
 	assert.Empty(t, carryPatiently(t, s, all[300:]))
 	requireOnce(t, r.ids(t, ""), all)
 	assert.Len(t, r.ids(t, `, late=""`), 300)
@@ -141,7 +141,7 @@ func testRealLate(t *testing.T, r *real) {
 	assert.Empty(t, carryPatiently(t, s, r.events(10, 5000, "a/1")))
 
 	old := r.events(5, 9000, "a/1")
-	for i := range old { // the entry ahead of them is 100 hours newer
+	for i := range old { // the entry before them is 100 hours newer
 		old[i].Time = r.now.Add(-150*time.Hour - time.Duration(i)*20*time.Minute)
 	}
 	assert.Empty(t, carryPatiently(t, r.sink(t, nil), old))
@@ -151,7 +151,7 @@ func testRealLate(t *testing.T, r *real) {
 	}
 }
 
-// Some entries of a push are refused, of every kind known to Loki. The rest arrives, and
+// Some entries of a push are refused, for every reason that Loki knows. The others arrive, and
 // each refused one is named.
 func testRealPartial(t *testing.T, r *real) {
 	s := r.sink(t, func(c *config.Loki) { c.LineBytes, c.MetadataBytes, c.MetadataEntries = 1<<20, 1<<20, 1000 })
@@ -199,8 +199,8 @@ func testRealPartial(t *testing.T, r *real) {
 	assert.Len(t, r.ids(t, `, late="true"`), 40)
 }
 
-// The reason for one stream a push: Loki answers a push of two with 204, though it left
-// out the first one's entry. If this fails, Loki was mended.
+// This is why a push has one stream: Loki answers a push of two with 204, though it left out
+// the first one's entry. If this test fails, Loki was corrected.
 func testRealSeveralStreams(t *testing.T, r *real) {
 	entry := func(id string, at time.Time) []push.Entry {
 		return []push.Entry{{Timestamp: at, Line: id, StructuredMetadata: push.LabelsAdapter{{Name: "id", Value: id}}}}
@@ -229,7 +229,7 @@ func (r *real) post(t *testing.T, streams ...push.Stream) int {
 	return res.StatusCode
 }
 
-// Loki's processes refuse from each other even sizes within its rate limit.
+// Loki's processes refuse from each other even sizes that are within its rate limit.
 func testRealSize(t *testing.T, r *real) {
 	s := r.sink(t, nil)
 	s.limit.Store(64 << 20)
@@ -242,8 +242,8 @@ func testRealSize(t *testing.T, r *real) {
 	assert.Less(t, s.limit.Load(), int64(4<<20))
 }
 
-// carryPatiently carries by a pump, with Loki's waits, and returns the permanently
-// refused events.
+// carryPatiently delivers with a pump, with the waits that Loki asks for, and returns the
+// events that are refused for good.
 func carryPatiently(t *testing.T, s *Sink, events []relay.Event) map[string]error {
 	t.Helper()
 	var dead relaytest.DeadLetters

@@ -8,22 +8,22 @@ import (
 	"github.com/grafana/loki/pkg/push"
 )
 
-// refusal is the text of a 400. Loki looks at a push twice: the distributor leaves out
-// entries beyond a limit, and says so as "K errors like: …; …"; the ingester leaves out
-// entries too far behind, and says so with the first ten, and how many of how many. Where
-// both do, only the second is told.
+// refusal is the text of a 400. Loki examines a push twice: the distributor leaves out entries
+// that exceed a limit, and says so as "K errors like: …; …"; the ingester leaves out entries
+// that are too far behind, and says so with the first ten, and how many of how many. If both
+// do, only the second is reported.
 //
-// Source of the texts: Loki 3.7.8, pkg/validation/validate.go,
-// pkg/util/errors.go, pkg/ingester/stream.go, pkg/chunkenc/interface.go.
+// Source of the texts: Loki 3.7.8, pkg/validation/validate.go, pkg/util/errors.go,
+// pkg/ingester/stream.go, pkg/chunkenc/interface.go.
 type refusal struct {
 	behind, of int       // from the ingester's text
-	oldest     time.Time // acceptable to the ingester, to the second; zero if not given
+	oldest     time.Time // the oldest time that the ingester accepts, to the second; zero if not given
 
 	old, young, long, fat, many    kind   // from the distributor's text
-	mend                           string // the setting lacking in the sink or in Loki
-	labels                         string // the permanent error of the stream's labels
-	doubt                          bool   // there is more text, not understood
-	longLimit, fatLimit, manyLimit int    // bytes, bytes, entries
+	mend                           string // the setting that is missing in the sink or in Loki
+	labels                         string // the permanent error about the stream's labels
+	doubt                          bool   // there is more text, which was not understood
+	longLimit, fatLimit, manyLimit int    // in bytes, bytes and entries
 }
 
 // kind is one kind of refusal: how many there are, and the first one's text.
@@ -39,9 +39,8 @@ func (k *kind) add(count int, text string) {
 	k.count += count
 }
 
-// readRefusal reads the text of a 400 to a push of the stream with these
-// labels. Labels are an event's and could say anything, so they are taken out
-// first.
+// readRefusal reads the text of a 400 to a push of the stream with these labels. The labels
+// come from events and could say anything, so they are removed first.
 func readRefusal(text, labels string) refusal {
 	text = strings.ReplaceAll(strings.TrimSpace(text), labels, "{}")
 	if r, ok := readBehind(text); ok {
@@ -155,10 +154,10 @@ func (r *refusal) limit(message, before string) int {
 	return n
 }
 
-// fate is the fate of one entry in a partly refused push.
+// fate is what becomes of one entry of a push that was refused in part.
 type fate struct {
 	verdict
-	why string // of a bad entry
+	why string // why a bad entry is bad
 }
 
 type verdict uint8
@@ -170,7 +169,7 @@ const (
 	unsure // to be pushed again
 )
 
-// fates tells the fate of each entry of the push, in order of time. It returns nil if the
+// fates returns the fate of each entry of the push, in order of time. It returns nil if the
 // text does not tell; otherwise it settles at least one entry.
 func (r *refusal) fates(entries []push.Entry) []fate {
 	switch {
@@ -189,14 +188,14 @@ func (r *refusal) fates(entries []push.Entry) []fate {
 	}
 }
 
-// fatesBehind follows the ingester's text. Its newest entry sets the bound, so of entries
-// sent in order the first are left out.
+// fatesBehind follows the ingester's text. The ingester's newest entry sets the bound, so that
+// of entries sent in order the first are left out.
 func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	all := make([]fate, len(entries))
 	before := func(i int, t time.Time) bool { return entries[i].Timestamp.Before(t) }
 	told := !r.oldest.IsZero()
 	if r.of == len(entries) {
-		// The bound is given to the second; the true one is up to a second later.
+		// The bound is given in seconds; the true one is up to a second later.
 		n := r.behind
 		if n == 0 || told && (!before(n-1, r.oldest.Add(time.Second)) || n < len(entries) && before(n, r.oldest)) {
 			return nil
@@ -206,8 +205,8 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 		}
 		return all
 	}
-	// The ingester did not get all of it: the distributor silently left some out, or gave
-	// the rest to other shards of the stream.
+	// The ingester did not get all entries: the distributor left some out without a word, or
+	// gave the rest to other shards of the stream.
 	for i := range all {
 		all[i].verdict = unsure
 		if told && before(i, r.oldest) {
@@ -220,9 +219,9 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	return all
 }
 
-// fatesInvalid follows the distributor's text. It looks at an entry's age first, so the too
-// old come first, and the too new last; sizes tell the rest. Mismatched counts leave a
-// doubt.
+// fatesInvalid follows the distributor's text. The distributor checks an entry's age first, so
+// those that are too old come first, and those too new last; sizes tell the others apart. If
+// the counts do not match, a doubt remains.
 func (r *refusal) fatesInvalid(entries []push.Entry) []fate {
 	if r.old.count+r.young.count+r.long.count+r.fat.count+r.many.count == 0 || r.old.count+r.young.count > len(entries) {
 		return nil

@@ -113,7 +113,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// For any text the refusals come to an end: each round settles something, or halves the
+// For any text the refusals come to an end, since each round settles something or halves the
 // push.
 func FuzzRefusal(f *testing.F) {
 	f.Add("entry out of order, oldest acceptable timestamp is: 2026-11-21T11:48:29Z', total ignored: 1 out of 3 for stream: {}", 3)

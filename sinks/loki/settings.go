@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// limits are Loki's, as configured.
+// limits are Loki's limits, as they are configured.
 type limits struct {
 	lineBytes       int
 	metadataBytes   int
@@ -17,7 +17,7 @@ type limits struct {
 	lateAfter       time.Duration
 }
 
-// Loki's own limits, seldom changed.
+// Loki's own limits, which are seldom changed.
 const (
 	maxLabelValue = 2048
 	maxTenant     = 150
@@ -32,7 +32,7 @@ type label struct {
 // lateLabel marks the streams of late entries.
 const lateLabel = "late"
 
-// configure reads cfg except for the client's part.
+// configure reads cfg, except for what the client needs.
 func (s *Sink) configure(cfg config.Loki) {
 	s.limits = limits{
 		lineBytes:       int(cfg.LineBytes),
@@ -49,14 +49,13 @@ func (s *Sink) configure(cfg config.Loki) {
 	s.own = s.attributes()
 }
 
-// A stream must have a label. This is the one of an event without any of the
-// configured labels.
+// A stream must have a label. This is that of an event without any of the configured labels.
 const (
 	serviceName = "service_name"
 	service     = "auditrelay"
 )
 
-// attributes to send as metadata, as no label carries them.
+// attributes says which attributes are sent as metadata because no label carries them.
 type attributes struct{ typ, project, environment bool }
 
 func (s *Sink) attributes() attributes {

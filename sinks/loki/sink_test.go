@@ -22,7 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// Labels are not repeated as metadata; all other attributes go along under their own
+// Labels are not repeated as metadata; all other attributes are sent along under their own
 // names.
 func TestLabelsAndMetadata(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func permanent(t testing.TB, err error) map[int]error {
 	return failures
 }
 
-// Only incurable events are refused, each by name.
+// Only events that can never be taken are refused, each by name.
 func TestLimitsBeforeSending(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -138,7 +138,8 @@ func TestLimitsBeforeSending(t *testing.T) {
 	assert.Equal(t, map[string]int{events[0].ID: 1, events[5].ID: 1}, f.byID())
 }
 
-// When metadata does not fit, the sender's labels are cut, and this is recorded.
+// When the metadata does not fit, the sender's labels are cut, and it is recorded that they
+// were.
 func TestMetadataIsCutVisibly(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -223,7 +224,7 @@ func TestNewErrors(t *testing.T) {
 	require.ErrorContains(t, err, "tls: read CA file: open /nowhere")
 }
 
-// Statuses are classified; only 204 and 200 are an acknowledgement.
+// Statuses are classified; only 204 and 200 are acknowledgements.
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	later := http.Header{"Retry-After": {"7"}}
@@ -246,8 +247,8 @@ func TestStatuses(t *testing.T) {
 		{canned{status: 429, header: http.Header{"Retry-After": {"999999"}}}, "loki answers 429", 10 * time.Minute},
 		{canned{status: 503, header: later}, "loki answers 503", 7 * time.Second},
 		{canned{status: 500, text: "boom"}, "loki answers 500: boom", 0},
-		{canned{status: 400, text: "1 errors like: stream '{}' includes structured metadata, but this feature is disallowed."}, "mend labels, or Loki's limits", 0},
-		{canned{status: 400, text: "missing required labels 'team' for user 'fake' for stream '{}' (policy: '')"}, "mend labels, or Loki's limits", 0},
+		{canned{status: 400, text: "1 errors like: stream '{}' includes structured metadata, but this feature is disallowed."}, "correct labels, or Loki's limits", 0},
+		{canned{status: 400, text: "missing required labels 'team' for user 'fake' for stream '{}' (policy: '')"}, "correct labels, or Loki's limits", 0},
 	} {
 		t.Run(fmt.Sprint(c.status, c.text), func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +285,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A rate-limited stream does not hold up the others, more of them than concurrent pushes.
+// A stream that is rate-limited does not hold up the others, of which there are more than
+// concurrent pushes.
 func TestOneStreamIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -317,9 +319,9 @@ func TestOneStreamIsLimited(t *testing.T) {
 	}
 }
 
-// prometheus/common's client registers metrics with the default registry, not served by
-// the relay. Two sinks do not get in each other's way there, and nothing of promtail's is
-// there.
+// prometheus/common's client registers metrics with the default registry, which the relay does
+// not serve. Two sinks do not get in each other's way there, and nothing of promtail's is
+// registered.
 func TestMetricsOfTheLibraries(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

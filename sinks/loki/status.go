@@ -11,14 +11,14 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// class is an answer's meaning for a push.
+// class is what an answer means for a push.
 type class int
 
 const (
-	// retryable errors may pass, perhaps after an operator's help.
+	// retryable errors may pass, perhaps with an operator's help.
 	retryable class = iota
 	acknowledged
-	refused  // Loki looked at the entries, and left some of them out
+	refused  // Loki examined the entries, and left out some of them
 	tooLarge // smaller pushes may be taken
 )
 
@@ -27,15 +27,14 @@ func (a *answer) class() class {
 	case http.StatusOK, http.StatusNoContent:
 		return acknowledged
 	case http.StatusBadRequest:
-		// A proxy answers in HTML if it does not like the request; Loki
-		// never does.
+		// A proxy that does not like the request answers in HTML, which Loki never does.
 		if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 			return refused
 		}
 	case http.StatusRequestEntityTooLarge:
 		return tooLarge
 	case http.StatusInternalServerError:
-		// From between Loki's own processes: grpc_server_max_recv_msg_size.
+		// This comes from between Loki's own processes: grpc_server_max_recv_msg_size.
 		if strings.Contains(a.text, "received message larger than max") {
 			return tooLarge
 		}
@@ -43,13 +42,13 @@ func (a *answer) class() class {
 	return retryable
 }
 
-// Delays for answers without one, and the longest believed one.
+// The delays after answers that name none, and the longest delay that is believed.
 const (
 	rateDelay = time.Second
 	maxDelay  = 10 * time.Minute
 )
 
-// err is a retryable answer as an error.
+// err returns a retryable answer as an error.
 func (a *answer) err() error {
 	err := fmt.Errorf("loki answers %d%s", a.status, a.quote())
 	if advice := a.advice(); advice != "" {
@@ -66,7 +65,7 @@ func (a *answer) err() error {
 	return err
 }
 
-// quote is the beginning of an answer, for a message.
+// quote returns the beginning of an answer, for a message.
 func (a *answer) quote() string {
 	if text := a.show(a.text); text != "" {
 		return ": " + text
@@ -74,22 +73,22 @@ func (a *answer) quote() string {
 	return ""
 }
 
-// show is the beginning of a part of an answer, in one line.
+// show returns the beginning of a part of an answer, in one line.
 func (a *answer) show(text string) string {
 	return cut(a.hide.Replace(strings.Join(strings.Fields(text), " ")))
 }
 
-// errRefused is why one event is refused.
+// errRefused says why one event is refused.
 func (a *answer) errRefused(why string) error {
 	return errors.New("loki refuses it: " + a.show(why))
 }
 
-// errMend is for a lacking setting.
+// errMend is for a setting that is missing.
 func (a *answer) errMend(what string) error {
-	return fmt.Errorf("loki refuses every event: %s (mend labels, or Loki's limits; nothing is lost meanwhile)", a.show(what))
+	return fmt.Errorf("loki refuses every event: %s (correct labels, or Loki's limits; nothing is lost meanwhile)", a.show(what))
 }
 
-// cut bounds a shown text.
+// cut bounds a text that is shown.
 func cut(text string) string {
 	const most = 300
 	if len(text) <= most {
@@ -120,18 +119,18 @@ func (a *answer) advice() string {
 	case a.status/100 == 3:
 		return "set url to the target of the redirect"
 	case a.status == http.StatusBadRequest:
-		return "this is no answer of Loki's: check url, and any proxy before Loki"
+		return "this is no answer of Loki's: check url, and any proxy in front of Loki"
 	case a.status/100 == 2:
 		return "this is no acknowledgement: see whether ingestion is blocked for the tenant"
 	}
 	return ""
 }
 
-// errTooLarge is for one event too large for a push by itself.
+// errTooLarge is for an event that is too large for a push even by itself.
 func (a *answer) errTooLarge(size int) error {
 	return fmt.Errorf("a push of this event alone, %d bytes, is too large: it answers %d%s", size, a.status, a.quote())
 }
 
-// errTooLate is for an event behind in the stream of its hour too.
+// errTooLate is for an event that is too late even in the stream of its hour.
 var errTooLate = errors.New("its time is too far behind, even in a stream for late events of its hour: " +
 	"set late_after to no more than half of Loki's max_chunk_age")

@@ -16,37 +16,38 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// maxStreams bounds the remembered streams. A forgotten one costs one more push when met
-// again.
+// maxStreams bounds the streams that are remembered. One that was forgotten costs one more push
+// when it is met again.
 const maxStreams = 10_000
 
-// stream is one of Loki's: a tenant and labels.
+// stream is a stream in Loki: a tenant and labels.
 type stream struct {
 	tenant string
 	labels labelutil.LabelSet
-	text   string  // labels as Loki takes them, sorted by name
+	text   string  // the labels in Loki's notation, sorted by name
 	run    []int32 // its events of the delivery, as indexes, oldest first
-	behind []int32 // those too late for it
+	behind []int32 // those of run that are too late for it
 
-	// newest is the timestamp, in Unix nanoseconds, of Loki's newest known entry: entries
-	// more than lateAfter older are late. Meaningless unless known.
+	// newest is the timestamp, in Unix nanoseconds, of the newest entry that Loki is known to
+	// have; entries that are more than lateAfter older are late. It has no meaning unless known
+	// is set.
 	newest int64
 	known  bool
 
 	level int
-	late  *stream // made when it is wanted; nil from byHour on
-	ahead *stream // of entries dated in the future; made when it is wanted
+	late  *stream // made when it is needed; nil from byHour on
+	ahead *stream // for entries dated in the future; made when it is needed
 }
 
-// Levels of streams: entries too late for one go to the next.
+// The levels of streams. Entries that are too late for one go to the next.
 const (
 	inTime = iota
 	lateStream
 	byHour
 )
 
-// next returns the stream for entries too late for st; at the last level, the one for the
-// hour of t. There is none behind the last.
+// next returns the stream for entries that are too late for st; at the last level, that is the
+// one for the hour of t. None comes after the last.
 func (st *stream) next(t time.Time) *stream {
 	switch st.level {
 	case inTime:
@@ -61,13 +62,14 @@ func (st *stream) next(t time.Time) *stream {
 	}
 }
 
-// aheadAfter is how much later than its receipt an event may be dated. It is well under
-// Loki's window, and no more than Loki takes by default (creation_grace_period).
+// aheadAfter is how much later than its receipt an event may be dated. It is well under Loki's
+// window, and no more than Loki takes by default (creation_grace_period).
 const aheadAfter = 10 * time.Minute
 
-// of is the stream for an event: st itself, or for an event from the future one of its own.
-// One such event would make all others of a stream too late for it, those of other
-// environments too. The time of receipt decides, so that a redelivery takes the same way.
+// of returns the stream for an event: st itself, or a separate one if the event is from the
+// future. One such event would make all others of a stream too late for it, including those of
+// other environments. The time of receipt decides, so that an event takes the same way when it
+// is delivered again.
 func (st *stream) of(e *relay.Event) *stream {
 	if e.Received.IsZero() || e.Time.Sub(e.Received) <= aheadAfter {
 		return st
@@ -80,14 +82,14 @@ func (st *stream) of(e *relay.Event) *stream {
 
 func hour(t time.Time) string { return t.UTC().Format("2006-01-02T15Z") }
 
-// marked is a stream with st's labels and another label late.
+// marked returns the stream with st's labels and another label late.
 func (st *stream) marked(value string) *stream {
 	labels := labelutil.LabelSet{LabelSet: maps.Clone(st.labels.LabelSet)}
 	labels.LabelSet[lateLabel] = model.LabelValue(value)
 	return &stream{tenant: st.tenant, labels: labels, text: labels.LabelSet.String(), level: st.level + 1}
 }
 
-// reach notes an entry of this time in Loki.
+// reach records that Loki has an entry of this time.
 func (st *stream) reach(t int64) {
 	if !st.known || t > st.newest {
 		st.newest, st.known = t, true
@@ -102,7 +104,7 @@ func (st *stream) lateBefore(window time.Duration) int64 {
 	return st.newest - int64(window)
 }
 
-// assign gives each event to its stream, and refuses those Loki would refuse.
+// assign gives each event to its stream, and refuses those that Loki would refuse.
 func (s *Sink) assign(events []relay.Event) {
 	for i := range events {
 		st, err := s.streamOf(&events[i])
@@ -124,8 +126,8 @@ func (s *Sink) assign(events []relay.Event) {
 	}
 }
 
-// streamOf finds the stream of e by its tenant and its labels' values. A known stream costs
-// no allocation.
+// streamOf finds the stream of e by its tenant and the values of its labels. It allocates
+// nothing for a stream that is known.
 func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
 	key := s.key[:0]
 	if s.tenant != nil {
@@ -170,7 +172,7 @@ func checkTenant(tenant string) error {
 	return nil
 }
 
-// labelSet is the labels of e.
+// labelSet returns the labels of e.
 func (s *Sink) labelSet(e *relay.Event) (labelutil.LabelSet, error) {
 	set := make(model.LabelSet, len(s.labels))
 	for _, l := range s.labels {
@@ -178,7 +180,7 @@ func (s *Sink) labelSet(e *relay.Event) (labelutil.LabelSet, error) {
 		if len(value) > maxLabelValue {
 			return labelutil.LabelSet{}, fmt.Errorf("label %s has %d bytes, and Loki takes %d", l.name, len(value), maxLabelValue)
 		}
-		if len(value) > 0 { // to Loki, an empty label is none
+		if len(value) > 0 { // Loki treats an empty label as absent
 			set[model.LabelName(l.name)] = model.LabelValue(bytes.ToValidUTF8(value, []byte("?")))
 		}
 	}

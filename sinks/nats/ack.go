@@ -12,16 +12,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// errNoStream is JetStream's silence: nobody listens to the subject.
+// errNoStream is what JetStream's silence means: nobody listens to the subject.
 var errNoStream = errors.New("no stream takes the subject, or JetStream is not available")
 
-// JetStream's codes of incurable errors (nats-server errors.json).
+// JetStream's codes of errors that no retry can cure (nats-server errors.json).
 const (
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 	codeHeadersTooLarge jetstream.ErrorCode = 10097
 )
 
-// isDuplicate reports whether a stream's good answer calls the message a duplicate.
+// isDuplicate reports whether a stream's acknowledgement calls the message a duplicate.
 func isDuplicate(m *natsgo.Msg) bool {
 	if !bytes.Contains(m.Data, []byte(`"duplicate"`)) {
 		return false
@@ -32,13 +32,13 @@ func isDuplicate(m *natsgo.Msg) bool {
 	return json.Unmarshal(m.Data, &ack) == nil && ack.Duplicate
 }
 
-// ackError reads a stream's answer to a publish: nil if it is stored, or
-// was already.
+// ackError reads a stream's answer to a publish. It is nil if the stream stores the message, or
+// had stored it before.
 func ackError(m *natsgo.Msg) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return errNoStream
 	}
-	// The usual answer, a hundred thousand times a second.
+	// This is the usual answer, up to a hundred thousand times a second.
 	if bytes.HasPrefix(m.Data, []byte(`{"stream":"`)) && !bytes.Contains(m.Data, []byte(`"error"`)) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func apiError(e *jetstream.APIError) error {
 	return err
 }
 
-// sizeError makes the client's refusal permanent.
+// sizeError makes the client's refusal of a message that is too large permanent.
 func sizeError(err error, m *natsgo.Msg, nc *natsgo.Conn) error {
 	if !errors.Is(err, natsgo.ErrMaxPayload) {
 		return err

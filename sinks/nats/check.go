@@ -14,9 +14,9 @@ import (
 // apiTimeout bounds one question to JetStream's API.
 const apiTimeout = 3 * time.Second
 
-// Check implements relay.Checker, over a connection of its own. It asks JetStream's API
-// for the streams of the subjects. Without the permission for this, a principal can still
-// deliver, unless a stream must be created.
+// Check implements relay.Checker, over a connection of its own. It asks JetStream's API for the
+// streams of the subjects. A principal that may not ask can still deliver, unless a stream must
+// be created.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -46,10 +46,10 @@ type checkup struct {
 	sink   *Sink
 	conn   *connection
 	report func(what, found string)
-	err    error // the first
+	err    error // the first error
 }
 
-// fail reports an error a delivery would meet too.
+// fail reports an error that a delivery would meet too.
 func (c *checkup) fail(what string, err error) {
 	c.report(what, err.Error())
 	if c.err == nil {
@@ -89,7 +89,7 @@ func (c *checkup) jetStream(ctx context.Context) {
 	}
 }
 
-// reason prefers the server's complaint to a missing answer.
+// reason prefers the server's complaint to the error of a missing answer.
 func (c *checkup) reason(err error) error {
 	if refusal := c.conn.refusal.Load(); refusal != nil {
 		return *refusal
@@ -97,7 +97,7 @@ func (c *checkup) reason(err error) error {
 	return err
 }
 
-// streams asks for those with any of the sink's subjects, and for the one to create.
+// streams asks for the streams with any of the sink's subjects, and for the one to create.
 func (c *checkup) streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	asking, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *checkup) streams(ctx context.Context, js jetstream.JetStream) ([]*jetst
 	return infos, lister.Err()
 }
 
-// take looks at the streams for deliveries.
+// take examines the streams that deliveries go to.
 func (c *checkup) take(infos []*jetstream.StreamInfo) {
 	wanted, whole := c.sink.subjects, false
 	named := c.sink.stream == ""
@@ -135,7 +135,7 @@ func (c *checkup) take(infos []*jetstream.StreamInfo) {
 	}
 }
 
-// stream reports a stream's properties, and its obstacles to storing.
+// stream reports a stream's properties, and what keeps it from storing events.
 func (c *checkup) stream(info *jetstream.StreamInfo) {
 	what, cfg, state := "stream "+info.Config.Name, &info.Config, &info.State
 	c.report(what, fmt.Sprintf("takes %s; %d replicas in %s storage", strings.Join(cfg.Subjects, ", "), cfg.Replicas, strings.ToLower(cfg.Storage.String())))
@@ -155,7 +155,7 @@ func (c *checkup) stream(info *jetstream.StreamInfo) {
 	}
 }
 
-// weaknesses are the ways for a stream to lose acknowledged events.
+// weaknesses returns the ways in which a stream can lose acknowledged events.
 func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
 	if cfg.Storage == jetstream.MemoryStorage {
 		all = append(all, "it is kept in memory: a restart of its servers loses delivered events")
@@ -166,7 +166,7 @@ func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
 	return all
 }
 
-// limits are a stream's bounds, and its behaviour when full.
+// limits describes a stream's limits, and what it does when it is full.
 func limits(cfg *jetstream.StreamConfig) string {
 	var parts []string
 	limit := func(set bool, text string) {

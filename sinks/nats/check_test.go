@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// checked returns the findings, one a line.
+// checked returns the findings, one per line.
 func checked(t *testing.T, srv *server.Server, change func(*config.NATS)) (string, error) {
 	t.Helper()
 	text := ""
@@ -47,7 +47,7 @@ func TestCheckFindsTheStreamAndWritesNothing(t *testing.T) {
 	assert.NotContains(t, found, "EVENTS")
 }
 
-// A stream may lose messages even after acknowledging them.
+// A stream may lose messages even after it has acknowledged them.
 func TestCheckNamesWhatIsNotDurable(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*jetstream.StreamConfig){

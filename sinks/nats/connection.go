@@ -14,19 +14,19 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// connection is one to a server. One goroutine at a time uses it, beside the client's
-// callbacks.
+// connection is a connection to a server. Apart from the client's callbacks, one goroutine at a
+// time uses it.
 type connection struct {
 	wire *wire
 	nc   *natsgo.Conn
 	core bool
-	// replies begins the subjects of acknowledgements; the number of the message follows.
+	// replies is how the subjects of acknowledgements begin; the number of the message follows.
 	replies  string
 	next     uint64 // the number of the next message
 	lost     chan struct{}
 	delivery atomic.Pointer[delivery] // the delivery under way, for the callbacks
 	refusal  atomic.Pointer[error]    // the server's first complaint
-	spoilt   bool                     // a delivery left messages unsettled
+	spoilt   bool                     // a delivery left messages without an answer
 
 	duplicates prometheus.Counter // nil counts nothing
 }
@@ -46,7 +46,7 @@ func (c *connection) listen(core bool) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to acknowledgements: %w", err)
 	}
-	// No message waits for long in our handler, so none need be dropped.
+	// No message waits long for our handler, so none needs to be dropped.
 	return sub.SetPendingLimits(-1, -1)
 }
 
@@ -64,8 +64,8 @@ func (c *connection) acknowledged(m *natsgo.Msg) {
 	d.settle(number-d.first, err)
 }
 
-// complain is called with the server's errors beside the acknowledgements, such as a
-// forbidden subject: no acknowledgement follows.
+// complain is called with errors of the server that are no acknowledgements, such as that a
+// subject is forbidden. No acknowledgement follows such an error.
 func (c *connection) complain(err error) {
 	c.refusal.CompareAndSwap(nil, &err)
 	if d := c.delivery.Load(); d != nil {
@@ -74,8 +74,8 @@ func (c *connection) complain(err error) {
 }
 
 func (c *connection) deliver(ctx context.Context, events []relay.Event, b *builder) error {
-	// If the peer does not read, a write blocks inside the client, with its locks held;
-	// cutting the wire is the only way out.
+	// If the peer does not read, a write blocks inside the client while it holds its locks.
+	// Cutting the wire is the only way out.
 	defer context.AfterFunc(ctx, c.wire.cut)()
 	if c.core {
 		return c.deliverCore(ctx, events, b)
@@ -83,7 +83,7 @@ func (c *connection) deliver(ctx context.Context, events []relay.Event, b *build
 	return c.deliverAcknowledged(ctx, events, b)
 }
 
-// deliverCore publishes, and asks the server whether it has read it all.
+// deliverCore publishes, and asks the server whether it has read everything.
 func (c *connection) deliverCore(ctx context.Context, events []relay.Event, b *builder) error {
 	var failures []relay.Failure
 	for i := range events {
@@ -103,19 +103,19 @@ func (c *connection) deliverCore(ctx context.Context, events []relay.Event, b *b
 	return relay.Outcome(len(events), failures)
 }
 
-// flush returns after the server answered a ping behind all messages.
+// flush returns after the server has answered a ping that was sent after all messages.
 func (c *connection) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour) // the client insists on a deadline
 	defer cancel()
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	// The client calls complain only some time after; this it sets at once.
+	// The client calls complain some time later, but it sets this at once.
 	return c.nc.LastError()
 }
 
-// spoil gives up the connection: buffered messages must not go out after the delivery
-// returned. The best reason wins.
+// spoil gives up the connection, because buffered messages must not go out after the delivery
+// has returned. It returns the best reason there is.
 func (c *connection) spoil(ctx context.Context, err error) error {
 	c.spoilt = true
 	if cause := context.Cause(ctx); cause != nil {
@@ -127,7 +127,7 @@ func (c *connection) spoil(ctx context.Context, err error) error {
 	return err
 }
 
-// lostError says why the connection is no more.
+// lostError says why the connection was lost.
 func (c *connection) lostError() error {
 	if err := c.nc.LastError(); err != nil {
 		return fmt.Errorf("connection lost: %w", err)
@@ -138,8 +138,8 @@ func (c *connection) lostError() error {
 // broken reports whether the connection is of no further use.
 func (c *connection) broken() bool { return c.spoilt || !c.nc.IsConnected() }
 
-// close ends the connection. It cuts the wire of a broken one first: the client would
-// flush its buffer. Any other has nothing buffered.
+// close ends the connection. If it is broken, its wire is cut first, because the client would
+// otherwise flush its buffer; any other connection has nothing buffered.
 func (c *connection) close() {
 	if c.nc == nil || c.broken() {
 		c.wire.cut()

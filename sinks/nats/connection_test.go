@@ -54,7 +54,7 @@ func TestWrongCredentialsAreWorthAnotherTry(t *testing.T) {
 	require.False(t, relay.IsPermanent(err))
 }
 
-// The server answers a forbidden publish with an error of its own and no acknowledgement.
+// The server answers a forbidden publish with an error of its own, and with no acknowledgement.
 func TestForbiddenSubjectIsNamedSoon(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"jetstream", "core"} {

@@ -10,28 +10,28 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// The bounds of messages in flight. A JetStream server queues 10,000 messages or 128 MiB a
+// The bounds of messages in flight. A JetStream server queues 10,000 messages or 128 MiB per
 // stream, and refuses more.
 const (
 	maxInFlight      = 4096
 	maxInFlightBytes = 8 << 20
 )
 
-// delivery is one call of Deliver under way, shared by its publisher and the acknowledging
-// callbacks.
+// delivery is one call of Deliver. Its publisher and the callbacks with the acknowledgements
+// share it.
 type delivery struct {
 	events []relay.Event
 	first  uint64        // the number of events[0]
-	wake   chan struct{} // holds one; filled when the publisher may go on
+	wake   chan struct{} // has room for one; filled when the publisher may go on
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	settled  []bool     // by index: acknowledged or refused
 	refused  map[int]error
-	sent     int // events published, from the first; refused ones count
+	sent     int // the number of events published, including those refused
 	inFlight int
-	bytes    int   // of the bodies in flight
-	target   int   // wake when inFlight is no more than this, -1: never
-	failure  error // the error behind a stop; nil while it goes on
+	bytes    int   // size of the bodies in flight
+	target   int   // fill wake when inFlight is no more than this; -1 for never
+	failure  error // why the delivery was stopped; nil while it goes on
 }
 
 func (c *connection) deliverAcknowledged(ctx context.Context, events []relay.Event, b *builder) error {
@@ -58,7 +58,7 @@ func (c *connection) deliverAcknowledged(ctx context.Context, events []relay.Eve
 func (c *connection) publish(ctx context.Context, d *delivery, i int, b *builder) {
 	reply := strconv.AppendUint(append(b.reply[:0], c.replies...), d.first+uint64(i), 10)
 	b.reply = reply
-	d.launch(i) // before it is published: the answer may be faster than we are
+	d.launch(i) // before it is published, since the answer may come sooner than we go on
 	msg, err := b.message(&d.events[i], string(reply))
 	if err == nil {
 		err = sizeError(c.nc.PublishMsg(msg), msg, c.nc)
@@ -93,7 +93,7 @@ func (d *delivery) launch(i int) {
 	d.bytes += len(d.events[i].Body)
 }
 
-// settle records the answer to event i, the first one if there are several.
+// settle records the answer to event i; if there are several, the first one counts.
 func (d *delivery) settle(i uint64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *delivery) stop(err error) {
 	d.check()
 }
 
-// check wakes the publisher when it need not wait any longer. d.mu is held.
+// check wakes the publisher when it need not wait any longer. The caller holds d.mu.
 func (d *delivery) check() {
 	if d.inFlight > d.target {
 		return
@@ -153,7 +153,7 @@ func (c *connection) wait(ctx context.Context, d *delivery, target int) bool {
 	return !d.stopped()
 }
 
-// reached reports whether target is reached, or else has d.wake filled when it is.
+// reached reports whether target is reached; if not, d.wake is filled once it is.
 func (d *delivery) reached(target int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,8 +165,8 @@ func (d *delivery) reached(target int) bool {
 	return false
 }
 
-// outcome names the unacknowledged events. Whatever has no answer yet leaves the connection
-// spoilt.
+// outcome returns the error that names the unacknowledged events. Messages that have no answer
+// yet leave the connection spoilt.
 func (c *connection) outcome(d *delivery, b *builder) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *connection) outcome(d *delivery, b *builder) error {
 	return relay.Outcome(len(d.events), failures)
 }
 
-// result is the error of event i, or nil. d.mu is held.
+// result returns the error of event i, or nil. The caller holds d.mu.
 func (d *delivery) result(i int, b *builder) error {
 	switch err := d.refused[i]; {
 	case errors.Is(err, errNoStream):

@@ -19,7 +19,7 @@ import (
 
 // dialer makes connections. It is immutable.
 type dialer struct {
-	urls    string // may hold credentials: never in an error
+	urls    string // may contain credentials, so it never appears in an error
 	servers string // the hosts alone, for errors
 	options []natsgo.Option
 
@@ -37,11 +37,11 @@ func newDialer(cfg config.NATS, opts Options) (dialer, error) {
 	}
 	options := append(auth,
 		natsgo.Name(opts.Name),
-		// Only the pump retries. The client's own reconnecting would send buffered messages
-		// of an abandoned delivery.
+		// Only the pump retries. If the client reconnected by itself, it would send buffered
+		// messages of a delivery that was given up.
 		natsgo.NoReconnect(),
 		natsgo.Timeout(handshakeTimeout),
-		natsgo.SkipHostLookup(), // our dialer does, and minds the context
+		natsgo.SkipHostLookup(), // our dialer does that, and heeds the context
 		natsgo.SkipSubjectValidation(),
 		natsgo.WriteBufferSize(64<<10),
 		natsgo.PingInterval(20*time.Second),
@@ -120,14 +120,14 @@ func (d dialer) dial(ctx context.Context, core bool) (*connection, error) {
 	return c, nil
 }
 
-// wire dials, and can cut its connections.
+// wire dials, and can cut the connections it made.
 type wire struct {
-	ctx context.Context // of the connecting
+	ctx context.Context // for connecting
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	conns []net.Conn
 	isCut bool
-	err   error // of the last dialling; the client keeps it to itself
+	err   error // of the last dialling, which the client does not pass on
 }
 
 // Dial implements natsgo.CustomDialer.
@@ -155,8 +155,8 @@ func (w *wire) failure() error {
 	return w.err
 }
 
-// cut ends the connections at once. Unsent bytes are thrown away: a plain close would go on
-// sending them. Whoever is blocked in a read or a write is released.
+// cut ends the connections at once. Unsent bytes are thrown away, which a plain close would go
+// on sending. A goroutine that is blocked in a read or a write is released.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,8 +14,8 @@ func needsEscape(value string) bool {
 	return false
 }
 
-// escapedInHeader is the NATS protocol binding's choice: space, double quote, percent, and
-// everything except printable ASCII.
+// escapedInHeader follows the NATS protocol binding: space, double quote, percent, and
+// everything except printable ASCII are escaped.
 func escapedInHeader(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }
 
 func appendHeaderEscaped(dst []byte, value string) []byte {
@@ -29,10 +29,10 @@ func appendHeaderEscaped(dst []byte, value string) []byte {
 	return dst
 }
 
-// appendToken appends value as one token of a subject. Percent-encoded are separators and
-// wildcards ("." "*" ">"), "$" (it begins the server's own subjects), "%", space, and
-// everything except printable ASCII. "_" is "%5F", as it stands for the empty value. So
-// different values are different tokens, and percent-decoding gives them back.
+// appendToken appends value as one token of a subject. It percent-encodes separators and
+// wildcards ("." "*" ">"), "$" (with which the server's own subjects begin), "%", space, and
+// everything except printable ASCII. "_" becomes "%5F", since "_" stands for the empty value.
+// So different values are different tokens, and percent-decoding gives them back.
 func appendToken(dst []byte, value string) []byte {
 	if value == template.Empty {
 		return append(dst, "%5F"...)

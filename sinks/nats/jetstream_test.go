@@ -29,7 +29,7 @@ func TestRedeliveryIsStoredOnce(t *testing.T) {
 	srv := startServer(t, nil)
 	stream := createTestStream(t, dial(t, srv), nil)
 	events := relaytest.Events(100)
-	for range 3 { // a new sink each, as after a restart
+	for range 3 { // a new sink each time, as after a restart
 		require.NoError(t, newSink(t, srv.Addr().String(), nil).Deliver(t.Context(), events))
 	}
 	require.Len(t, arrived(t, stream), 100)
@@ -41,8 +41,8 @@ func TestRedeliveryIsStoredOnce(t *testing.T) {
 	require.Len(t, arrived(t, stream), 101)
 }
 
-// Three pushes of one id, each with another body, are three events. A redelivery
-// of one of them is a duplicate, and is counted as such.
+// Three pushes of one id, each with another body, are three events. When one of them is
+// delivered again, it is a duplicate, and is counted as one.
 func TestOneIDWithThreeBodiesIsThreeEvents(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, nil)
@@ -114,7 +114,7 @@ func TestStreamIsCreatedAndCreatedAgain(t *testing.T) {
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(10)))
 }
 
-// A stream of ours from before types had several tokens takes them after the first
+// A stream of ours that was made before types had several tokens takes them after the first
 // connection; somebody else's stream stays as it is.
 func TestAnOldStreamTakesTypesOfSeveralTokens(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestAnOldStreamTakesTypesOfSeveralTokens(t *testing.T) {
 	}
 }
 
-// A full stream stores as much as fits: the sink names exactly the rest, to be tried
+// A full stream stores as much as fits, and the sink names exactly the others, which are tried
 // again.
 func TestFullStreamNamesTheRest(t *testing.T) {
 	t.Parallel()
@@ -202,8 +202,7 @@ func TestEventsTooLargeAreNamed(t *testing.T) {
 	require.Len(t, arrived(t, stream), 16)
 }
 
-// The real thing: the server goes away in the middle of deliveries, and comes
-// back with its files.
+// A real server goes away in the middle of deliveries, and comes back with its files.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,10 +14,10 @@ import (
 // line is longer than 4 KiB (max_control_line).
 const maxSubject = 1024
 
-// maxSubjects bounds the subjects remembered.
+// maxSubjects bounds the subjects that are remembered.
 const maxSubjects = 1024
 
-// builder makes messages, one at a time: a message is good until the next.
+// builder makes messages, one at a time. A message is valid until the next one is made.
 type builder struct {
 	template subject
 	msg      natsgo.Msg
@@ -28,7 +28,7 @@ type builder struct {
 	reply    []byte // for the caller's use
 }
 
-// slot is a reused header.
+// slot is a header that is reused.
 type slot struct {
 	name   string
 	values [1]string
@@ -81,13 +81,14 @@ func (b *builder) fill(s *slot, value string) {
 	b.msg.Header[s.name] = s.values[:]
 }
 
-// bodyHash is how many bytes of the body's SHA-256 a message id holds. Nobody can make a
-// body to hide another one as its duplicate.
+// bodyHash is how many bytes of the body's SHA-256 a message id contains: enough that nobody
+// can make a body that hides another event as its duplicate.
 const bodyHash = 16
 
-// messageID is source, id and a hash of the body with spaces between. Encoded, none of them
-// holds a space: events with one messageID share all three. The server drops duplicates by
-// the message id alone, and a known id with another body is another event.
+// messageID returns the source, the id and a hash of the body, separated by spaces. In their
+// encoded form none of them contains a space, so events with the same messageID have all three
+// in common. The server drops duplicates by the message id alone, and an event with a known id
+// but another body is another event.
 func (b *builder) messageID(e *relay.Event) string {
 	b.buf = appendHeaderEscaped(b.buf[:0], e.Source)
 	b.buf = append(b.buf, ' ')
@@ -98,7 +99,7 @@ func (b *builder) messageID(e *relay.Event) string {
 	return string(b.buf)
 }
 
-// subject is the template's, from memory if it was seen before.
+// subject returns the template's subject, from memory if it was made before.
 func (b *builder) subject(e *relay.Event) (string, error) {
 	b.buf = b.template.appendFor(b.buf[:0], e)
 	if subject, ok := b.subjects[string(b.buf)]; ok {

@@ -1,12 +1,12 @@
-// Package nats delivers events to NATS, through JetStream (acknowledged) or
-// core NATS (at most once).
+// Package nats delivers events to NATS, through JetStream (acknowledged) or core NATS (at most
+// once).
 //
 // A message is a CloudEvent in binary content mode, by the NATS protocol binding 1.0.3: the
-// attributes in headers "ce-NAME", percent-encoded, the event's body untouched as payload.
-// See [Sink] for the promises.
+// attributes are in headers "ce-NAME", percent-encoded, and the payload is the event's body,
+// untouched. See [Sink] for the promises.
 //
-// The sink publishes with its own acknowledgement inbox: nats.go's retries can send
-// after Deliver has returned.
+// The sink publishes with an acknowledgement inbox of its own, because nats.go's retries can
+// send after Deliver has returned.
 package nats
 
 import (
@@ -25,51 +25,51 @@ import (
 
 // Sink delivers to NATS. It implements relay.Sink.
 //
-// With JetStream the stream of its subject must acknowledge each event; many are in flight
-// at once. The header Nats-Msg-Id is the event's source and id, each percent-encoded, and a
-// hash of the body as it is delivered, with spaces between them: a redelivery inside the
-// stream's duplicate window is stored once, and a known id with another body is stored as
-// another event. An answer "duplicate" counts as delivered, and is counted by itself.
+// With JetStream the stream of its subject must acknowledge each event; many are in flight at
+// once. The header Nats-Msg-Id consists of the event's source and id, each percent-encoded, and
+// a hash of the body as it is delivered, separated by spaces. So an event that is delivered
+// again within the stream's duplicate window is stored once, and an event with a known id and
+// another body is stored as another event. The answer "duplicate" counts as delivered, and is
+// counted separately.
 //
-// Order is kept as long as all is acknowledged. When an event fails to be stored for now,
-// no further one is published; those in flight behind it may have been stored by then, and
-// so stand before it once it is tried again. A relay.PartialError names the failed ones
-// alone.
+// Order is kept as long as everything is acknowledged. When an event cannot be stored for now,
+// no further one is published. Those that were in flight after it may have been stored by then,
+// and so precede it once it is tried again. A relay.PartialError names only those that failed.
 //
-// In core mode nil says: the server has read the events. Perhaps nobody received them, as
-// NATS neither acknowledges nor keeps them.
+// In core mode, nil means that the server has read the events. Perhaps nobody received them, as
+// core NATS neither acknowledges nor keeps messages.
 //
-// A connection is made when first needed, and anew after it broke or a delivery was given
-// up: unsent events are not sent later.
+// A connection is made when it is first needed, and a new one after it broke or a delivery was
+// given up, so that unsent events are not sent later.
 type Sink struct {
 	dialer     dialer
 	core       bool
-	stream     string // to create where it is missing; "" for none
+	stream     string // to create if it is missing; "" for none
 	subject    subject
 	subjects   string // the subject with wildcards in place of the template's names
 	logger     *slog.Logger
 	closing    context.Context // ends at Close
 	startClose context.CancelFunc
-	builder    *builder    // under mu
-	mu         sync.Mutex  // held by Deliver all along
-	conn       *connection // under mu; nil when there is none
-	announced  bool        // under mu; the connection was logged, and not failed to be made since
+	builder    *builder    // guarded by mu
+	mu         sync.Mutex  // held by Deliver until it returns
+	conn       *connection // guarded by mu; nil when there is none
+	announced  bool        // guarded by mu; the connection was logged, and making one has not failed since
 }
 
-// Options are the surroundings of a sink; all may be left out.
+// Options are what a sink is given besides its section; all may be left out.
 type Options struct {
-	// Name is the connection's name at the server. Default auditrelay.
+	// Name is the name of the connection at the server. The default is auditrelay.
 	Name string
-	// Logger is told of connections made. Failures are Deliver's to tell.
+	// Logger is told of connections that are made. Failures are returned by Deliver instead.
 	Logger *slog.Logger
-	// Duplicates counts the stream's answers "duplicate". Default: nothing is counted.
+	// Duplicates counts the stream's answers "duplicate". By default nothing is counted.
 	Duplicates prometheus.Counter
 }
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a complete section (see config.Sink.Complete), without connecting: an
-// outage is an error of Deliver. Errors name the setting and no secret.
+// New makes a sink from a complete section (see config.Sink.Complete), without connecting; an
+// outage is an error of Deliver. Errors name the setting, and no secret.
 func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if opts.Name == "" {
 		opts.Name = "auditrelay"
@@ -90,13 +90,13 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	return s, nil
 }
 
-// Deliver implements relay.Sink. An event too large for the server or the stream is refused
-// for good, by name; any other error is retryable.
+// Deliver implements relay.Sink. An event that is too large for the server or the stream is
+// refused for good, by name; any other error is retryable.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Err() != nil {
-		return errClosed // AfterFunc tells it too, but in its own time
+		return errClosed // AfterFunc ends the context too, but some time later
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,7 +127,7 @@ func classed(err error) error {
 	return err
 }
 
-// connect makes sure of a connection, or says why there is none.
+// connect makes sure that there is a connection, or says why there is none.
 func (s *Sink) connect(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (s *Sink) drop() {
 	}
 }
 
-// Close implements relay.Sink. A Deliver under way ends with an error first.
+// Close implements relay.Sink. A Deliver that is under way ends with an error first.
 func (s *Sink) Close() error {
 	s.startClose()
 	s.mu.Lock()

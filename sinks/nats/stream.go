@@ -11,16 +11,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// duplicateWindow is how long a created stream recognises a message id: the
-// server's own default. The server remembers all ids of the window in memory.
+// duplicateWindow is how long a stream that the sink creates recognises a message id. It is the
+// server's own default; the server keeps all ids of the window in memory.
 const duplicateWindow = 2 * time.Minute
 
 // description tells our streams from others.
 const description = "Events delivered by auditrelay"
 
-// createStream makes the stream over the subjects of a template where it is missing, with
-// one replica in file storage and no limits. An existing stream stays as it is, except one
-// of ours from before types had several tokens: it takes those too.
+// createStream makes the stream for the subjects of a template if it is missing, with one
+// replica in file storage and no limits. An existing stream stays as it is, unless it is one of
+// ours that was made before types had several tokens: then it takes those too.
 func createStream(ctx context.Context, nc *natsgo.Conn, name string, subject *subject) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -45,7 +45,7 @@ func createStream(ctx context.Context, nc *natsgo.Conn, name string, subject *su
 	return nil
 }
 
-// widen gives an old stream of ours the subjects of now.
+// widen gives an old stream of ours the subjects that are needed now.
 func widen(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig, subject *subject) error {
 	was, now := oneTokenEach(subject.text), subject.pattern()
 	if c.Description != description || was == now || !slices.Equal(c.Subjects, []string{was}) {

@@ -7,14 +7,14 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// lastType ends a subject with the event's type. The type's dots stay separators there, so
-// a subscriber to "auditrelay.*.*.settings.>" gets settings.changed.
+// lastType is how a subject ends that ends with the event's type. The dots of the type remain
+// separators there, so that a subscriber to "auditrelay.*.*.settings.>" gets settings.changed.
 const lastType = ".{type}"
 
 // subject is a template of subjects.
 type subject struct {
 	text     string
-	before   *template.Template // all of it, or the part before lastType
+	before   *template.Template // the whole template, or the part before lastType
 	typeLast bool
 }
 
@@ -32,8 +32,8 @@ func (s *subject) appendFor(dst []byte, e *relay.Event) []byte {
 	return dst
 }
 
-// appendTokens appends the dotted tokens of a type. A type with an empty token is one token
-// as a whole: no subject may have an empty one.
+// appendTokens appends the dotted tokens of a type. A type with an empty token becomes a single
+// token, since no subject may have an empty one.
 func appendTokens(dst []byte, value string) []byte {
 	switch {
 	case value == "":
@@ -47,7 +47,7 @@ func appendTokens(dst []byte, value string) []byte {
 	return dst[:len(dst)-1]
 }
 
-// pattern matches all subjects of the template: each token with a name in it is a wildcard,
+// pattern matches all subjects of the template: each token that contains a name is a wildcard,
 // and a type at the end is ">".
 func (s *subject) pattern() string {
 	if s.typeLast {
@@ -56,7 +56,7 @@ func (s *subject) pattern() string {
 	return oneTokenEach(s.text)
 }
 
-// oneTokenEach replaces each token with a name in it by "*".
+// oneTokenEach replaces each token that contains a name by "*".
 func oneTokenEach(text string) string {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {

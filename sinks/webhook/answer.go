@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// maxAnswer bounds the read part of an answer's body, and maxExcerpt the shown part.
-	// Far more is read than shown: an echoed secret is seen as a whole and taken out.
+	// maxAnswer bounds how much of an answer's body is read, and maxExcerpt how much of it is
+	// shown. Far more is read than shown, so that a secret that is echoed is seen as a whole
+	// and taken out.
 	maxAnswer   = 64 << 10
 	excerptFrom = 4 << 10
 	maxExcerpt  = 200
-	// answerTime bounds the wait for an answer's body: the status is known by then.
+	// answerTime bounds the wait for an answer's body, since the status is known by then.
 	answerTime = time.Second
-	// maxWait bounds Retry-After: a receiver's wrong date must not silence the sink for
-	// days.
+	// maxWait bounds Retry-After, so that a wrong date of a receiver does not silence the sink
+	// for days.
 	maxWait = time.Hour
 )
 
@@ -58,13 +59,13 @@ func (s *Sink) answered(resp *http.Response) error {
 	return err
 }
 
-// advise returns the remedy for a lasting status.
+// advise returns the remedy for a status that lasts.
 func advise(resp *http.Response) string {
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
 		where := ""
 		if to, err := resp.Location(); err == nil {
-			where = " to " + to.Scheme + "://" + to.Host // no more: the rest may be a credential
+			where = " to " + to.Scheme + "://" + to.Host // no more of it, since the rest may be a credential
 		}
 		return "it redirects" + where + ", and following it would take the events and credentials along; set url to the receiver itself"
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
@@ -81,23 +82,23 @@ func advise(resp *http.Response) string {
 // connection be reused.
 func readSome(body io.ReadCloser) string {
 	defer time.AfterFunc(answerTime, func() { _ = body.Close() }).Stop()
-	text, _ := io.ReadAll(io.LimitReader(body, maxAnswer)) // the part before an error is good enough to be shown
+	text, _ := io.ReadAll(io.LimitReader(body, maxAnswer)) // what came before an error is good enough to be shown
 	return string(text)
 }
 
-// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date. An
-// unreadable or past time is zero.
+// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date. A time
+// that cannot be read or is past is zero.
 func retryAfter(header string, now time.Time) time.Duration {
 	wait, _ := retryafter.Parse(header, now, maxWait) // zero if it says nothing
 	return wait
 }
 
-// A cleaner takes the sink's secrets out of a receiver's text: it may echo a header, or the
-// address.
+// A cleaner takes the sink's secrets out of the text of a receiver, which may echo a header or
+// the address.
 type cleaner struct{ replacer *strings.Replacer }
 
-// The least lengths of a searched text. A shorter one is an everyday word, above all among
-// the parts of an address, "/hooks/events".
+// The least lengths of a text to search for. A shorter one may be an everyday word, above all
+// among the parts of an address such as "/hooks/events".
 const (
 	shortestSecret  = 4
 	shortestSegment = 16
@@ -122,7 +123,7 @@ func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
 	for _, values := range target.Query() {
 		add(shortestSecret, values...)
 	}
-	// The longest first: none leaves a rest of another behind.
+	// The longest comes first, so that none leaves a part of another.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, form := range forms {
@@ -131,8 +132,8 @@ func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
 	return cleaner{strings.NewReplacer(pairs...)}
 }
 
-// error returns err, or, if its text shows a secret, one without the secret and without the
-// wrapped chain.
+// error returns err, or, if its text contains a secret, an error without the secret and without
+// the wrapped chain.
 func (c cleaner) error(err error) error {
 	text := err.Error()
 	if cleaned := c.replacer.Replace(text); cleaned != text {

@@ -146,7 +146,7 @@ func TestErrorsAreShortAndClean(t *testing.T) {
 	require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), `409 Conflict: "no such tenant"`)
 }
 
-// A status is an answer, though its body never comes.
+// A status is an answer, even if its body never comes.
 func TestBodyThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, false)
@@ -165,7 +165,7 @@ func TestBodyThatNeverEnds(t *testing.T) {
 	}
 }
 
-// A connection is reused after each answer is read to its end.
+// A connection is reused, since each answer is read to its end.
 func TestConnectionIsKept(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, false)

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// renewal before its end, a certificate is mentioned.
+	// A certificate is mentioned if it ends within renewal.
 	renewal = 21 * 24 * time.Hour
-	// refusalTime is the wait for a receiver's refusal of our certificate: in TLS 1.3 it
-	// comes only after the handshake succeeded on this side.
+	// refusalTime is how long to wait for a receiver to refuse our certificate: in TLS 1.3 it
+	// does so only after the handshake has succeeded on this side.
 	refusalTime = 300 * time.Millisecond
 )
 
-// Check implements relay.Checker. It resolves, connects and shakes hands; it
-// makes no request, as a receiver may take any request for an event. So the
-// address's path, the headers and the secret are first tried by a delivery.
+// Check implements relay.Checker. It resolves, connects and shakes hands, but makes no request,
+// since a receiver may take any request for an event. So the path of the address, the headers
+// and the secret are first tried by a delivery.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: s.target})
 	if err != nil {
 		return errors.New("the proxy in HTTPS_PROXY or HTTP_PROXY is not an address")
 	}
 	if proxy != nil {
-		report("proxy", proxy.Host+"; the receiver behind it was not looked at")
+		report("proxy", proxy.Host+"; it was not checked whether the receiver can be reached through it")
 		conn, err := s.connect(ctx, proxy, report)
 		if err == nil {
 			_ = conn.Close() // nothing was written
@@ -83,14 +83,14 @@ func (s *Sink) shakeHands(ctx context.Context, conn net.Conn, report func(what, 
 	}
 	report("certificate", found)
 
-	_ = client.SetReadDeadline(time.Now().Add(refusalTime)) // Read tells as well
+	_ = client.SetReadDeadline(time.Now().Add(refusalTime)) // if it fails, so does Read
 	if _, err := client.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%s closed the connection after the handshake: %w; check tls.cert_file and tls.key_file", s.target.Host, err)
 	}
 	return nil
 }
 
-// tlsConfig is the transport's.
+// tlsConfig returns the TLS configuration of the transport.
 func (s *Sink) tlsConfig() *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.tls != nil {

@@ -84,7 +84,7 @@ func TestCheckFindsWhatADeliveryWould(t *testing.T) {
 	assert.Contains(t, found["certificate"], "for example.com, valid until")
 }
 
-// In TLS 1.3 a receiver refuses a missing certificate behind the handshake.
+// In TLS 1.3 a receiver refuses a missing certificate after the handshake.
 func TestCheckFindsAMissingClientCertificate(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, true)

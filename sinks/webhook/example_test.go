@@ -14,10 +14,10 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
 
-// A receiver checks the signature over the bytes as they came, and answers 2xx
-// once it has them safe.
+// A receiver checks the signature of the bytes as they came, and answers 2xx once it has stored
+// them safely.
 func ExampleVerify() {
-	key := secret.New("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw") // from the environment, rather
+	key := secret.New("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw") // rather from the environment
 	receive := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20))
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// With the format ocsf, a request holds the objects alone, each on a line.
+// With the format ocsf, a request contains only the objects, each on a line.
 func TestObjectsOnLines(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan string, 1)

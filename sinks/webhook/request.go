@@ -22,8 +22,8 @@ import (
 const ContentType = cloudevents.BatchMediaType
 
 func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time) (*http.Request, error) {
-	// Not kept from one delivery to the next: the transport may still read from
-	// it after an early answer.
+	// The body is not kept from one delivery to the next, because the transport may still read
+	// from it after an early answer.
 	body, err := s.encode(events)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func batchOf(events []relay.Event) ([]byte, error) {
 	return b.Text(), nil
 }
 
-// linesOf are the events' bodies, JSON objects without line ends, each on a line.
+// linesOf returns the events' bodies, JSON objects without line ends, each on a line.
 func linesOf(events []relay.Event) (lines []byte, _ error) {
 	for i := range events {
 		lines = append(append(lines, events[i].Body...), '\n')
@@ -78,9 +78,9 @@ func linesOf(events []relay.Event) (lines []byte, _ error) {
 	return lines, nil
 }
 
-// batchID is made from sources, ids and bodies alone: a repeated event has another time of
-// receipt, and an old id with another body must not be taken for the old event. It holds no
-// ".", as it is signed.
+// batchID is made only from sources, ids and bodies: an event that comes again has another time
+// of receipt, and an old id with another body must not be taken for the old event. It contains
+// no ".", since it is signed.
 func batchID(events []relay.Event) string {
 	h := sha256.New()
 	part := func(b []byte) {

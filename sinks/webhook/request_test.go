@@ -19,7 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// A receiver goes by webhook-id to recognise a redelivery.
+// A receiver relies on webhook-id to recognise a redelivery.
 func TestBatchID(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(3)
@@ -87,8 +87,8 @@ func TestHTTP2IsSpokenOverTLS(t *testing.T) {
 	assert.Equal(t, 2, r.requests[0].ProtoMajor)
 }
 
-// The default limits leave room for the format's own bytes: a batch fits the usual limit
-// of receivers, 1 MiB.
+// The default limits leave room for the format's own bytes, so that a batch fits the usual
+// limit of receivers, 1 MiB.
 func TestDefaultBatchFits(t *testing.T) {
 	t.Parallel()
 	c := config.Config{Sinks: []config.Sink{{Webhook: &config.Webhook{}}}}
@@ -146,7 +146,7 @@ func TestClosedSinkPostsNothing(t *testing.T) {
 	assert.Empty(t, r.requests)
 }
 
-// BenchmarkRequest measures a delivery before its sending: encoding, webhook-id and
+// BenchmarkRequest measures what a delivery does before it sends: encoding, webhook-id and
 // signature.
 func BenchmarkRequest(b *testing.B) {
 	s, err := New(complete(b, config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)}), Options{})

@@ -22,20 +22,22 @@ const (
 )
 
 var (
-	// ErrSignature means a request signed with another secret, or changed since.
+	// ErrSignature means that a request was signed with another secret, or was changed since.
 	ErrSignature = errors.New("the request's signature is not valid")
-	// ErrTimestamp means a request signed too long ago, or by a clock ahead of ours: it
-	// may be a replay of an old one.
+	// ErrTimestamp means that a request was signed too long ago, or by a clock ahead of ours.
+	// It may be a replay of an old one.
 	ErrTimestamp = errors.New("the request's timestamp is outside the tolerance")
 )
 
-// Verify checks a request's signature by key, and its time: now, give or take tolerance; 5
-// minutes is usual. body is the whole body as received: bound it before reading it. Errors
-// are, or wrap, [ErrSignature] or [ErrTimestamp], and anything else where key is no secret.
+// Verify checks a request's signature with key, and that its time differs from now by at most
+// tolerance, for which 5 minutes are usual. body is the whole body as received; bound it before
+// you read it. An error is or wraps [ErrSignature] or [ErrTimestamp], or is another one if key
+// is not usable as a secret.
 //
-// It implements the symmetric scheme (v1) of Standard Webhooks 1.0.0. key is in its form,
-// whsec_ and base64, or else the key's own bytes. The comparison takes constant time. After
-// it, the header webhook-id is authentic, and may serve to recognise a redelivery.
+// Verify implements the symmetric scheme (v1) of Standard Webhooks 1.0.0. key has its form,
+// whsec_ and base64, or else consists of the key's own bytes. The comparison takes constant
+// time. After Verify has succeeded, the header webhook-id is authentic, and may be used to
+// recognise a redelivery.
 func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Duration, now time.Time) error {
 	raw, err := keyOf(key)
 	if err != nil {
@@ -45,7 +47,7 @@ func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Dur
 		return errors.New("verify a request: the secret is empty")
 	}
 	id, timestamp := header.Get(headerID), header.Get(headerTimestamp)
-	// With a "." in it, an id could swallow the signed timestamp.
+	// If it contained a ".", an id could swallow the signed timestamp.
 	if id == "" || strings.Contains(id, ".") {
 		return fmt.Errorf("%w: the header webhook-id is missing, or holds a dot", ErrSignature)
 	}
@@ -67,7 +69,7 @@ func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Dur
 	return nil
 }
 
-// sign returns one signature as it stands in the header.
+// sign returns one signature in the form that it has in the header.
 func sign(key []byte, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write([]byte(id + "." + timestamp + "."))
@@ -75,7 +77,7 @@ func sign(key []byte, id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// keyOf returns a signature's key; nil without a secret.
+// keyOf returns the key of a signature; nil without a secret.
 func keyOf(s secret.Text) ([]byte, error) {
 	if s.Empty() {
 		return nil, nil

@@ -96,7 +96,7 @@ func TestVerifyRefusesOldAndFutureRequests(t *testing.T) {
 	}
 }
 
-// A dot in an id would let a part of it be taken for the timestamp.
+// If an id contained a dot, a part of it could be taken for the timestamp.
 func TestVerifyRefusesAnIDWithADot(t *testing.T) {
 	t.Parallel()
 	h, _, now := signed()

@@ -14,22 +14,23 @@ import (
 
 const (
 	// maxLines is how many lines a message has, unless the trail's entries alone take more.
-	// Other events beyond it are counted.
+	// Other events that do not fit are counted.
 	maxLines = 20
 	// maxLine bounds a line, in characters.
 	maxLine = 500
-	// maxText bounds the lines of several entries of the trail, in bytes: Slack cuts a
-	// message of 40,000 characters.
+	// maxText bounds the lines of several entries of the trail, in bytes, since Slack cuts a
+	// message at 40,000 characters.
 	maxText = 30_000
 )
 
-// errLong makes the pump halve the delivery. Each entry of the trail has its line.
+// errLong makes the pump halve the delivery, because each entry of the trail must have its
+// line.
 var errLong = errors.New("the entries of the audit trail are too long for one message")
 
-// messageOf is a message for a chat: {"text": …} in Slack's mrkdwn. One message stands for
-// the whole batch, so a burst of changes is one notification. The trail's entries come
-// first, and each is shown. Pushed events come after them, as far as there is room: whoever
-// may push can write anything into one, and send as many as they like.
+// messageOf makes a message for a chat: {"text": …} in Slack's mrkdwn. The whole batch is one
+// message, so that a burst of changes is one notification. The trail's entries come first, and
+// each is shown. Pushed events come after them, as far as there is room: whoever may push can
+// write anything into one, and can send as many as they like.
 func messageOf(events []relay.Event) ([]byte, error) {
 	entries, others := entryLines(events), otherLines(events)
 	if len(entries) > 1 && len(strings.Join(entries, "\n")) > maxText {
@@ -46,8 +47,8 @@ func messageOf(events []relay.Event) ([]byte, error) {
 
 var severities = []string{"info", "low", "medium", "high", "critical"}
 
-// entryLines are those of the audit trail, in their order. If there are many, the most
-// severe ones come first.
+// entryLines returns the lines of the audit trail's entries, in their order. If there are many,
+// the most severe ones come first.
 func entryLines(events []relay.Event) []string {
 	type told struct {
 		line     string
@@ -70,28 +71,28 @@ func entryLines(events []relay.Event) []string {
 	return lines
 }
 
-// entryLine tells an entry of the trail, with its severity: a change by its severity,
-// direction and sentence, any other entry by its type. Where a person has to act, a second
-// line says how, with the page about it.
+// entryLine describes an entry of the trail, with its severity: a change by its severity,
+// direction and sentence, and any other entry by its type. If a person has to act, a second
+// line says what to do, with the page about it.
 func entryLine(e *relay.Event) (text, severity string) {
 	var entry struct {
 		Detail struct{ Summary, Severity, Direction, Action, Runbook string }
 	}
-	_ = json.Unmarshal(e.Body, &entry) // another entry has none of these
+	_ = json.Unmarshal(e.Body, &entry) // entries of other kinds have none of these
 	d := entry.Detail
 	if d.Summary == "" {
 		return inert(e.Type + ": " + where(e)), ""
 	}
 	text = inert(fmt.Sprintf("%s: %s: %s", joined(", ", d.Severity, d.Direction), where(e), d.Summary))
-	if d.Action != "" && strings.HasPrefix(e.Type, "health.") { // elsewhere, an action is an id
+	if d.Action != "" && strings.HasPrefix(e.Type, "health.") { // in other entries, an action is an id
 		text += "\n> " + joined(" ", inert("to do: "+d.Action), plain(d.Runbook))
 	}
 	return text, d.Severity
 }
 
-// otherLines tell pushed events by their types and environments alone: nothing in their
-// bodies is believed. A type holds the sender's text, so it stands as code, in which a chat
-// knows no mentions, links and formats.
+// otherLines describe pushed events by their types and environments alone, and nothing in their
+// bodies is believed. A type contains the sender's text, so it is shown as code, in which a
+// chat recognises no mentions, links and formats.
 func otherLines(events []relay.Event) (lines []string) {
 	for i := range events {
 		if e := &events[i]; !e.OfTrail() {

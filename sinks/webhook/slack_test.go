@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// A batch is one message; a hostile text in it is neither a mention nor a link, and a body
-// of any form does not stop the message.
+// A batch is one message. A hostile text in it is neither a mention nor a link, and a body of
+// any form does not stop the message.
 func TestABatchIsOneMessage(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -77,8 +77,8 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.ErrorContains(t, err, `format: "smoke"`)
 }
 
-// Whoever may push writes bodies as the trail does, and as many as they like. Nothing of a
-// body is shown, and no number of pushes hides an entry.
+// Whoever may push can write bodies like those of the trail, and as many as they like. Nothing
+// of a body is shown, and no number of pushes hides an entry.
 func TestAPushedEventIsNeverShownAsAnEntry(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -121,8 +121,8 @@ func TestAPushedEventIsNeverShownAsAnEntry(t *testing.T) {
 	require.NoError(t, sink.Deliver(t.Context(), []relay.Event{odd}))
 	require.Equal(t, "`event_log.@\u200bhere'&lt;!channel&gt;'https:\u200b//evil.example.com *x*`: shop/live", got[1])
 
-	// More entries than a message usually has are all shown. If they are too long for one
-	// message, the pump halves the delivery.
+	// If there are more entries than a message usually has, all of them are shown. If they are
+	// too long for one message, the pump halves the delivery.
 	many := make([]relay.Event, 70)
 	for i := range many {
 		many[i] = real

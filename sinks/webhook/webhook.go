@@ -1,9 +1,9 @@
-// Package webhook delivers events by HTTPS POST. Each request holds a batch, as
-// [Options.Format] says, and is signed as Standard Webhooks 1.0.0 says; [Verify] is for
+// Package webhook delivers events by HTTPS POST. Each request contains a batch, as
+// [Options.Format] says, and is signed according to Standard Webhooks 1.0.0; [Verify] is for
 // receivers written in Go.
 //
-// The sink never follows a redirect. Its URL is a secret, since receivers put
-// credentials into it.
+// The sink never follows a redirect. Its URL is a secret, since receivers put credentials into
+// it.
 package webhook
 
 import (
@@ -20,32 +20,32 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Sink posts to one address. It implements relay.Sink and relay.Checker; its
-// methods may be called concurrently.
+// Sink posts to one address. It implements relay.Sink and relay.Checker; its methods may be
+// called concurrently.
 //
-// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413 and 422 are
-// permanent: the pump finds the refused events, and a too large batch arrives in smaller
-// ones. Everything else is tried again, after Retry-After if the answer has one: also 401,
-// 403, 404, 410 and 415, as mending the configuration or the receiver cures them, and
-// redirects, as they are not followed.
+// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413 and 422 are permanent:
+// the pump finds the refused events, and a batch that is too large arrives in smaller ones.
+// Everything else is tried again, after Retry-After if the answer has one. That includes 401,
+// 403, 404, 410 and 415, since correcting the configuration or the receiver cures them, and
+// redirects, since they are not followed.
 //
-// The header webhook-id is made from the events' sources, ids and bodies: an equal batch
-// has an equal one, so a receiver can recognise a redelivery. After a restart events may
-// come again in other batches; each event's own source and id are the last word.
+// The header webhook-id is made from the events' sources, ids and bodies: an equal batch has an
+// equal id, so that a receiver can recognise a redelivery. After a restart events may come
+// again in other batches, so only each event's own source and id identify it with certainty.
 type Sink struct {
 	target  *url.URL
-	key     []byte      // nil: requests are not signed
-	headers http.Header // go along with each request
+	key     []byte      // nil if requests are not signed
+	headers http.Header // are sent with each request
 	encode  func(events []relay.Event) ([]byte, error)
 	client  *http.Client
-	tls     *tls.Config // nil: the default
+	tls     *tls.Config // nil for the default
 	clean   cleaner
 
 	ended context.Context // ends at Close
 	end   context.CancelFunc
 }
 
-// The header's own limits keep a receiver from filling the memory.
+// The limits of the header keep a receiver from filling the memory.
 const (
 	maxAnswerHeader = 64 << 10
 	idleTimeout     = 90 * time.Second
@@ -53,15 +53,15 @@ const (
 
 var errClosed = errors.New("the sink is closed")
 
-// Options are the surroundings of a sink; all may be left out.
+// Options are what a sink is given besides its section; all may be left out.
 type Options struct {
-	// Format is the format of config.Sink: the form of a request's body. Default
+	// Format is the format of config.Sink: the form of a request's body. The default is
 	// [config.FormatCloudEvents].
 	Format string
 }
 
-// New makes a sink of a complete section (see config.Sink.Complete). It connects to
-// nothing; its errors name the wrong setting, and no secret.
+// New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
+// its errors name the setting that is wrong, and no secret.
 func New(cfg config.Webhook, opts Options) (*Sink, error) {
 	target, err := url.Parse(cfg.URL.Reveal())
 	if err != nil {

@@ -2,23 +2,24 @@
 //
 // # The parts of an entry
 //
-//   - message: the event's body, byte for byte. JSON cannot carry invalid UTF-8: such a
-//     body stands there in base64, and @auditrelay.encoding says so.
+//   - message: the event's body, byte for byte. JSON cannot carry invalid UTF-8, so such a
+//     body is in base64 there, and @auditrelay.encoding says so.
 //   - ddsource, service, hostname, ddtags: by template.
-//   - timestamp: the event's time in milliseconds, for Datadog the official date.
-//   - status: the body's own "status" if it is a short string: errors are shown as errors.
+//   - timestamp: the event's time in milliseconds, which is Datadog's official date.
+//   - status: the body's own "status" if it is a short string, so that errors are shown as
+//     errors.
 //   - ce: the CloudEvents attributes, such as @ce.id; @ce.time has nanoseconds.
-//   - the body's fields if it is a JSON object: each in Datadog's own place for the fields
-//     of a JSON log, found as @action or @user_id. Fields whose name means something to
-//     Datadog or to this package stand beneath "event", as @event.status. Values stay as
-//     they are written: a number keeps all its digits.
-//   - auditrelay: the changes made to the entry; see [Marks]. As a rule it is not there.
+//   - the body's fields if it is a JSON object: each where Datadog itself puts the fields of
+//     a JSON log, found as @action or @user_id. Fields whose name means something to Datadog
+//     or to this package are below "event", as @event.status. Values stay as they are
+//     written: a number keeps all its digits.
+//   - auditrelay: the changes made to the entry; see [Marks]. Usually there are none.
 //
 // # Datadog's silent changes
 //
-// The intake acknowledges an entry of more than 1 MB and cuts it, and one whose date is
-// more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is not made: it
-// is refused, or changed visibly if so configured.
+// The intake acknowledges an entry of more than 1 MB and cuts it, and it acknowledges one
+// whose date is more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is
+// not made: the event is refused, or changed visibly if so configured.
 // (https://docs.datadoghq.com/api/latest/logs/#send-logs and
 // https://docs.datadoghq.com/logs/log_configuration/processors/log_date_remapper/)
 package entry
@@ -35,8 +36,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// The intake's limits, with a reserve. Its megabytes are taken to be the smaller ones, of
-// 1000 kB.
+// The intake's limits, with a reserve. Its megabytes are taken to be the smaller kind, of 1000
+// kB.
 const (
 	MaxEntries      = 1000
 	MaxRequestBytes = 5_000_000 - 100_000
@@ -45,43 +46,43 @@ const (
 	MaxAhead        = 2*time.Hour - windowMargin
 )
 
-// windowMargin is for the way to the intake, and for differing clocks.
+// windowMargin allows for the way to the intake, and for clocks that differ.
 const windowMargin = 5 * time.Minute
 
-// Marks are the changes to an entry, beneath the attribute "auditrelay".
+// Marks are the changes made to an entry, below the attribute "auditrelay".
 type Marks struct {
 	// Encoding is base64 if the message is the body in base64.
 	Encoding string `json:"encoding,omitempty"`
-	// Truncated: the message is only the start of the body. The body had OriginalSize
+	// Truncated is set if the message is only the start of the body, which had OriginalSize
 	// bytes.
 	Truncated    bool `json:"truncated,omitempty"`
 	OriginalSize int  `json:"original_size,omitempty"`
-	// AttributesOmitted: the body's fields were left out, or the entry would
-	// have been too large. The message has them.
+	// AttributesOmitted is set if the body's fields were left out because the entry would have
+	// been too large. The message contains them.
 	AttributesOmitted bool `json:"attributes_omitted,omitempty"`
-	// Restamped: the timestamp is the time of sending. The event's own, in @ce.time, is
-	// outside of the intake's window.
+	// Restamped is set if the timestamp is the time of sending, because the event's own, in
+	// @ce.time, is outside the intake's window.
 	Restamped bool `json:"restamped,omitempty"`
 }
 
-// Encoder encodes entries one after the other, in reused memory.
+// Encoder encodes entries one after the other, in memory that is reused.
 type Encoder struct {
 	maker  *Maker
 	joined []byte // memory for a text
 
-	// Of the entry under way.
+	// The fields below are those of the entry under way.
 	event   *relay.Event
 	stamp   time.Time
 	members []member // of the body
 	marks   Marks
 }
 
-// Encoder makes an encoder of such entries.
+// Encoder returns an encoder that makes such entries.
 func (m *Maker) Encoder() *Encoder { return &Encoder{maker: m} }
 
-// Append appends the entry for e, sent at now, to dst: one JSON object. An error says why
-// the intake would not keep the entry whole, with the remedy. Such an error is permanent,
-// and dst is then returned as it was.
+// Append appends the entry for e, sent at now, to dst: one JSON object. An error says why the
+// intake would not keep the entry whole, and what to do. Such an error is permanent, and dst is
+// then returned as it was.
 func (c *Encoder) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
 	c.event, c.stamp, c.marks = e, e.Time, Marks{}
 	if err := checkWindow(e.Time, now); err != nil {
@@ -108,10 +109,10 @@ func checkWindow(t, now time.Time) error {
 	return nil
 }
 
-// maxMembers is for how many members memory is kept.
+// maxMembers bounds the members whose memory is kept.
 const maxMembers = 1024
 
-// read looks into the body.
+// read examines the body.
 func (c *Encoder) read() {
 	if cap(c.members) > maxMembers {
 		c.members = nil
@@ -124,13 +125,13 @@ func (c *Encoder) read() {
 	c.members = withoutRepeats(membersOf(c.event.Body, c.members))
 }
 
-// append appends as much of the entry as the intake keeps whole: all of it,
-// else without the body's fields, else the start of the message.
+// append appends as much of the entry as the intake keeps whole: all of it, or else the entry
+// without the body's fields, or else only the start of the message.
 func (c *Encoder) append(dst []byte) ([]byte, error) {
 	start, body := len(dst), c.event.Body
 	fits := func() bool { return len(dst)-start <= MaxBytes }
 	placed := c.maker.fields != fieldsNone && len(c.members) > 0
-	if len(body) <= MaxBytes { // it has a chance: encoding it takes bounded memory
+	if len(body) <= MaxBytes { // it may fit, and encoding it takes bounded memory
 		if dst = c.encode(dst, body, placed); fits() {
 			return dst, nil
 		}
@@ -148,7 +149,7 @@ func (c *Encoder) append(dst []byte) ([]byte, error) {
 	return c.truncated(dst[:start])
 }
 
-// truncated appends an entry of as much of the body as there is room for.
+// truncated appends an entry with as much of the body as there is room for.
 func (c *Encoder) truncated(dst []byte) ([]byte, error) {
 	start, body := len(dst), c.event.Body
 	dst = c.encode(dst, nil, false)
@@ -164,7 +165,7 @@ func (c *Encoder) truncated(dst []byte) ([]byte, error) {
 }
 
 // encode appends the entry with a message: the body, or its start. The body's fields come
-// first: a reader of a repeated name ends with ours.
+// first, so that a reader of a repeated name ends with ours.
 func (c *Encoder) encode(dst, message []byte, fields bool) []byte {
 	dst = append(dst, '{')
 	if fields {
@@ -194,5 +195,5 @@ func (c *Encoder) appendMessage(dst, message []byte) []byte {
 	return append(dst, '"')
 }
 
-// view is b as a string over the same bytes: they must not change.
+// view returns b as a string that shares its bytes, which must not change.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -35,7 +35,7 @@ func eventOf(body string) *relay.Event {
 	return &e
 }
 
-// decode reads an entry back, numbers as they are written. No name stands in it twice.
+// decode reads an entry back, with numbers as they are written. No name may occur twice.
 func decode(t testing.TB, text []byte) map[string]any {
 	t.Helper()
 	require.True(t, utf8.Valid(text))
@@ -114,8 +114,8 @@ func TestOtherPlaces(t *testing.T) {
 	assert.NotContains(t, got, "auditrelay")
 }
 
-// A body is only a message if it is not a JSON object, or if a strict reader might refuse
-// its text.
+// A body is only a message if it is not a JSON object, or if a strict reader might refuse its
+// text.
 func TestBodiesWithoutFields(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -226,7 +226,7 @@ func TestWindow(t *testing.T) {
 	assert.Less(t, MaxAhead, 2*time.Hour)
 }
 
-// A body goes alone if it fits only without its fields.
+// A body that fits only without its fields is sent without them.
 func TestAttributesOmitted(t *testing.T) {
 	t.Parallel()
 	body := `{"status":"error","a":"` + long("x", 600_000) + `"}`
@@ -283,8 +283,8 @@ func TestOversize(t *testing.T) {
 	require.ErrorContains(t, err, "without its message", "nothing that could be cut helps")
 }
 
-// The test finds the largest accepted body by halving: on the wire it must be within the
-// limit, and the next one not far above it.
+// The test finds the largest accepted body by bisection: on the wire it must be within the
+// limit, and the next larger one must not be far above it.
 func TestSizeIsTight(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t, config.Datadog{Attributes: "none"})

@@ -8,13 +8,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// member is one field of a JSON object, as it stands there.
+// member is one field of a JSON object, as it is written there.
 type member struct {
 	name  jsonscan.Raw
 	value []byte
 }
 
-// key is the name's text.
+// key returns the text of the name.
 func (m *member) key() string {
 	if !m.name.Escaped {
 		return view(m.name.Bytes)
@@ -60,11 +60,11 @@ func membersOf(body []byte, dst []member) []member {
 	return dst
 }
 
-// fewMembers are compared with each other faster than by a map.
+// Up to fewMembers are compared with each other faster than with a map.
 const fewMembers = 32
 
-// withoutRepeats leaves, of several fields of one name, the last, as most readers
-// of JSON do. It changes members.
+// withoutRepeats keeps only the last of several fields with the same name, as most readers of
+// JSON do. It changes members.
 func withoutRepeats(members []member) []member {
 	if len(members) > fewMembers {
 		last := make(map[string]int, len(members))
@@ -83,8 +83,8 @@ func withoutRepeats(members []member) []member {
 	})
 }
 
-// keepMembers removes the members refused by keep. It asks in their order, before it moves
-// a later one.
+// keepMembers removes the members that keep refuses. It asks for each before it moves a later
+// one.
 func keepMembers(members []member, keep func(i int) bool) []member {
 	n := 0
 	for i := range members {
@@ -103,8 +103,8 @@ func (m *member) sameName(o *member) bool {
 	return m.key() == o.key()
 }
 
-// halfPair reports whether valid JSON escapes half of a surrogate pair: a reader of the
-// entry may refuse the text, and the whole request with it.
+// halfPair reports whether valid JSON escapes half of a surrogate pair. A reader of the entry
+// may refuse such a text, and with it the whole request.
 func halfPair(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
@@ -147,7 +147,7 @@ func hexDigit(c byte) byte {
 	return c&^0x20 - 'A' + 10
 }
 
-// maxStatus is the longest accepted status.
+// maxStatus is the length of the longest status that is accepted.
 const maxStatus = 64
 
 // statusOf is the field "status", if it is a short string.
@@ -160,8 +160,8 @@ func statusOf(members []member) []byte {
 	return nil
 }
 
-// appendFields appends the body's fields, each with a comma behind it, where the
-// configuration wants them.
+// appendFields appends the body's fields, each followed by a comma, where the configuration
+// wants them.
 func (c *Encoder) appendFields(dst []byte) []byte {
 	if c.maker.fields == fieldsNested {
 		dst = append(append(dst, `"event":`...), c.event.Body...)
@@ -181,7 +181,7 @@ func (c *Encoder) appendFields(dst []byte) []byte {
 	return append(c.appendTaken(append(dst, `"event":{`...)), '}', ',')
 }
 
-// appendTaken appends the fields whose names are taken, beneath "event".
+// appendTaken appends the fields whose names are taken, below "event".
 func (c *Encoder) appendTaken(dst []byte) []byte {
 	for i := range c.members {
 		if m := &c.members[i]; reserved(m.key()) {
@@ -191,15 +191,15 @@ func (c *Encoder) appendTaken(dst []byte) []byte {
 	return dst[:len(dst)-len(",")]
 }
 
-// append appends the field as it stands in the body, with a comma behind it.
+// append appends the field as it is in the body, followed by a comma.
 func (m *member) append(dst []byte) []byte {
 	dst = append(append(append(dst, '"'), m.name.Bytes...), '"', ':')
 	return append(append(dst, m.value...), ',')
 }
 
-// reserved reports whether a name means something to Datadog ("Preprocessing for
-// JSON logs" and its reserved attributes), or to this package. A name with dots
-// is a path to Datadog, so its first part counts.
+// reserved reports whether a name means something to Datadog ("Preprocessing for JSON logs" and
+// its reserved attributes), or to this package. To Datadog a name with dots is a path, so its
+// first part counts.
 func reserved(name string) bool {
 	name, _, _ = strings.Cut(name, ".")
 	switch name {

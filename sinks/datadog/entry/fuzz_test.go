@@ -12,7 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// FuzzAppend holds, of any body: the entry is JSON, gives the body back byte for byte, and keeps its reserved attributes.
+// FuzzAppend checks that for any body the entry is JSON, gives the body back byte for byte, and
+// keeps its reserved attributes.
 func FuzzAppend(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", `{"a":1}`, `{"message":1,"timestamp":2,"ce":3,"event":4,"status":"x"}`, `{"a":"\ud83d\ude00<>&"}`,
@@ -55,8 +56,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// FuzzCut checks the place of a cut: not behind the available room, and no earlier than
-// necessary.
+// FuzzCut checks where a text is cut: within the room there is, and no earlier than necessary.
 func FuzzCut(f *testing.F) {
 	for _, s := range []string{"", "abc", "é", "<\x01\"\u2028😀\n", "\u2029\u2030"} {
 		f.Add(s, 5)

@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Maker holds how entries are made. It is immutable, and may be used concurrently.
+// Maker knows how entries are made. It is immutable, and may be used concurrently.
 type Maker struct {
 	texts             []text
 	fields            fields
@@ -94,8 +94,8 @@ func (t *text) join(dst []byte, e *relay.Event) []byte {
 	return dst
 }
 
-// appendTag appends a tag to a list, unless all of its values are empty: "env:"
-// would be of no use.
+// appendTag appends a tag to a list, unless all of its values are empty, since "env:" would be
+// of no use.
 func appendTag(list []byte, p *template.Template, e *relay.Event) []byte {
 	start := len(list)
 	if start > 0 {
@@ -109,8 +109,8 @@ func appendTag(list []byte, p *template.Template, e *relay.Event) []byte {
 	return list
 }
 
-// appendTagValue keeps a value from becoming two tags. Datadog itself puts "_" for a tag's
-// forbidden characters.
+// appendTagValue keeps a value from becoming two tags. Datadog itself replaces the characters
+// that a tag may not contain by "_".
 func appendTagValue(dst []byte, value string) []byte {
 	for i := range len(value) {
 		if c := value[i]; c == ',' {

@@ -2,8 +2,8 @@ package entry
 
 import "unicode/utf8"
 
-// cut returns the longest start of text, in valid UTF-8, for room bytes between the quotes
-// as appendText writes them.
+// cut returns the longest start of text, in valid UTF-8, that takes at most room bytes between
+// quotes as appendText writes it.
 func cut(text []byte, room int) []byte {
 	for i := 0; i < len(text); {
 		_, size := utf8.DecodeRune(text[i:])
