@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// address is a kind of URL in the configuration. Its texts end the errors.
+// address describes a kind of URL in the configuration. Its texts end the errors.
 type address struct {
 	form  string // such as "an address such as https://loki.example.com, without ? and #"
-	login string // where a user and password go instead
-	https string // the reason for https
+	login string // where to put a user and password instead
+	https string // why it has to be https
 
-	query, path bool // it may have a query; it needs a path
-	secret      bool // it is not shown
+	query, path bool // whether it may have a query, and whether it needs a path
+	secret      bool // whether it is never shown
 }
 
-// url checks a URL, and returns it; nil if it is wrong.
+// url checks a URL, and returns it, or nil if it is wrong.
 func (k *checker) url(path, value string, a address) *url.URL {
 	shown := any(value)
 	if a.secret {

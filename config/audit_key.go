@@ -22,8 +22,9 @@ func (a *Audit) setDefaults(dataDir string) {
 	}
 }
 
-// minHeartbeat is the shortest audit.heartbeat. A tree that does not grow is looked at every
-// 5 s, and a checkpoint that comes later than two heartbeats after the one before is an alarm.
+// minHeartbeat is the shortest audit.heartbeat. A tree that does not grow is examined every 5
+// s, and a checkpoint that comes more than two heartbeats after the previous one raises an
+// alarm.
 const minHeartbeat = 10 * time.Second
 
 func (k *checker) audit(a Audit) {
@@ -41,7 +42,7 @@ func (k *checker) audit(a Audit) {
 	}
 	switch _, err := note.NewVerifier(a.PublicKey); {
 	case len(a.SignCommand) > 0 && a.PublicKey == "":
-		k.fail("audit.public_key", nil, "is required with sign_command; 'auditrelay trail keygen --public' makes it of a PEM file")
+		k.fail("audit.public_key", nil, "is required with sign_command; 'auditrelay trail keygen --public' makes it from a PEM file")
 	case len(a.SignCommand) == 0 && a.PublicKey != "":
 		k.fail("audit.public_key", a.PublicKey, "is for sign_command, which is not set; set it, or remove this")
 	case a.PublicKey != "" && err != nil:

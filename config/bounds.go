@@ -7,24 +7,24 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The bounds of a document. The YAML parser's time grows with the square of some of
-// these, and its stack with the depth. Expanded aliases count as if written out.
+// The bounds of a document. The YAML parser's time grows with the square of some of these, and
+// its stack with the depth. Aliases count as if they were written out.
 const (
 	maxLines   = 20_000
 	maxTokens  = 50_000
 	maxVisited = 100_000
 	maxDepth   = 32
-	maxKeys    = 1_000 // of one section, written as a block
+	maxKeys    = 1_000 // of one section that is written as a block
 )
 
-// bounds counts the tokens of a document, to refuse a hostile one before the parser
+// bounds counts the tokens of a document, in order to refuse a hostile one before the parser
 // sees it.
 type bounds struct {
 	tokens    int
 	documents int
 	brackets  int // open ones
 	line      int // of the latest token
-	onLine    int // nesting tokens on that line
+	onLine    int // tokens on that line that nest
 	leading   bool
 	blocks    []block // open ones, the innermost last
 }
@@ -32,7 +32,7 @@ type bounds struct {
 // block is a run of lines with the same indentation: the keys of a section.
 type block struct{ column, keys int }
 
-// take counts the next token. An error names the excess.
+// take counts the next token. An error names what there is too much of.
 func (b *bounds) take(t *token.Token) error {
 	if b.tokens++; b.tokens > maxTokens {
 		return fmt.Errorf("the file has more than %d YAML tokens", maxTokens)
@@ -64,8 +64,8 @@ func (b *bounds) take(t *token.Token) error {
 	return nil
 }
 
-// begin counts the first token of a line. Deeper blocks end there. A "-" begins a block
-// of its own.
+// begin counts the first token of a line. Deeper blocks end there. A "-" begins a block of its
+// own.
 func (b *bounds) begin(t *token.Token) {
 	column := t.Position.Column
 	for len(b.blocks) > 0 && b.blocks[len(b.blocks)-1].column > column {

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// ExpiresSoon is how long before its end a certificate counts as one that has to be
-// renewed.
+// ExpiresSoon is how long before its end a certificate counts as one that has to be renewed.
 const ExpiresSoon = 14 * 24 * time.Hour
 
-// Certificate reads the certificate in the files again, and says why it cannot be served:
+// Certificate reads the certificate in the files again. The error says why it cannot be served:
 // its key does not fit, or it is not valid now. Errors name the files.
 func (t *TLSServer) Certificate() (*x509.Certificate, error) {
 	leaf, err := leafOf(t.CertFile, t.KeyFile)
@@ -37,7 +36,7 @@ func leafOf(certFile, keyFile string) (*x509.Certificate, error) {
 	return pair.Leaf, nil
 }
 
-// Fault says why a certificate is not valid at a time; empty: it is.
+// Fault says why a certificate is not valid at a time; it is empty if it is valid.
 func Fault(leaf *x509.Certificate, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 	switch {
@@ -51,7 +50,7 @@ func Fault(leaf *x509.Certificate, now time.Time) string {
 	return ""
 }
 
-// certificates looks into the certificates, keys and authorities named in a configuration.
+// certificates examines the certificates, keys and authorities that a configuration names.
 func (f files) certificates(c *Config) {
 	eachFile(reflect.ValueOf(c), "", func(field, file string) {
 		if strings.HasSuffix(field, "ca_file") && readable(file) == nil {
@@ -62,7 +61,7 @@ func (f files) certificates(c *Config) {
 	})
 	eachPair(reflect.ValueOf(c), "", func(at, certFile, keyFile string) {
 		if certFile == "" || keyFile == "" || readable(certFile) != nil || readable(keyFile) != nil {
-			return // said elsewhere
+			return // reported elsewhere
 		}
 		field := join(at, "cert_file")
 		leaf, err := leafOf(certFile, keyFile)
@@ -78,7 +77,7 @@ func (f files) certificates(c *Config) {
 	})
 }
 
-// names warns where the provider would refuse the certificate for its name.
+// names warns if the provider would refuse the certificate because of its name.
 func (f files) names(field, certFile string, leaf *x509.Certificate, environments []Environment) {
 	seen := map[string]bool{}
 	for _, e := range environments {

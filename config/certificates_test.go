@@ -21,8 +21,8 @@ func copyFile(t *testing.T, from, to string) {
 
 const day = 24 * time.Hour
 
-// What no peer would take is an error of the check, and a warning of a start: pushes are
-// rather taken with an expired certificate than not at all.
+// What no peer would accept is an error of the check, but only a warning at a start, since it
+// is better to take pushes with an expired certificate than not at all.
 func TestCheckReadsCertificates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,15 +14,15 @@ import (
 // A checker collects the errors in a decoded configuration.
 type checker struct {
 	kinds  Kinds
-	places map[string]place // where the fields stand; nil when built by a program
-	// Undecodable fields, and the sections around them. Neither these nor what is in
-	// the former is complained of twice.
+	places map[string]place // where the fields are written; nil if a program made the configuration
+	// Fields that could not be decoded, and the sections around them. No second error is
+	// reported about these, or about anything inside the former.
 	broken, around map[string]bool
 	errors         []Problem
 	warnings       []Problem
 }
 
-// newChecker goes on where d has ended.
+// newChecker continues where d has ended.
 func newChecker(d *decoder) *checker {
 	k := &checker{
 		kinds: d.kinds, places: d.places, broken: map[string]bool{}, around: map[string]bool{},
@@ -49,8 +49,9 @@ func sections(path string) iter.Seq[string] {
 	}
 }
 
-// problem makes one about the field at path. value is shown unless nil; it is never a
-// secret. The file's own text is shown instead, so an expanded ${NAME} is not.
+// problem makes a problem with the field at path. value, unless nil, is shown; it is never a
+// secret. If the field is written in the file, the text there is shown instead, so that an
+// expanded ${NAME} does not appear.
 func (k *checker) problem(path string, value any, reason string) Problem {
 	p := Problem{Line: k.line(path), Field: path, Reason: reason}
 	if value == nil {
@@ -82,7 +83,7 @@ func (k *checker) warn(path string, reason string) {
 	k.warnings = bounded(k.warnings, k.problem(path, nil, reason))
 }
 
-// line finds the line of the field, or of the nearest section around it.
+// line returns the line of the field, or of the nearest section around it.
 func (k *checker) line(path string) int {
 	for section := range sections(path) {
 		if m, ok := k.places[section]; ok {
@@ -120,13 +121,13 @@ func (k *checker) positive(path string, value time.Duration) {
 type number interface{ ~int | ~int64 | ~float64 }
 
 func between[T number](k *checker, path string, value, low, high T) {
-	if inside := value >= low && value <= high; !inside { // so asked for NaN
+	if inside := value >= low && value <= high; !inside { // in this form NaN is refused too
 		k.fail(path, value, fmt.Sprintf("must be between %v and %v", low, high))
 	}
 }
 
-// listenAddress checks HOST:PORT, HOST empty for all interfaces, and returns
-// whether it is loopback. A wrong address counts as loopback: one error is enough.
+// listenAddress checks HOST:PORT, where HOST is empty for all interfaces, and returns whether
+// it is loopback. A wrong address counts as loopback, because one error is enough.
 func (k *checker) listenAddress(path, value string) (loopback bool) {
 	host, ok := splitHostPort(value, 0)
 	if !ok || host != "" && host != "localhost" && net.ParseIP(host) == nil {
@@ -136,7 +137,7 @@ func (k *checker) listenAddress(path, value string) (loopback bool) {
 	return IsLoopback(host)
 }
 
-// hostname checks the provider's target for pushes.
+// hostname checks the host name that the provider pushes to.
 func (k *checker) hostname(path, value string) {
 	if !k.required(path, value) {
 		return
@@ -200,7 +201,7 @@ func (k *checker) name(path, value string) {
 	}
 }
 
-// natsURLs checks addresses joined with commas.
+// natsURLs checks addresses that are separated by commas.
 func (k *checker) natsURLs(path, value string) {
 	for address := range strings.SplitSeq(value, ",") {
 		u, err := url.Parse(strings.TrimSpace(address))
@@ -215,7 +216,7 @@ func (k *checker) natsURLs(path, value string) {
 	}
 }
 
-// placeholders are those of topics, subjects, tenants, labels and tags.
+// placeholders are those that topics, subjects, tenants, labels and tags may have.
 func placeholders() []string { return []string{"type", "project", "environment"} }
 
 // template checks a text with placeholders.

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatGoesInTheClear wants a warning for configurations of earlier versions, and an
-// error for new unsafe ones.
+// TestWhatGoesInTheClear wants a warning where secrets go over the network in the clear, and an
+// error where that is never needed.
 func TestWhatGoesInTheClear(t *testing.T) {
 	t.Parallel()
 	sink := func(nats string) string { return "sinks: [{name: n, nats: {" + nats + "}}]" }

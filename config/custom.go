@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Kind is a Go program's own kind of sink, beside the built-in ones. In YAML a sink of
+// Kind is a Go program's own kind of sink, in addition to the built-in ones. In YAML a sink of
 // the kind has a section of the kind's name, as "kafka" is for Kafka.
 type Kind struct {
 	// Name has lower-case letters, digits and "_".
@@ -28,22 +28,22 @@ type Kind struct {
 	New func() Section
 }
 
-// Section is the configuration of a sink of a [Kind]. It is a [Warner] too if it has
-// warnings, and [Exclusive] if its destination has one writer.
+// Section is the configuration of a sink of a [Kind]. If it has warnings, it is also a
+// [Warner], and if its destination has only one writer, it is [Exclusive].
 type Section interface {
 	// SetDefaults fills in empty fields. A second call changes nothing.
 	SetDefaults()
-	// Problems returns all errors, after SetDefaults. A Problem's Field begins at the
-	// section, such as "url" or "brokers[0]"; Value is shown unless empty, or a secret;
-	// the line is found by the field.
+	// Problems returns all errors, after SetDefaults. A Problem's Field begins at the section,
+	// such as "url" or "brokers[0]"; Value is shown, unless it is empty or a secret; the line
+	// is found by the field.
 	Problems() []Problem
 }
 
-// Warner is a [Section] with warnings: weaknesses that refuse no start. `config check`
-// shows them, and `run` logs them.
+// Warner is a [Section] with warnings about weaknesses that do not prevent a start. `config
+// check` shows them, and `run` logs them.
 type Warner interface {
-	// Warnings returns all warnings of a section without Problems, after SetDefaults.
-	// Their fields are those of Problems. No Value is shown.
+	// Warnings returns all warnings of a section without Problems, after SetDefaults. Their
+	// fields are like those of Problems. No Value is shown.
 	Warnings() []Problem
 }
 
@@ -53,13 +53,14 @@ type Custom struct {
 	Section Section
 }
 
-// Kinds are those of a Go program, beside the built-in ones. Its methods load a configuration
-// with these kinds known too; nil knows only the built-in ones.
+// Kinds are the kinds of a Go program, in addition to the built-in ones. Its methods load a
+// configuration in which these kinds are known too; with nil, only the built-in ones are.
 type Kinds []Kind
 
 func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }
 
-// check asks the section itself. Warnings of a faulty section could mislead.
+// check asks the section itself. It shows no warnings of a faulty section, since they could
+// mislead.
 func (c *Custom) check(k *checker, at string, _ *Sink) {
 	problems := c.Section.Problems()
 	c.tell(problems, at, k.fail)
@@ -68,7 +69,7 @@ func (c *Custom) check(k *checker, at string, _ *Sink) {
 	}
 }
 
-// tell passes problems of the section at the path on, without its secrets.
+// tell passes on the problems of the section at the path, without its secrets.
 func (c *Custom) tell(problems []Problem, at string, to func(path string, value any, reason string)) {
 	hide := hiding(reflect.ValueOf(c.Section))
 	for _, p := range problems {
@@ -118,8 +119,8 @@ func eachSecret(v reflect.Value, visit func(secret.Text)) {
 	}
 }
 
-// fieldsOf returns the fields of a section as the function does, and for a sink the
-// kinds of the program behind them.
+// fieldsOf returns the fields of a section as the function fieldsOf does; those of a sink are
+// followed by the kinds of the program.
 func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
 	fields := fieldsOf(t)
 	if t == reflect.TypeFor[Sink]() {
@@ -144,7 +145,7 @@ func (d *decoder) custom(node ast.Node, at string, v reflect.Value, kind Kind) {
 	d.value(node, at, reflect.ValueOf(s.Custom.Section).Elem())
 }
 
-// check refuses faulty kinds; the program must mend them.
+// check refuses faulty kinds, which are mistakes of the program.
 func (k Kinds) check() error {
 	for i, kind := range k {
 		if err := kind.check(); err != nil {
@@ -172,7 +173,7 @@ func (k Kind) check() error {
 	return decodable(section.Type().Elem(), "")
 }
 
-// decodable reports types the decoder cannot fill in.
+// decodable returns an error for types that the decoder cannot fill in.
 func decodable(t reflect.Type, at string) error {
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):

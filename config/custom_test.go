@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// queue is a section of a program's own.
+// queue is a section that a program defines.
 type queue struct {
 	Address string                 `yaml:"address"`
 	Token   secret.Text            `yaml:"token"`
@@ -98,7 +98,7 @@ func TestCustomSectionTellsNoSecret(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-// A section's warnings refuse nothing, and are left out where the section has errors.
+// A section's warnings prevent nothing, and are left out if the section has errors.
 func TestCustomSectionWarns(t *testing.T) {
 	t.Parallel()
 	_, warnings, err := parseQueues(t, "- {name: q, queue: {address: a}}\n- name: r\n  queue:\n    {address: b, token: '${TOKEN}', wait: 2m}\n")
@@ -138,7 +138,7 @@ type flat struct {
 func (*flat) SetDefaults()        {}
 func (*flat) Problems() []Problem { return nil }
 
-// A wrong kind is the program's mistake, and told before any file is read.
+// A wrong kind is the program's mistake, and is reported before any file is read.
 func TestWrongKinds(t *testing.T) {
 	t.Parallel()
 	section := func() Section { return new(queue) }

@@ -14,11 +14,11 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// A decoder fills a Config from a YAML tree. It is our own, and not the YAML library's,
-// for three reasons: it finds every error and not only the first, it knows each field's
-// place, and it never shows a line of the source, for fear of secrets.
+// A decoder fills a Config from a YAML tree. It replaces the YAML library's for three reasons:
+// it finds every error and not only the first, it knows each field's place, and it never shows
+// a line of the source, which may contain secrets.
 type decoder struct {
-	kinds    Kinds // of the program
+	kinds    Kinds // those of the program
 	env      func(string) (string, bool)
 	anchors  map[string]ast.Node
 	visited  int
@@ -26,16 +26,16 @@ type decoder struct {
 	errors   []Problem
 	warnings []Problem
 
-	secretFiles map[string]string // fields of secrets, each with its file, if any
-	inline      bool              // a secret stands in the configuration itself
+	secretFiles map[string]string // the fields of secrets, each with its file, or ""
+	inline      bool              // a secret is in the configuration itself
 }
 
 func newDecoder(env func(string) (string, bool)) *decoder {
 	return &decoder{env: env, places: map[string]place{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
 }
 
-// A place is where a field stands, and, of a scalar other than a secret, its text as
-// written.
+// A place is where a field is written. Unless the field is a secret or holds other fields, it
+// has the text that is written there.
 type place struct {
 	line int
 	text string
@@ -49,12 +49,12 @@ func (d *decoder) warn(line int, path, reason string) {
 	d.warnings = bounded(d.warnings, Problem{Line: line, Field: path, Reason: reason})
 }
 
-// full reports whether there are as many errors as are shown: then no more of
-// the document is looked at.
+// full reports whether there are as many errors as are shown. Then no more of the document is
+// examined.
 func (d *decoder) full() bool { return len(d.errors) > maxProblems }
 
-// value decodes one node into v, at path. A null leaves v as it is, as if the field
-// were not there.
+// value decodes one node into v, at path. A null leaves v as it is, as if the field were not
+// there.
 func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 	if d.full() {
 		return
@@ -115,7 +115,7 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 	}
 }
 
-// named decodes values under names of the user's own.
+// named decodes values whose names the user chooses.
 func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
 	m, ok := node.(*ast.MappingNode)
 	if !ok {
@@ -159,7 +159,7 @@ func (d *decoder) sequence(node ast.Node, line int, path string, v reflect.Value
 	}
 }
 
-// inShort decodes a section given as a single word, where its type takes one.
+// inShort decodes a section that is given as a single word, if its type allows that.
 func (d *decoder) inShort(node ast.Node, line int, path string, v reflect.Value) bool {
 	_, short := v.Addr().Interface().(encoding.TextUnmarshaler)
 	raw, single := scalarText(node)
@@ -178,7 +178,7 @@ func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) 
 	d.scalarText(raw, line, path, v)
 }
 
-// scalarText gives v, at path, the value of raw.
+// scalarText sets v, at path, to the value of raw.
 func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value) {
 	d.places[path] = place{line: line, text: raw}
 	text, err := expand(raw, d.env)
@@ -212,14 +212,14 @@ func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) 
 	switch {
 	case dollar && variableName.MatchString(name):
 		d.warn(line, path, "looks like the name of an environment variable without its braces; write ${NAME}")
-	// Whether an address is a credential is for its owner to say.
+	// Whether an address is a credential, only its owner knows.
 	case s.plain && !strings.HasPrefix(raw, "https://") && !strings.HasPrefix(raw, "http://"):
 		d.warn(line, path, "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH")
 	}
 	v.Set(reflect.ValueOf(secret.New(s.text)))
 }
 
-// notSingle says: a node should be a single value, and is not.
+// notSingle says that a node is not a single value, as it should be.
 func notSingle(node ast.Node) string {
 	if kind := kindOf(node); kind != "fields" {
 		return "must be a single value, not " + kind
@@ -227,7 +227,7 @@ func notSingle(node ast.Node) string {
 	return `must be a single value, not fields; put a value that holds a ":" in quotes`
 }
 
-// setScalar gives v the value of text.
+// setScalar sets v to the value of text.
 func setScalar(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))
@@ -258,7 +258,7 @@ func setScalar(v reflect.Value, text string) error {
 			return errors.New("not a number")
 		}
 		v.SetFloat(f)
-	default: // a string; the structs have no other kind, as a test holds
+	default: // a string; a test makes sure that the structs have no other kind
 		v.SetString(text)
 	}
 	return nil

@@ -14,8 +14,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// SetDefaults fills in every empty field with a default. [Parse] calls it; a Go program
-// with a Config of its own making calls it before Validate.
+// SetDefaults sets every empty field to its default. [Parse] calls it; a Go program that makes
+// a Config itself calls it before Validate.
 func (c *Config) SetDefaults() {
 	setDefault(&c.ShutdownTimeout, 30*time.Second)
 	if w := c.Workspace; w != nil {
@@ -74,7 +74,7 @@ func (j *Journal) setDefaults() {
 	setDefault(&j.DuplicateWindow, 10*time.Minute)
 }
 
-// hostname returns the host's name as far as a trail's origin may hold it.
+// hostname returns as much of the host's name as the origin of a trail may contain.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // budget compares the journal's budget with the disk of the data directory. Once the disk
 // is full, pushes are refused, however much of the budget is left.
 func (f files) budget(c *Config) {
-	if c.Journal.URL != "" { // its disk is the cluster's
+	if c.Journal.URL != "" { // the cluster has disks of its own
 		return
 	}
 	const field = "journal.max_bytes"

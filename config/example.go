@@ -8,6 +8,6 @@ import (
 //go:embed example.yaml
 var example []byte
 
-// Example is a configuration with every field explained and optional ones commented
-// out, for `auditrelay config init`.
+// Example returns a configuration in which every field is explained and optional ones are
+// commented out, for `auditrelay config init`.
 func Example() []byte { return bytes.Clone(example) }

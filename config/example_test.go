@@ -13,10 +13,10 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// keyLine is a field in the example, perhaps commented out.
+// keyLine is a field in the example, which may be commented out.
 var keyLine = regexp.MustCompile(`^(\s*)((?:# \s*)*)((?:- )?[a-z_]+:(?: .*)?)$`)
 
-// uncommented is the example with every field in use.
+// uncommented returns the example with every field in use.
 func uncommented() string {
 	lines := strings.Split(string(Example()), "\n")
 	for i, line := range lines {
@@ -27,7 +27,7 @@ func uncommented() string {
 	return strings.Join(lines, "\n")
 }
 
-// decodeAll decodes the uncommented example. As a whole it is invalid: it names several
+// decodeAll decodes the uncommented example. As a whole it is invalid, since it names several
 // destinations in place of one.
 func decodeAll(t *testing.T) (*Config, *decoder) {
 	t.Helper()
@@ -68,7 +68,7 @@ func TestExampleHasEveryField(t *testing.T) {
 				kind = kind.Elem()
 			}
 			if kind == reflect.TypeFor[TLSClient]() && at != "journal.tls" {
-				continue // explained once, and referred to
+				continue // explained once, and referred to here
 			}
 			if kind.Kind() == reflect.Struct && kind != reflect.TypeFor[secret.Text]() {
 				walk(kind, at)

@@ -12,13 +12,13 @@ const maxSecret = 64 << 10
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// A variable with forgotten braces, as in $HOME/relay.
+	// A variable without its braces, as in $HOME/relay.
 	unbraced = regexp.MustCompile(`(?:^|[^$])\$[A-Z_][A-Z0-9_]+`)
 )
 
-// expand replaces each ${NAME} by the environment variable NAME, and each $${ by ${. It
-// works on parsed values, so a variable's content can add no field. Errors name the
-// variable, no value.
+// expand replaces each ${NAME} by the environment variable NAME, and each $${ by ${. It works
+// on parsed values, so the content of a variable can add no field. Errors name the variable,
+// but no value.
 func expand(text string, env func(string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {
@@ -33,7 +33,7 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 		}
 		name, rest, closed := strings.Cut(text[i+2:], "}")
 		if !closed || !variableName.MatchString(name) {
-			return "", errors.New("holds ${ without a variable's name and } behind it; write ${NAME}, or $${ for a literal ${")
+			return "", errors.New("holds ${ that is not followed by a variable's name and }; write ${NAME}, or $${ for a literal ${")
 		}
 		value, set := env(name)
 		if !set {
@@ -44,15 +44,15 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 	}
 }
 
-// secretSource is a secret's text, and its origin.
+// secretSource is the text of a secret and where it came from.
 type secretSource struct {
 	text  string
 	file  string // of file:PATH
-	plain bool   // it stands in the configuration itself
+	plain bool   // it is written in the configuration itself
 }
 
-// readSecret returns the secret of raw: the content of PATH for file:PATH, else raw
-// itself with its ${NAME} replaced. Errors name the variable or file, no value.
+// readSecret returns the secret of raw: the content of PATH for file:PATH, and otherwise raw
+// itself with its ${NAME} replaced. Errors name the variable or the file, but no value.
 func readSecret(raw string, env func(string) (string, bool)) (secretSource, error) {
 	path, isFile := strings.CutPrefix(raw, "file:")
 	text, err := expand(path, env)

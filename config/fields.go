@@ -24,10 +24,10 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// printable returns a name from the file as far as a problem may show it: up to where it
-// stops to be a name, for there a value may begin ("password …" without its colon). A name
-// without a value may be a value itself (behind "password:,"): it is shown only if it looks
-// like one of ours.
+// printable returns as much of a name in the file as a problem may show: up to the first
+// character that names do not have, since a value may begin there ("password …" without its
+// colon). A name without a value may itself be a value (as after "password:,"), so it is shown
+// only if it looks like one of ours.
 func printable(name string, alone bool) string {
 	if alone && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "…"
@@ -42,7 +42,7 @@ func printable(name string, alone bool) string {
 	return name
 }
 
-// suggest names the field probably meant by name, or lists them all.
+// suggest names the field that name was probably meant to be, or lists them all.
 func suggest(name string, fields map[string]int) string {
 	names := make([]string, 0, len(fields))
 	for f := range fields {
@@ -69,7 +69,7 @@ func near(a, b string) bool {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return false
 	}
-	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
+	row := make([]int, len(b)+1) // the distances from a[:i] to each b[:j]
 	for j := range row {
 		row[j] = j
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// maxNamed bounds a file named by a *_file field, in bytes.
+// maxNamed bounds a file that a *_file field names, in bytes.
 const maxNamed = 1 << 20
 
-// files looks at the files named in a configuration, on this machine.
+// files examines the files on this machine that a configuration names.
 type files struct {
 	k   *checker
-	bad func(path string, value any, reason string) // takes what a start cannot use, or not for long
+	bad func(path string, value any, reason string) // takes what a start cannot use, or soon cannot
 }
 
-// all looks at each *_file field, at the secrets' files, at the configuration
-// itself and at the data directory.
+// all examines each *_file field, the files of the secrets, the configuration itself, and the
+// data directory.
 func (f files) all(config string, d *decoder, c *Config) {
 	eachFile(reflect.ValueOf(c), "", func(field, file string) {
 		if (field == "audit.key_file" || field == "audit.checkpoint_file") && !exists(file) {
@@ -47,11 +47,11 @@ func (f files) all(config string, d *decoder, c *Config) {
 	f.private("data_dir", c.DataDir, true)
 }
 
-// private warns where anybody on this machine can change file, or, of a secret
-// one, read it.
+// private warns if every user of this machine can change file, or read it although it contains
+// a secret.
 func (f files) private(field, file string, secret bool) {
 	info, err := os.Stat(file)
-	if err != nil || runtime.GOOS == "windows" { // no such modes there
+	if err != nil || runtime.GOOS == "windows" { // there are no such modes there
 		return
 	}
 	reason := ""
@@ -66,8 +66,8 @@ func (f files) private(field, file string, secret bool) {
 	f.k.warn(field, fmt.Sprintf("%s %s by every user of this machine (mode %04o); run: chmod o-rwx %[1]s", file, reason, info.Mode().Perm()))
 }
 
-// eachFile calls visit for each field with the name of a file to read. Its name in YAML
-// ends in _file.
+// eachFile calls visit for each field that names a file to read. The YAML names of such fields
+// end in _file.
 func eachFile(v reflect.Value, at string, visit func(field, file string)) {
 	if v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "" {
 		visit(at, v.String())
@@ -111,23 +111,23 @@ func readable(file string) error {
 	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("there is no such file; put it there, or mend the path")
+		return errors.New("there is no such file; put it there, or correct the path")
 	case errors.Is(err, fs.ErrPermission):
 		return errors.New("this user may not read it; let the relay's user read it")
 	case errors.As(err, &at):
-		return fmt.Errorf("cannot be read: %w", at.Err) // without the path: it may be a secret in the wrong field
+		return fmt.Errorf("cannot be read: %w", at.Err) // without the path, which may be a secret in the wrong field
 	}
 	return err
 }
 
-// readRegular reads a file of at most limit bytes. A pipe or a terminal is
-// refused, as it would be waited for without end.
+// readRegular reads a file of at most limit bytes. A pipe or a terminal is refused, since
+// reading it might never end.
 func readRegular(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // was only read
+	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

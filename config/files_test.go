@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everyFile names a file in each field for one, DIR/X for each.
+// everyFile sets every field that names a file, to DIR/X.
 const everyFile = `data_dir: DIR/data
 environments:
   - project: shop
@@ -30,7 +30,7 @@ sinks:
     nats: {url: "tls://nats:4222", nkey_file: DIR/nats.nk, tls: {ca_file: DIR/nats-ca.crt}}
 `
 
-// writeFiles writes everyFile and all files named in it, each with mode.
+// writeFiles writes everyFile and all files that it names, each with mode.
 func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string]string) {
 	t.Helper()
 	dir, named := t.TempDir(), map[string]string{}
@@ -83,7 +83,7 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 			require.Error(t, runErr)
 		default:
 			require.ErrorContains(t, err, field+": ")
-			require.ErrorContains(t, err, "there is no such file; put it there, or mend the path")
+			require.ErrorContains(t, err, "there is no such file; put it there, or correct the path")
 			require.NoError(t, runErr)
 			require.NotNil(t, cfg)
 			assert.Contains(t, fmt.Sprint(warnings), field+": there is no such file", "it may come before it is needed")

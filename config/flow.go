@@ -6,9 +6,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// plainInLists mends the scanner's reading of {brokers: [kafka-1:9092]}. In a list
-// within {}, it ends a name at each ":"; YAML ends one only if a space follows.
-// Other lists come as they should.
+// plainInLists corrects how the scanner reads {brokers: [kafka-1:9092]}. In a list within {},
+// it ends a name at each ":", while in YAML a name ends only if a space follows. Other lists
+// are read correctly.
 func plainInLists(tokens token.Tokens) token.Tokens {
 	var mended token.Tokens
 	var open []token.Type // brackets
@@ -25,7 +25,7 @@ func plainInLists(tokens token.Tokens) token.Tokens {
 			t = token.String(t.Value+":"+last.Value, t.Origin+":"+last.Origin, t.Position)
 			i += 2
 		}
-		t.Prev, t.Next = nil, nil // as Add sets them
+		t.Prev, t.Next = nil, nil // Add sets them
 		mended.Add(t)
 	}
 	return mended
@@ -35,8 +35,8 @@ func inList(open []token.Type) bool {
 	return len(open) > 0 && open[len(open)-1] == token.SequenceStartType
 }
 
-// onePlain reports whether the three are a text without quotes, such as
-// kafka-1:9092, with no space around its ":".
+// onePlain reports whether the three are a text without quotes, such as kafka-1:9092, with no
+// space around its ":".
 func onePlain(name, colon, value *token.Token) bool {
 	return colon.Type == token.MappingValueType && isPlain(name) && isPlain(value) &&
 		strings.HasSuffix(name.Origin, name.Value) && strings.HasPrefix(value.Origin, value.Value)

@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 		case err == nil && cfg == nil:
 			t.Fatal("neither a configuration nor an error")
 		case err == nil:
-			// A loaded configuration is valid with all defaults in place.
+			// A configuration that was loaded is valid and has all defaults.
 			cfg.SetDefaults()
 			if err := cfg.Validate(); err != nil {
 				t.Fatalf("loaded, yet not valid: %v", err)

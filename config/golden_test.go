@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBadFiles holds the errors of each file in testdata/bad against the .txt
-// beside it. UPDATE_GOLDEN=1 writes those anew.
+// TestBadFiles compares the errors of each file in testdata/bad with the .txt file of the same
+// name. UPDATE_GOLDEN=1 writes those again.
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")

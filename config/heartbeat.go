@@ -6,10 +6,10 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Heartbeat calls a dead-man's switch: a service raising an alarm when the calls stop.
+// Heartbeat calls a dead-man's switch: a service that raises an alarm when the calls stop.
 type Heartbeat struct {
-	// URL is posted to while pushes are taken: https, except for loopback. It is kept as
-	// a secret, since it is one with many services. Default: no calls.
+	// URL is posted to as long as pushes are taken: https, except for loopback. It is kept as a
+	// secret, since that is what it is with many services. Default: no calls.
 	URL secret.Text `yaml:"url"`
 	// Interval is the time between two calls, from 1s to 24h. Default 1m.
 	Interval time.Duration `yaml:"interval"`

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are documents with a cost far above their size for the bare YAML library, or
-// for a decoder without bounds.
+// hostile are documents that would cost the bare YAML library, or a decoder without bounds, far
+// more than their size.
 func hostile() map[string]struct{ text, want string } {
 	manyAliases := "environments:\n  - &e {project: a, environment: b, credentials: &c [" +
 		strings.Repeat("{username: a},", 2000) + "]}\n" + strings.Repeat("  - *e\n", 2000)
@@ -38,8 +38,8 @@ func hostile() map[string]struct{ text, want string } {
 	}
 }
 
-// TestHostileDocuments bounds the cost of each. It counts allocations, as they do not
-// depend on the machine's load; so it is not parallel.
+// TestHostileDocuments bounds the cost of each. It counts allocations, since they do not depend
+// on the machine's load; so it is not parallel.
 func TestHostileDocuments(t *testing.T) {
 	const most = 256 << 20
 	for name, c := range hostile() {
@@ -56,7 +56,7 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
-// TestProblemsAreBounded wants the first ones, in order, and a last line.
+// Of many problems the first ones are shown, in order, followed by a line about the others.
 func TestProblemsAreBounded(t *testing.T) {
 	t.Parallel()
 	items := strings.Repeat("- {password: hunter2}\n", 5_000)
@@ -65,7 +65,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	require.ErrorAs(t, err, &found)
 	require.Len(t, found, maxProblems+1)
 	assert.Equal(t, "sinks[0].password", found[0].Field)
-	assert.Equal(t, "and more: only 1000 are shown; mend them, and check again", found[maxProblems].Reason)
+	assert.Equal(t, "and more: only 1000 are shown; correct them, and check again", found[maxProblems].Reason)
 	assert.Equal(t, "relay.yaml", found[maxProblems].File)
 
 	secrets := strings.Repeat(`{username: "a", password: plain},`, 2_000)

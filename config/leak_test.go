@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNoSecretInErrors spoils a configuration at every place, and looks for the
-// secrets in it in whatever is said about it.
+// TestNoSecretInErrors spoils a configuration at every place, and looks for its secrets in
+// everything that is said about it.
 func TestNoSecretInErrors(t *testing.T) {
 	t.Parallel()
 	const marker = "HUNTER2"

@@ -9,28 +9,28 @@ import (
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// Load reads the file at path, with the process's environment for ${NAME}; see [Parse]
-// for the rest. Of the named files, it reads only those of secrets.
+// Load reads the file at path, with the process's environment for ${NAME}; see [Parse] for the
+// rest. Of the files that it names, it reads only those of secrets.
 func Load(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Load(path) }
 
-// Load is [Load], for these kinds too.
+// Load is like the function [Load], for these kinds too.
 func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(*decoder, *checker, *Config) {})
 }
 
-// Check loads like [Kinds.Load], and looks at all files named in the configuration, and at
-// the disk. A missing file is an error, and so are a certificate that is not valid now or
-// does not fit its key, and a budget larger than the disk; a file open to every user of the machine, such as a secret's,
-// gives a warning.
+// Check loads like [Kinds.Load], and also examines all files that the configuration names, and
+// the disk. A missing file is an error, and so are a certificate that is not valid now or does
+// not fit its key, and a budget larger than the disk. For a file that every user of the machine
+// can open, such as that of a secret, there is a warning.
 func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
 
-// LoadToRun is [Kinds.Check] for a start: what Check calls an error about files and the disk
-// gives a warning. A missing file may come before its use; if not, its user fails. And
-// pushes are rather taken with an expired certificate than not at all.
+// LoadToRun is [Kinds.Check] for a start: what Check reports as errors about files and the disk
+// become warnings. A missing file may be put there before it is used, and otherwise its user
+// fails. And it is better to take pushes with an expired certificate than not at all.
 func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
@@ -45,8 +45,8 @@ func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Confi
 	return k.read(path, data, os.LookupEnv, look)
 }
 
-// DataDir reads nothing but data_dir from the file at path, for commands to a running
-// relay: they need not have the environment variables and files of its secrets.
+// DataDir reads nothing but data_dir from the file at path. It is for commands to a running
+// relay, which need not have the environment variables and files of its secrets.
 func DataDir(path string) (string, error) {
 	cfg, faults, err := withoutSecrets(path)
 	if err != nil {
@@ -81,8 +81,9 @@ func Witnesses(path string) (witnesses []Witness, quorum int, err error) {
 	return c.Audit.Witnesses, c.Audit.Quorum, nil
 }
 
-// Lines returns a function from a field's path, as [Problem.Field] has it, to its line in the
-// file at path; for a field not given, to that of its section. It is 0 where unknown.
+// Lines returns a function from a field's path, as in [Problem.Field], to its line in the file
+// at path, or, if the field is not given, to the line of its section. It returns 0 for a line
+// that is not known.
 func Lines(path string) func(field string) int {
 	k := &checker{}
 	if data, err := readRegular(path, maxFile); err == nil {
@@ -93,7 +94,8 @@ func Lines(path string) func(field string) int {
 	return k.line
 }
 
-// withoutSecrets reads the file at path as far as possible; cfg is nil for no YAML document.
+// withoutSecrets reads as much as possible of the file at path; cfg is nil if it is no YAML
+// document.
 func withoutSecrets(path string) (cfg *Config, faults, err error) {
 	data, err := readRegular(path, maxFile)
 	if err != nil {
@@ -107,22 +109,22 @@ func withoutSecrets(path string) (cfg *Config, faults, err error) {
 	return cfg, faults, nil
 }
 
-// Parse reads one YAML document, resolves ${NAME} and file:PATH, fills in the defaults
-// and validates the whole. An unknown field is an error.
+// Parse reads one YAML document, resolves ${NAME} and file:PATH, fills in the defaults and
+// validates the whole. An unknown field is an error.
 //
-// For a faulty document it returns no configuration, and an [Errors] with all its
-// errors. The warnings are returned either way. No secret is in either. name is the
-// document's name in errors.
+// For a faulty document it returns no configuration, and an [Errors] with all its errors. The
+// warnings are returned in both cases. Neither contains a secret. name is the document's name
+// in errors.
 func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
 	return Kinds(nil).Parse(name, data, env)
 }
 
-// Parse is [Parse], for these kinds too.
+// Parse is like the function [Parse], for these kinds too.
 func (k Kinds) Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
 	return k.read(name, data, env, func(*decoder, *checker, *Config) {})
 }
 
-// read is Parse, and at last looks at the configuration as a whole.
+// read is Parse, and finally calls look with the configuration as a whole.
 func (k Kinds) read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
 	cfg *Config, warnings []Problem, err error,
 ) {
@@ -146,8 +148,8 @@ func (k Kinds) read(name string, data []byte, env func(string) (string, bool), l
 	return cfg, warnings, nil
 }
 
-// Validate checks a configuration made by a Go program, after SetDefaults. The error is
-// an [Errors] without lines.
+// Validate checks a configuration made by a Go program, after SetDefaults. The error is an
+// [Errors] without lines.
 func (c *Config) Validate() error {
 	k := &checker{}
 	k.config(c)

@@ -22,7 +22,7 @@ func environment(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// minimal is a configuration without a warning, given KEY.
+// minimal is a configuration that has no warning if KEY is set.
 const minimal = `
 data_dir: /tmp/relay
 environments:

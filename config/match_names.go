@@ -11,12 +11,12 @@ import (
 // relayProject is the project of the relay's own audit events.
 const relayProject = "auditrelay"
 
-// typeFamilies are the first parts of types: of pushed events, and of the relay's own.
+// typeFamilies are the first parts of types: those of pushed events, and the relay's own.
 func typeFamilies() []string {
 	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "relay"}
 }
 
-// relayTypes are types of the relay's own, as suggestions for a pattern.
+// relayTypes are types of the relay's own events, to suggest for a pattern.
 func relayTypes() []string {
 	return []string{
 		"settings.baseline", "settings.changed", "settings.gone", "settings.restated", "settings.checked",
@@ -30,8 +30,8 @@ func relayTypes() []string {
 	}
 }
 
-// matchNames warns of names without any event. Such a sink gets nothing, and says
-// nothing.
+// matchNames warns of names that no event has. A sink that matches only these gets nothing,
+// without any sign of it.
 func (k *checker) matchNames(at string, m *Match, environments []Environment) {
 	projects, names := []string{relayProject, "-"}, []string{""}
 	for _, e := range environments {
@@ -54,7 +54,7 @@ func (k *checker) known(at string, patterns, names []string, what string) {
 	}
 }
 
-// unknownType says why no event's type fits pattern, or nothing.
+// unknownType says why no event's type matches pattern, or returns nothing.
 func unknownType(pattern string) string {
 	literal, _, wild := strings.Cut(pattern, "*")
 	if !wild && !slices.Contains(relayTypes(), pattern) {

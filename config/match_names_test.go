@@ -49,7 +49,7 @@ func TestVariablesWithoutBraces(t *testing.T) {
 		`{workspace: {key_id: $KEY_ID}}`:                                  "workspace.key_id",
 		`{workspace: {secret: $KEY}}`:                                     "workspace.secret",
 		`{workspace: {secret: "${KEY}"}}`:                                 "",
-		`{workspace: {secret: "a$KEY"}}`:                                  "", // a secret may hold anything
+		`{workspace: {secret: "a$KEY"}}`:                                  "", // a secret may contain anything
 		`{sinks: [{match: {cel: "raw.matches('^[A-Z]+$')"}}]}`:            "",
 		`{sinks: [{kafka: {sasl: {username: "${KEY}", password: $PW}}}]}`: "sinks[0].kafka.sasl.password",
 	} {

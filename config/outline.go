@@ -11,14 +11,14 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Outline returns the configuration as it may be shown to anybody: plain JSON values, by
-// the names of the YAML form, without what is empty. Secrets are left out: each
-// [secret.Text] stands as [secret.Redacted], and so does whatever else may be one, such
-// as the user info and query of an address, and the arguments of a program. So nothing
+// Outline returns the configuration in a form that may be shown to anybody: plain JSON values,
+// by the names of the YAML form, without what is empty. Secrets are left out: each
+// [secret.Text] is replaced by [secret.Redacted], and so is whatever else may be one, such as
+// the user info and query of an address, and the arguments of a program. So nothing that is
 // computed from an outline depends on a secret.
 //
-// Environments, sinks and witnesses stand under their names, so that a difference between
-// two outlines names them.
+// Environments, sinks and witnesses are listed by their names, so that a difference between two
+// outlines names them.
 func (c *Config) Outline() map[string]any {
 	outline, _ := outlineOf("", reflect.ValueOf(c)).(map[string]any)
 	if outline == nil {
@@ -40,7 +40,7 @@ func (c *Config) Outline() map[string]any {
 	return outline
 }
 
-// byName makes a list an object. A valid configuration has each name once.
+// byName turns a list into an object. A valid configuration has each name once.
 func byName(list []any, name func(map[string]any) string) map[string]any {
 	all := map[string]any{}
 	for _, one := range list {
@@ -50,7 +50,7 @@ func byName(list []any, name func(map[string]any) string) map[string]any {
 	return all
 }
 
-// outlineOf returns the value of a field; nil where it is empty.
+// outlineOf returns the value of a field; nil if it is empty.
 func outlineOf(field string, v reflect.Value) any {
 	if !v.IsValid() || v.IsZero() {
 		return nil
@@ -120,7 +120,7 @@ func outlineOfStruct(v reflect.Value) any {
 }
 
 var (
-	// publicKey is a witness's or a trail's, NAME+HASH+KEY.
+	// publicKey is the public key of a witness or a trail, NAME+HASH+KEY.
 	publicKey = regexp.MustCompile(`^[^+@\s]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+=*$`)
 	// dottedRun may be a host name, or a token with several parts.
 	dottedRun = regexp.MustCompile(`[A-Za-z0-9_+=.~-]{16,}`)
@@ -128,7 +128,7 @@ var (
 	assigned = regexp.MustCompile(`(?i)(password|secret|api_key|token)\s*[=:]`)
 )
 
-// shownIn returns a text without its possible secrets.
+// shownIn returns a text without what may be secret in it.
 func shownIn(field, text string) string {
 	if publicKey.MatchString(text) {
 		return text
@@ -151,8 +151,8 @@ func shownIn(field, text string) string {
 	})
 }
 
-// plainAddresses takes the user info, the query and the fragment out of addresses, which
-// commas separate as those of a cluster.
+// plainAddresses removes the user info, the query and the fragment from addresses. Commas
+// separate several, as those of a cluster.
 func plainAddresses(text string) string {
 	all := strings.Split(text, ",")
 	for i, address := range all {

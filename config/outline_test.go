@@ -54,8 +54,8 @@ func TestOutline(t *testing.T) {
 	assert.Equal(t, "{}", outlined(t, &Config{}))
 }
 
-// A secret in any text of the configuration, be it in the wrong field, is in no outline;
-// and another secret gives the same one.
+// A secret in any text of the configuration, even in the wrong field, is in no outline; and
+// with another secret the outline is the same.
 func TestNoSecretInAnOutline(t *testing.T) {
 	t.Parallel()
 	cfg, _ := decodeAll(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// planted are secrets as they come to stand in a wrong field.
+// planted are secrets that somebody may put into a wrong field.
 func planted() []string {
 	return []string{
 		"k7Qm2Zx9Vw4Lp8Rt6Yb3", "9f86d081884c7d659a2feaa0c55ad015", "3e7c1a52-9b1d-4c3e-8f21-0d6a5b4c3e2f",
@@ -34,7 +34,7 @@ func plantedIn(n int) (values []string) {
 	return values
 }
 
-// plain leaves of the structs, each with its path.
+// texts visits the text fields of the structs, each with its path.
 func texts(v reflect.Value, at string, visit func(at string, v reflect.Value)) {
 	switch {
 	case v.Type() == reflect.TypeFor[secret.Text]():
@@ -54,7 +54,7 @@ func texts(v reflect.Value, at string, visit func(at string, v reflect.Value)) {
 	}
 }
 
-// TestPlantedSecretsAreNotPrinted puts a secret into every field for other values, and
+// TestPlantedSecretsAreNotPrinted puts a secret into every field that is for other values, and
 // looks for it in all messages about the configuration.
 func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 				continue
 			}
 			before, expression := v.String(), cfg.Sinks[0].Match.CEL
-			if path != "sinks[0].match.cel" { // to compile it takes most of the time
+			if path != "sinks[0].match.cel" { // compiling it takes most of the time
 				cfg.Sinks[0].Match.CEL = ""
 			}
 			v.SetString(value)
@@ -109,7 +109,7 @@ func TestUnknownFieldsShowNoValue(t *testing.T) {
 	require.ErrorContains(t, err, "workspace.pasword: unknown field")
 }
 
-// TestHarmlessValuesAreShown: an error without its value is harder to find.
+// TestHarmlessValuesAreShown, because an error that does not show its value is harder to find.
 func TestHarmlessValuesAreShown(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Problem is one error in a configuration, or a warning. It never holds a secret, nor a
-// line of the file.
+// Problem is one error in a configuration, or a warning. It never contains a secret or a line
+// of the file.
 type Problem struct {
-	// File is the configuration's name; may be empty.
+	// File is the configuration's name. It may be empty.
 	File string `json:"file,omitempty"`
-	// Line counts from 1; 0 if unknown. A missing field has the line of its
+	// Line counts from 1; 0 if it is not known. A field that is missing has the line of its
 	// section.
 	Line int `json:"line,omitempty"`
-	// Field is a path such as "sinks[1].kafka.brokers", indices from 0; empty for the
-	// whole file.
+	// Field is a path such as "sinks[1].kafka.brokers", with indices from 0. It is empty for
+	// the whole file.
 	Field string `json:"field,omitempty"`
-	// Value is the value as it is written in the file, before ${NAME} is
-	// replaced; empty if there is none, or it is a secret.
+	// Value is the value as it is written in the file, before ${NAME} is replaced. It is empty
+	// if there is none, or if it is a secret.
 	Value string `json:"value,omitempty"`
-	// Default: Value is the field's default, not written in the file.
+	// Default is set if Value is the field's default, which is not written in the file.
 	Default bool `json:"default,omitempty"`
-	// Reason says the fault, and the remedy.
+	// Reason says what is wrong, and how to correct it.
 	Reason string `json:"reason"`
 }
 
@@ -43,10 +43,10 @@ func (p Problem) String() string {
 	return b.String() + p.Reason
 }
 
-// Errors has all errors of one configuration, by appearance.
+// Errors has all errors of one configuration, in the order in which they appear there.
 type Errors []Problem
 
-// Error has one line a problem below a heading line.
+// Error has one line per problem, below a heading.
 func (e Errors) Error() string {
 	var b strings.Builder
 	if len(e) > 0 && e[0].File != "" {
@@ -70,10 +70,10 @@ func (e Errors) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds the named problems of a configuration.
+// maxProblems bounds the problems of a configuration that are shown.
 const maxProblems = 1_000
 
-// bounded appends p. One more than maxProblems stands for further ones.
+// bounded appends p. One more than maxProblems stands for all that follow.
 func bounded(problems []Problem, p Problem) []Problem {
 	if len(problems) > maxProblems {
 		return problems
@@ -81,13 +81,13 @@ func bounded(problems []Problem, p Problem) []Problem {
 	return append(problems, p)
 }
 
-// inOrder sorts by line; within a line the order of discovery stays. Of more
-// than maxProblems it keeps the first ones, and says so in a last one.
+// inOrder sorts by line; within a line the order of discovery is kept. Of more than maxProblems
+// it keeps the first ones, and a last one says so.
 func inOrder(file string, problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
 	if len(problems) > maxProblems {
 		problems = append(problems[:maxProblems], Problem{
-			Reason: fmt.Sprintf("and more: only %d are shown; mend them, and check again", maxProblems),
+			Reason: fmt.Sprintf("and more: only %d are shown; correct them, and check again", maxProblems),
 		})
 	}
 	for i := range problems {

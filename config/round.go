@@ -30,14 +30,15 @@ func SettingKinds() (names []string) {
 	return names
 }
 
-// streamingRequests are those of one look at a streaming config: one by destination type.
+// streamingRequests is how many requests it takes to look at a streaming config: one per
+// destination type.
 const streamingRequests = 2
 
 // Round is the work of looking at the workspace.
 type Round struct {
-	// Requests are those of one look at every setting.
+	// Requests is how many requests it takes to look at every setting.
 	Requests int
-	// Takes is how long these take, beside the looks at the streaming configs.
+	// Takes is how long these take while the streaming configs are looked at as well.
 	Takes time.Duration
 	// PerSecond is how many requests all looks together need, at their intervals.
 	PerSecond float64
@@ -54,7 +55,7 @@ func (c *Config) Projects() []string {
 	return all
 }
 
-// Round returns the work of looking at the workspace, zero without a workspace.
+// Round returns the work of looking at the workspace, which is zero without a workspace.
 func (c *Config) Round() Round {
 	if c.Workspace == nil {
 		return Round{}
@@ -98,7 +99,7 @@ func (s Settings) Every(kind string) time.Duration {
 	return cmp.Or(s.Interval, 5*time.Minute)
 }
 
-// String is a line for people; empty without any looks.
+// String is a line of text. It is empty if nothing is looked at.
 func (r Round) String() string {
 	if r.PerSecond == 0 {
 		return ""
@@ -106,7 +107,7 @@ func (r Round) String() string {
 	return fmt.Sprintf("a look at all settings: %d requests in %v; all looks need %.1f requests per second", r.Requests, r.Takes, r.PerSecond)
 }
 
-// watching checks the intervals, and that the looks fit into them.
+// watching checks the intervals, and that there is enough time for everything in them.
 func (k *checker) watching(c *Config) {
 	k.positive("streaming.interval", c.Streaming.Interval)
 	k.positive("settings.interval", c.Settings.Interval)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watched is a configuration of n environments, two to a project.
+// watched is a configuration of n environments, two in each project.
 func watched(n int, more string) []byte {
 	var b strings.Builder
 	b.WriteString("data_dir: x\nworkspace: {base_url: https://api.example.com, key_id: k, secret: \"${KEY}\"" + more + "\nenvironments:\n")

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// The looks of secrets, wherever they stand.
+// What secrets look like, wherever they are.
 var (
 	variable   = regexp.MustCompile(`\$\{[A-Za-z0-9_]*\}`)
-	longRun    = regexp.MustCompile(`[A-Za-z0-9_+=]{16,}`) // as keys and tokens have
+	longRun    = regexp.MustCompile(`[A-Za-z0-9_+=]{16,}`) // as in keys and tokens
 	uuid       = regexp.MustCompile(`(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	pair       = regexp.MustCompile(`^[^:/{]+:[^/]{8,}$`) // NAME:PASSWORD, and no HOST:PORT
+	pair       = regexp.MustCompile(`^[^:/{]+:[^/]{8,}$`) // NAME:PASSWORD, but not HOST:PORT
 	secretWord = regexp.MustCompile(`password|secret|api_key|token`)
 )
 
-// shown returns a value as far as a problem may show it: not much of it, and nothing of a
-// possible secret in the wrong field.
+// shown returns as much of a value as a problem may show: not much, and nothing that may be a
+// secret in the wrong field.
 func shown(value string) string {
 	if looksSecret(variable.ReplaceAllString(value, "")) {
 		return ""
@@ -27,7 +27,8 @@ func shown(value string) string {
 	return value
 }
 
-// looksSecret errs on the safe side. Line and field lead to a hidden value.
+// looksSecret errs on the safe side. The line and the field still lead to a value that is
+// hidden.
 func looksSecret(value string) bool {
 	return strings.Contains(value, "@") || pair.MatchString(value) || secretWord.MatchString(value) || holdsKey(value)
 }

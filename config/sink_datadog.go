@@ -12,10 +12,9 @@ import (
 type Datadog struct {
 	// APIKey is an API key of the organisation; an application key is not needed.
 	APIKey secret.Text `yaml:"api_key"`
-	// Site is the Datadog site, such as datadoghq.com (the default), us3.datadoghq.com
-	// or datadoghq.eu. URL, such as https://intake.example.com, is instead of it: the
-	// address of a proxy or another intake, before /api/v2/logs. https, except for
-	// loopback.
+	// Site is the Datadog site, such as datadoghq.com (the default), us3.datadoghq.com or
+	// datadoghq.eu. URL, such as https://intake.example.com, replaces it: the address of a
+	// proxy or another intake, before /api/v2/logs. It must be https, except for loopback.
 	Site string `yaml:"site"`
 	URL  string `yaml:"url"`
 	// Source, Service and Hostname are the entries' ddsource, service and
@@ -24,21 +23,21 @@ type Datadog struct {
 	Source   string `yaml:"source"`
 	Service  string `yaml:"service"`
 	Hostname string `yaml:"hostname"`
-	// Tags are the entries' ddtags, with the same placeholders; a tag with empty values
-	// is left out. Default env:{environment} and project:{project}.
+	// Tags are the entries' ddtags, with the same placeholders; a tag whose values are empty is
+	// left out. Default env:{environment} and project:{project}.
 	Tags []string `yaml:"tags"`
-	// Attributes is the place of a JSON body's fields beside the message (the body
-	// itself): merged (as @action, the default; beneath event, as @event.status, where
-	// Datadog uses the name itself), nested (all beneath event), or none, for half the
+	// Attributes says where the fields of a JSON body go in addition to the message, which is
+	// the body itself: merged (as @action, the default; below event, as @event.status, where
+	// Datadog uses the name itself), nested (all below event), or none, which takes half the
 	// bytes.
 	Attributes string `yaml:"attributes"`
-	// Oversize decides about an entry over the intake's 1 MB: reject (to the dead
+	// Oversize decides about an entry that exceeds the intake's 1 MB: reject (to the dead
 	// letters, the default) or truncate (cut, and marked as such).
 	Oversize string `yaml:"oversize"`
-	// OutsideWindow decides about an event more than 18 h old, or 2 h ahead; the intake
-	// would drop it without a word: reject (to the dead letters, the default) or
-	// restamp (sent with the time of sending; its own time is in @ce.time, and
-	// @auditrelay.restamped is true).
+	// OutsideWindow decides about an event that is more than 18 h old, or 2 h ahead, which the
+	// intake would drop without a word: reject (to the dead letters, the default) or restamp
+	// (sent with the time of sending; its own time is in @ce.time, and @auditrelay.restamped is
+	// true).
 	OutsideWindow string `yaml:"outside_window"`
 	// Compression is gzip (default), deflate or none.
 	Compression string     `yaml:"compression"`
@@ -68,8 +67,8 @@ func (c *Datadog) setDefaults(*Sink) {
 	setDefault(&c.Compression, "gzip")
 }
 
-// datadogKey warns of a key that Datadog did not make. It is no error: the form is Datadog's,
-// and may change.
+// datadogKey warns of a key that Datadog did not make. That is no error, since the form is
+// Datadog's and may change.
 func (k *checker) datadogKey(path string, key secret.Text) {
 	hex := func(r rune) bool { return strings.ContainsRune("0123456789abcdefABCDEF", r) }
 	if text := key.Reveal(); text != "" && (len(text) != 32 || !all(text, hex)) {
@@ -110,7 +109,7 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	}
 }
 
-// datadogSite lets unknown names pass, as there will be new sites.
+// datadogSite accepts unknown names, since there will be new sites.
 func (k *checker) datadogSite(path, site string) {
 	switch {
 	case slices.Contains(datadogSites(), site):
@@ -127,7 +126,7 @@ func (k *checker) datadogURL(path, value string) {
 	u := k.url(path, value, address{
 		form:  "an address such as https://intake.example.com, without ? and #",
 		login: ": an address is shown in logs; use api_key",
-		https: ", for the key goes along with each request",
+		https: ", since the key is sent with each request",
 	})
 	if u != nil && u.Path != "" && u.Path != "/" {
 		k.fail(path, value, "must have no path: /api/v2/logs is appended to it")

@@ -33,7 +33,8 @@ func TestDatadogDefaults(t *testing.T) {
 	assert.Empty(t, got.Site, "url is instead of it")
 }
 
-// A key of another form is probably another key: an application key, or a key's id.
+// A key of another form is probably another kind of key: an application key, or the id of a
+// key.
 func TestAKeyThatDatadogDidNotMake(t *testing.T) {
 	t.Parallel()
 	toDatadog := strings.Replace(minimal, `credentials: [{api_key: "${KEY}"}]`, `stream: {datadog: {api_key: "${DATADOG_KEY}", site: US}}`, 1)

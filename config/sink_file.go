@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// File writes JSON lines, one CloudEvents JSON object each; with the sink's format ocsf, one
-// OCSF object each.
+// File writes JSON lines, one CloudEvents JSON object on each; with the sink's format ocsf, one
+// OCSF object on each.
 type File struct {
-	// Path is the current file; rotated ones stand beside it.
+	// Path is the current file. Rotated files are in the same folder.
 	Path string `yaml:"path"`
-	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h;
-	// 0 uses the default, a negative value never rotates.
+	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h; 0 means the
+	// default, and with a negative value it is never rotated.
 	RotateBytes Size          `yaml:"rotate_bytes"`
 	RotateEvery time.Duration `yaml:"rotate_every"`
 	// Keep is the number of rotated files to keep. Default 0: all.

@@ -15,11 +15,10 @@ type Kafka struct {
 	Brokers []string `yaml:"brokers"`
 	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
 	Topic string `yaml:"topic"`
-	// Key is a record's partition key: environment (default), subject, id, none
-	// (round-robin), or a JSON pointer into the body (RFC 6901), such as /user/id. The
-	// key is the value's text: a string unescaped, a number, true or false as written.
-	// A body without this value, or with an empty one, null, an object or an array, has
-	// no key, and goes round-robin.
+	// Key is a record's partition key: environment (default), subject, id, none (round-robin),
+	// or a JSON pointer into the body (RFC 6901), such as /user/id. The key is then the value's
+	// text: a string unescaped, a number, true or false as written. A body in which the value
+	// is missing, empty, null, an object or an array has no key, and goes round-robin.
 	Key string `yaml:"key"`
 	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
 	// or round-robin.
@@ -42,7 +41,7 @@ type Kafka struct {
 	// its registered media type; to send it to Kafka is this relay's own convention, as
 	// CloudEvents' Kafka binding defines no batched mode.
 	Mode string `yaml:"mode"`
-	// CreateTopic makes a missing topic, with Partitions and ReplicationFactor (default
+	// CreateTopic makes a topic that is missing, with Partitions and ReplicationFactor (default
 	// -1: as the broker has it).
 	CreateTopic       bool       `yaml:"create_topic"`
 	Partitions        int        `yaml:"partitions"`
@@ -116,7 +115,7 @@ func (k *checker) kafkaKey(path, value string) {
 	}
 }
 
-// created checks a property of created topics only.
+// created checks a property that only created topics have.
 func (k *checker) created(path string, value, high int, create bool) {
 	switch {
 	case value != -1 && (value < 1 || value > high):

@@ -12,16 +12,16 @@ import (
 
 // Loki delivers to a Loki, by its push API. A body becomes a line, byte for byte.
 type Loki struct {
-	// URL is the push endpoint, such as https://loki.example.com/loki/api/v1/push.
+	// URL is the push endpoint, such as https://loki.example.com/loki/api/v1/push. It must be
 	// https, except for loopback.
 	URL string `yaml:"url"`
 	// Tenant is sent as X-Scope-OrgID. It may hold {type}, {project} and
 	// {environment}. Default: none is sent.
 	Tenant string `yaml:"tenant"`
-	// Labels are the streams' labels; values may hold {type}, {project} and
-	// {environment}. Keep their number of values low. Everything else goes along as
-	// structured metadata. A label with an empty value is left out of the event's
-	// stream. Default: service_name "auditrelay", project and environment.
+	// Labels are the streams' labels; values may hold {type}, {project} and {environment}. Keep
+	// the number of their values low. Everything else is sent as structured metadata. A label
+	// with an empty value is left out of the event's stream. Default: service_name
+	// "auditrelay", project and environment.
 	Labels map[string]string `yaml:"labels"`
 	// LineBytes, MetadataBytes and MetadataEntries are Loki's own limits,
 	// checked before sending: max_line_size, max_structured_metadata_size and
@@ -29,11 +29,11 @@ type Loki struct {
 	LineBytes       Size `yaml:"line_bytes"`
 	MetadataBytes   Size `yaml:"metadata_bytes"`
 	MetadataEntries int  `yaml:"metadata_entries"`
-	// LateAfter is how far behind the newest event of its stream Loki takes an event:
-	// half of its max_chunk_age. An older one goes into a stream of its own, with the
+	// LateAfter is how much older than the newest event of its stream an event may be for Loki
+	// to take it: half of its max_chunk_age. An older one goes into a separate stream, with the
 	// label late. Default 1h.
 	LateAfter time.Duration `yaml:"late_after"`
-	// Username and Password are Basic authentication; BearerToken is instead of them.
+	// Username and Password are for Basic authentication; BearerToken replaces them.
 	Username    string      `yaml:"username"`
 	Password    secret.Text `yaml:"password"`
 	BearerToken secret.Text `yaml:"bearer_token"`
@@ -52,7 +52,8 @@ func (c *Loki) setDefaults(*Sink) {
 	setDefault(&c.LateAfter, time.Hour)
 }
 
-// Loki's own limits of labels, seldom changed. One name is kept for the label late.
+// Loki's own limits of labels, which are seldom changed. One name is reserved for the label
+// late.
 const (
 	maxLokiLabels     = 14
 	maxLokiLabelName  = 1024
@@ -89,7 +90,7 @@ func (k *checker) lokiURL(path, value string) {
 		k.url(path, value, address{
 			form:  "the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #",
 			login: ": an address is shown in logs; use username and password",
-			https: ", for events and credentials go along",
+			https: ", since events and credentials are sent to it",
 			path:  true,
 		})
 	}
@@ -99,8 +100,8 @@ func isTenant(r rune) bool {
 	return isWord(r) || strings.ContainsRune("!.*'(){}", r)
 }
 
-// lokiLabel checks one label. Names of the structured metadata are taken: nobody could
-// query one name with two values.
+// lokiLabel checks one label. The names of the structured metadata are taken, since nobody
+// could query one name with two values.
 func (k *checker) lokiLabel(path, name, value string) {
 	switch {
 	case !isLokiName(name):

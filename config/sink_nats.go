@@ -11,18 +11,19 @@ import (
 type NATS struct {
 	// URL is nats://HOST:PORT, several joined with commas.
 	URL string `yaml:"url"`
-	// Subject may hold {type}, {project} and {environment}, each as one token, with
-	// forbidden characters escaped. A {type} at the end keeps its dots: subscribers to
+	// Subject may hold {type}, {project} and {environment}. Each becomes one token, with
+	// forbidden characters escaped. A {type} at the end keeps its dots, so that subscribers to
 	// auditrelay.*.*.settings.> get settings.changed. Default
 	// auditrelay.{project}.{environment}.{type}.
 	Subject string `yaml:"subject"`
 	// Mode is jetstream (acknowledged, the default) or core (at most once: NATS does
 	// not acknowledge, and a message without a subscriber is gone).
 	Mode string `yaml:"mode"`
-	// CreateStream is the name of a stream over Subject's space, made if it is missing.
+	// CreateStream is the name of a stream for the subjects of Subject, which is made if it is
+	// missing.
 	CreateStream string `yaml:"create_stream"`
-	// CredentialsFile is a .creds file; NKeyFile a seed file; Token a token;
-	// Username and Password a pair. At most one of the four.
+	// CredentialsFile is a .creds file, NKeyFile a seed file, Token a token, and Username and
+	// Password a pair. At most one of the four may be given.
 	CredentialsFile string      `yaml:"credentials_file"`
 	NKeyFile        string      `yaml:"nkey_file"`
 	Token           secret.Text `yaml:"token"`
@@ -66,8 +67,7 @@ func isSubject(s string) bool {
 	return true
 }
 
-// inTheClear reports whether one of the addresses is reached over a network
-// without TLS.
+// inTheClear reports whether one of the addresses is reached over a network without TLS.
 func inTheClear(addresses string) bool {
 	for address := range strings.SplitSeq(addresses, ",") {
 		u, err := url.Parse(strings.TrimSpace(address))

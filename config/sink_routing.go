@@ -10,12 +10,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 )
 
-// Match chooses events: all of the given fields must fit. Other events are
-// acknowledged, and stay in the journal like everything else.
+// Match chooses events: all of the given fields must match. Other events are acknowledged, and
+// stay in the journal like all others.
 type Match struct {
-	// Types, Projects and Environments are names, and one of them must fit; a "*"
-	// stands for any characters, also for none. An event of a whole project has the
-	// environment "".
+	// Types, Projects and Environments are names, of which one must match; a "*" stands for any
+	// characters, or for none. An event of a whole project has the environment "".
 	Types        []string `yaml:"types"`
 	Projects     []string `yaml:"projects"`
 	Environments []string `yaml:"environments"`
@@ -31,8 +30,8 @@ type Match struct {
 	// about the event. Failures are counted in auditrelay_sink_match_errors_total, and
 	// now and then logged.
 	CEL string `yaml:"cel"`
-	// OnError is deliver (the default: in doubt an auditor gets too much) or
-	// withhold: the event goes to the sink's dead letters, with the reason.
+	// OnError is deliver (the default, since an auditor had better get too much) or withhold,
+	// which sends the event to the sink's dead letters, with the reason.
 	OnError string `yaml:"on_error"`
 }
 
@@ -57,25 +56,25 @@ type Match struct {
 // email in it. The attributes id, type and time may be a copy of a body's event_id,
 // action and timestamp (or date), so these cannot be redacted.
 type Redact struct {
-	// Remove takes the values out: members with their names; of an element of
-	// an array, null stays.
+	// Remove takes the values out: members with their names; an element of an array is replaced
+	// by null.
 	Remove []string `yaml:"remove"`
-	// Hash replaces them by the text "hmac-sha256:HEX", an HMAC-SHA256 with HashKey:
-	// of a string its text, of any other value the JSON as it is written. So
-	// equal values stay equal, and who has the key can look for one.
+	// Hash replaces the values by the text "hmac-sha256:HEX", an HMAC-SHA256 with HashKey: of a
+	// string its text, of any other value the JSON as it is written. So equal values stay
+	// equal, and whoever has the key can look for one.
 	Hash []string `yaml:"hash"`
 	// Labels takes out labels by name, in any case; a "*" stands for any characters.
 	Labels []string `yaml:"labels"`
-	// Missing decides about an event without a value at one of the pointers of Remove
-	// and Hash: deliver (the default, as events of different kinds have different
-	// fields) or withhold.
+	// Missing decides about an event that has no value at one of the pointers of Remove and
+	// Hash: deliver (the default, since events of different kinds have different fields) or
+	// withhold.
 	Missing string `yaml:"missing"`
-	// HashKey has at least 16 characters. With another key, equal values of
-	// before and after differ.
+	// HashKey has at least 16 characters. After it is changed, the hash of a value differs from
+	// what it was before.
 	HashKey secret.Text `yaml:"hash_key"`
 }
 
-// minHashKey keeps hashes of easily guessed values, such as addresses, safe from trying
+// minHashKey keeps it impractical to find easily guessed values, such as addresses, by trying
 // keys.
 const minHashKey = 16
 
@@ -91,7 +90,7 @@ func (k *checker) match(at string, m *Match) {
 	k.oneOf(at+".on_error", m.OnError, "deliver", "withhold")
 }
 
-// names refuses empty names; no type and no project is empty.
+// names refuses empty names, since no type and no project is empty.
 func (k *checker) names(at string, names []string) {
 	for i, name := range names {
 		k.required(fmt.Sprintf("%s[%d]", at, i), name)
@@ -137,7 +136,7 @@ func (k *checker) redact(at string, r *Redact) {
 	}
 }
 
-// pointers checks a list of them, and notes in named where each stands.
+// pointers checks a list of pointers, and records in named where each is written.
 func (k *checker) pointers(at string, texts []string, named map[string]string) {
 	for i, text := range texts {
 		path := fmt.Sprintf("%s[%d]", at, i)
@@ -156,8 +155,8 @@ func (k *checker) pointers(at string, texts []string, named map[string]string) {
 	}
 }
 
-// copied refuses pointers to values copied by ingest from a body into attributes and
-// labels: they would go along all the same.
+// copied refuses pointers to values that ingest copies from a body into attributes and labels,
+// because they would be sent all the same.
 func (k *checker) copied(at string, texts, labels []string) {
 	for i, text := range texts {
 		path := fmt.Sprintf("%s[%d]", at, i)
@@ -177,7 +176,7 @@ func (k *checker) copied(at string, texts, labels []string) {
 	}
 }
 
-// redactedKey refuses a Kafka key made of a redacted value.
+// redactedKey refuses a Kafka key that is made from a redacted value.
 func (k *checker) redactedKey(path, key string, r *Redact) {
 	if !strings.HasPrefix(key, "/") {
 		return
@@ -209,7 +208,7 @@ func pointsInto(at, around string) bool {
 	return true
 }
 
-// overlaps warns of pointers into a value taken whole by another one.
+// overlaps warns of pointers into a value that another one takes as a whole.
 func (k *checker) overlaps(at string, texts []string, named map[string]string) {
 	for i, text := range texts {
 		for end := strings.LastIndexByte(text, '/'); end > 0; end = strings.LastIndexByte(text[:end], '/') {

@@ -48,7 +48,7 @@ func TestTheExampleOfRoutingIsValid(t *testing.T) {
 	assert.Empty(t, k.warnings)
 }
 
-// Faulty expressions are reported to a program with a configuration of its own, too.
+// Faulty expressions are also reported to a program that makes its own configuration.
 func TestValidateCompilesExpressions(t *testing.T) {
 	t.Parallel()
 	c := &Config{

@@ -19,18 +19,17 @@ import (
 // The sink's BatchEvents and BatchBytes default to 100 and 512KiB, as receivers
 // of webhooks often take no more than 1 MiB.
 type Webhook struct {
-	// URL is the receiver's address: https, except for loopback. It is kept as a
-	// secret, since many receivers have a credential in its path: errors and logs show
-	// its host alone.
+	// URL is the receiver's address: https, except for loopback. It is kept as a secret, since
+	// many receivers have a credential in its path; errors and logs show only its host.
 	URL secret.Text `yaml:"url"`
-	// Format is the sink's format: it may stand here too.
+	// Format is the sink's format, which may be written here too.
 	Format string `yaml:"format"`
 	// Secret keys the HMAC-SHA256 signature of each request, by Standard Webhooks
 	// 1.0.0 (webhook-id, webhook-timestamp, webhook-signature): whsec_ and the
 	// key in base64, or the key itself. Default: requests are not signed.
 	Secret secret.Text `yaml:"secret"`
-	// Headers go along with each request, such as Authorization. Content-Type
-	// and User-Agent replace the relay's own.
+	// Headers are sent with each request, such as Authorization. Content-Type and User-Agent
+	// replace the relay's own.
 	Headers map[string]secret.Text `yaml:"headers"`
 	TLS     *TLSClient             `yaml:"tls"`
 }
@@ -75,7 +74,7 @@ func (k *checker) webhookURL(path, value string) {
 	k.url(path, value, address{
 		form:  "an address such as https://soar.example.com/hooks/auditrelay, without #",
 		login: "; send them in headers, as Authorization",
-		https: ", for the events and the headers go along",
+		https: ", since the events and the headers are sent to it",
 		query: true, secret: true,
 	})
 }
@@ -90,11 +89,11 @@ func (k *checker) webhookSecret(path, value string) {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(key) < 24 || len(key) > 64 {
-		k.fail(path, nil, "must have 24 to 64 bytes in base64 behind whsec_, as by: echo whsec_$(openssl rand -base64 32)")
+		k.fail(path, nil, "must have 24 to 64 bytes in base64 after whsec_, as by: echo whsec_$(openssl rand -base64 32)")
 	}
 }
 
-// webhookHeader knows the request's own header names.
+// webhookHeader knows which headers the request sets itself.
 func (k *checker) webhookHeader(path, name string, value secret.Text) {
 	isToken := func(r rune) bool { return isWord(r) || strings.ContainsRune("!#$%&'*+.^`|~", r) }
 	switch http.CanonicalHeaderKey(name) {

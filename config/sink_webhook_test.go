@@ -62,7 +62,7 @@ sinks:
 	assert.Nil(t, cfg.Sinks[2].Loki.Labels)
 }
 
-// The format stands at the sink or in its webhook, with one meaning.
+// The format is written at the sink or in its webhook section, and means the same.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	cfg, warnings, err := parse(t, minimal+`

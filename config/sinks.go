@@ -11,16 +11,16 @@ import (
 
 // Sink is one destination: a name, and exactly one of the destinations.
 type Sink struct {
-	// Name is unique, and stays: the sink's position in the journal goes by
-	// it. Letters, digits, "-" and "_".
+	// Name is unique and must not change, since the sink's position in the journal is stored
+	// under it. It has letters, digits, "-" and "_".
 	Name string `yaml:"name"`
 	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB; 100
 	// and 512KiB for a webhook.
 	BatchEvents int  `yaml:"batch_events"`
 	BatchBytes  Size `yaml:"batch_bytes"`
-	// BatchWait is how long a delivery waits for further events, unless it is full: for fewer
-	// requests, or one message in a chat instead of many. At most 1m. Default 5s with the
-	// format slack, else 0.
+	// BatchWait is how long a delivery that is not full waits for further events: for fewer
+	// requests, or for one message in a chat instead of many. At most 1m. Default 5s with the
+	// format slack, otherwise 0.
 	BatchWait time.Duration `yaml:"batch_wait"`
 	// Timeout bounds one attempt of one delivery. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
@@ -37,15 +37,14 @@ type Sink struct {
 	// With slack each batch becomes one message, as the incoming webhooks of Slack,
 	// Mattermost and others take it, with a line for each of its first 20 events.
 	Format string `yaml:"format"`
-	// Match chooses the sink's events. Left out, it gets everything.
+	// Match chooses the sink's events. If it is left out, the sink gets all.
 	Match *Match `yaml:"match"`
 	// Redact takes fields out of the bodies before this sink sees them; the
 	// journal keeps the events as they came.
 	Redact *Redact `yaml:"redact"`
-	// Parallel bounds the deliveries under way at once, at most 64. 1, the
-	// default, keeps each environment's order; more are faster for distant
-	// destinations, and give the order up. Each has connections of its own. A file
-	// takes 1 only.
+	// Parallel bounds the deliveries that are under way at once, at most 64. 1, the default,
+	// keeps each environment's order; with more, distant destinations are faster, and the order
+	// is given up. Each delivery has connections of its own. For a file it must be 1.
 	Parallel int `yaml:"parallel"`
 
 	Kafka   *Kafka   `yaml:"kafka"`
@@ -54,8 +53,7 @@ type Sink struct {
 	Datadog *Datadog `yaml:"datadog"`
 	Webhook *Webhook `yaml:"webhook"`
 	File    *File    `yaml:"file"`
-	// Custom is a destination of a Go program's own [Kind]. In YAML it stands under the
-	// kind's name.
+	// Custom is a destination of a Go program's own [Kind]. In YAML it has the kind's name.
 	Custom *Custom `yaml:"-"`
 }
 
@@ -66,32 +64,32 @@ const (
 	FormatSlack       = "slack"
 )
 
-// ownFormats is a section with formats of its own, besides cloudevents and ocsf. here:
-// the sink's format stands in the section.
+// ownFormats is a section with formats of its own, besides cloudevents and ocsf. here is set if
+// the sink's format is written in the section.
 type ownFormats interface {
 	formats() (own []string, here bool)
 }
 
-// section is a Sink's description of its destination. They are the fields of Sink with
-// such a type: no list names them.
+// section is a Sink's description of its destination. The fields of Sink that have such a type
+// are the sections; no list names them.
 type section interface {
-	// setDefaults fills in empty fields. It runs before the defaults of s, and may give
-	// s others. A second call changes nothing.
+	// setDefaults sets empty fields. It runs before the defaults of s, and may set others for
+	// s. A second call changes nothing.
 	setDefaults(s *Sink)
-	// check reports the errors. The section stands at the path at, in s.
+	// check reports the errors. The section is at the path at, in s.
 	check(k *checker, at string, s *Sink)
 }
 
-// Exclusive is a section whose destination has one writer, such as a file: Parallel
-// must be 1, and no two sinks may have the same resource.
+// Exclusive is a section whose destination has only one writer, such as a file. Parallel must
+// be 1 then, and no two sinks may have the same resource.
 type Exclusive interface {
-	// Resource names the written resource, and the section's field for it.
+	// Resource returns the name of what is written, and the section's field that has it.
 	Resource() (field, name string)
 }
 
-// Complete fills in the defaults of s and validates it: both [Parse] and the package
-// sinks rely on nothing else. A second call changes nothing. The error is an [Errors]
-// whose fields begin at the sink, such as "kafka.brokers".
+// Complete sets the defaults of s and validates it, for [Parse] and the package sinks alike. A
+// second call changes nothing. The error is an [Errors] whose fields begin at the sink, such as
+// "kafka.brokers".
 func (s *Sink) Complete() error {
 	s.setDefaults()
 	k := &checker{}
@@ -102,7 +100,7 @@ func (s *Sink) Complete() error {
 	return nil
 }
 
-// Exclusive returns the sink's section if its destination has one writer, else nil.
+// Exclusive returns the sink's section if its destination has only one writer, otherwise nil.
 func (s *Sink) Exclusive() Exclusive {
 	for _, section := range s.sections() {
 		if one := exclusive(section); one != nil {
@@ -124,7 +122,7 @@ func exclusive(s section) Exclusive {
 // Kind is the name of the section in YAML, such as "kafka".
 func (s *Sink) Kind() string {
 	for name := range s.sections() {
-		return name // a valid sink has one
+		return name // a valid sink has just one
 	}
 	return ""
 }
@@ -145,7 +143,7 @@ func (s *Sink) sections() map[string]section {
 	return found
 }
 
-// destinations are the names of all possible ones.
+// destinations returns the names of all destinations that there are.
 func destinations(kinds Kinds) (names []string) {
 	sink := reflect.TypeFor[Sink]()
 	for i := range sink.NumField() {
@@ -177,7 +175,7 @@ func (s *Sink) setDefaults() {
 	}
 }
 
-// sinks checks each sink, and the resources for only one of them.
+// sinks checks each sink, and that no two use a resource that is for one of them only.
 func (k *checker) sinks(c *Config) {
 	names, resources := map[string]string{}, map[string]string{}
 	for i := range c.Sinks {
@@ -209,7 +207,7 @@ func (k *checker) resource(at, kind string, s section, seen map[string]string) {
 	seen[kind+" "+name] = at
 }
 
-// sink checks one by itself.
+// sink checks a sink by itself.
 func (k *checker) sink(at string, s *Sink) {
 	k.name(join(at, "name"), s.Name)
 	between(k, join(at, "batch_events"), s.BatchEvents, 1, 1_000_000)
@@ -238,7 +236,7 @@ func (k *checker) sink(at string, s *Sink) {
 	}
 }
 
-// format checks the format, at the place it was given.
+// format checks the format, at the place where it was given.
 func (k *checker) format(at string, s *Sink, found map[string]section) {
 	place, known := join(at, "format"), []string{FormatCloudEvents, FormatOCSF}
 	for name, section := range found {

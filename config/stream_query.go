@@ -6,15 +6,15 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// LokiQuery asks a Loki for its newest event, to watch a stream ending there instead of
-// at the relay.
+// LokiQuery asks a Loki for its newest event, in order to watch a stream that ends there
+// instead of at the relay.
 type LokiQuery struct {
 	// Selector selects the environment's streams in LogQL, such as {app="idp"}.
 	Selector string `yaml:"selector"`
 	// URL is the Loki's address, before /loki/api/v1: https, except for loopback. Default:
 	// the hostname of pushes.
 	URL string `yaml:"url"`
-	// Username and Password may read. Default: those of pushes.
+	// Username and Password may read. Default: those for pushes.
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
 	// Tenant is sent as X-Scope-OrgID. Default: none is sent.
@@ -22,8 +22,8 @@ type LokiQuery struct {
 	TLS    *TLSClient `yaml:"tls"`
 }
 
-// Asked reports whether the stream ends at a foreign destination, with access for the
-// relay to ask for its newest event.
+// Asked reports whether the stream ends at a foreign destination that the relay can ask for its
+// newest event.
 func (s *Stream) Asked() bool {
 	return s != nil && (s.GrafanaLoki != nil && s.GrafanaLoki.Query != nil || s.Datadog != nil && !s.Datadog.ApplicationKey.Empty())
 }
@@ -42,7 +42,7 @@ func (s *StreamDatadog) SearchAddress() string {
 	return s.SearchURL
 }
 
-// QueryAddress is the address of the Loki to ask.
+// QueryAddress returns the address of the Loki to ask.
 func (s *StreamGrafanaLoki) QueryAddress() string {
 	return cmp.Or(s.Query.URL, "https://"+s.Hostname)
 }

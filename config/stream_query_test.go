@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnwatchedStreamsAreNamed has foreign streams with and without access to look there.
+// TestUnwatchedStreamsAreNamed has foreign streams that the relay can look at, and others.
 func TestUnwatchedStreamsAreNamed(t *testing.T) {
 	t.Parallel()
 	const text = `data_dir: /tmp/relay

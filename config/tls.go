@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ClientConfig returns a TLS client's configuration, at TLS 1.2 or later. The client
-// certificate is read again when its files change; the CA file is read once, here. A
-// nil t gives nil: the caller's default. Errors name the file.
+// ClientConfig returns the configuration of a TLS client, with TLS 1.2 or later. The client
+// certificate is read again when its files change; the CA file is read once, here. If t is nil,
+// so is the result, which means the caller's default. Errors name the file.
 func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -38,7 +38,7 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// ClientTLS is the TLS section of the sink's destination, or nil.
+// ClientTLS returns the TLS section of the sink's destination, or nil.
 func (s *Sink) ClientTLS() *TLSClient {
 	switch {
 	case s.Kafka != nil:
@@ -55,9 +55,9 @@ func (s *Sink) ClientTLS() *TLSClient {
 	return nil
 }
 
-// ServerConfig returns a TLS server's configuration, at TLS 1.2 or later. The
-// certificate and the clients' authorities are read again when their files change. A
-// nil t gives nil: no TLS. Errors name the file.
+// ServerConfig returns the configuration of a TLS server, with TLS 1.2 or later. The
+// certificate and the clients' authorities are read again when their files change. If t is nil,
+// so is the result, which means no TLS. Errors name the file.
 func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -90,13 +90,13 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// keyPair is a certificate and its key, in replaceable files.
+// keyPair is a certificate and its key, in files that may be replaced.
 type keyPair struct {
 	certFile, keyFile string
 
 	mu      sync.Mutex
-	current *tls.Certificate // under mu; never nil after newKeyPair
-	seen    [2]fileState     // under mu; the files of current, or later ones with a failed load
+	current *tls.Certificate // never nil after newKeyPair; guarded by mu
+	seen    [2]fileState     // the files of current, or later ones that could not be loaded; guarded by mu
 }
 
 // fileState tells whether a file was replaced.
@@ -120,8 +120,9 @@ func newKeyPair(certFile, keyFile string) (*keyPair, error) {
 	return p, nil
 }
 
-// certificate returns the newest good pair. Two files cannot be replaced in one step,
-// so a mismatched pair counts as a replacement under way: the one before it serves on.
+// certificate returns the newest good pair. Two files cannot be replaced in one step, so a pair
+// that does not match counts as one that is being replaced, and the previous pair is served
+// meanwhile.
 func (p *keyPair) certificate() *tls.Certificate {
 	p.mu.Lock()
 	defer p.mu.Unlock()

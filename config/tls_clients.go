@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// requireClients makes a server's configuration ask each client for a certificate,
+// requireClients makes a server's configuration ask each client for a certificate that is
 // signed by one of the file's authorities. The file is read again when it changes.
 func requireClients(base *tls.Config, file string) error {
 	authorities := &rootsFile{file: file}
@@ -15,7 +15,7 @@ func requireClients(base *tls.Config, file string) error {
 		return err
 	}
 	base.ClientAuth = tls.RequireAndVerifyClientCert
-	// A resumed session would pass by authorities removed since.
+	// A resumed session would be accepted even if its authority was removed meanwhile.
 	base.SessionTicketsDisabled = true
 	served := base.Clone()
 	base.ClientCAs = authorities.pool()
@@ -27,17 +27,17 @@ func requireClients(base *tls.Config, file string) error {
 	return nil
 }
 
-// rootsFile is a replaceable file of certificate authorities.
+// rootsFile is a file of certificate authorities that may be replaced.
 type rootsFile struct {
 	file string
 
 	mu      sync.Mutex
-	current *x509.CertPool // under mu; never nil after load
-	seen    fileState      // under mu; the file of current, or a later one with a failed load
+	current *x509.CertPool // never nil after load; guarded by mu
+	seen    fileState      // the file of current, or a later one that could not be loaded; guarded by mu
 }
 
-// pool returns the newest good authorities. A faulty file counts as a replacement under
-// way, and those before it stand.
+// pool returns the newest good authorities. A faulty file counts as one that is being replaced,
+// and the previous authorities stay in force meanwhile.
 func (r *rootsFile) pool() *x509.CertPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

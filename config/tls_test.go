@@ -33,7 +33,7 @@ func writePair(t *testing.T, dir string, serial int64, modified time.Time) (cert
 	return certFile, keyFile
 }
 
-// validFor writes a certificate that ends then, and its key.
+// validFor writes a certificate that is valid for d, and its key.
 func validFor(t *testing.T, certFile, keyFile string, d time.Duration) {
 	t.Helper()
 	issue(t, certFile, keyFile, 1, time.Now().Add(d))
@@ -59,8 +59,8 @@ func issue(t *testing.T, certFile, keyFile string, serial int64, ends time.Time)
 	}
 }
 
-// handshake connects a client to a server and returns the serial numbers seen by the
-// client and by the server (0 for none).
+// handshake connects a client to a server and returns the serial numbers that the client and
+// the server saw (0 for none).
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient int64) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -109,7 +109,7 @@ func TestTLSIsReadAgainWhenItChanges(t *testing.T) {
 	ofServer, _ = connect()
 	assert.EqualValues(t, 4, ofServer, "the server's new certificate is not shown")
 
-	// Half of a replacement: the pair before it serves on.
+	// While only one of the two files is replaced, the previous pair is served.
 	require.NoError(t, os.WriteFile(serverKey, []byte("half a key"), 0o600))
 	ofServer, _ = connect()
 	assert.EqualValues(t, 4, ofServer)

@@ -8,15 +8,15 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Traces are OpenTelemetry traces of pushes, with their commit and the delivery to each
-// sink. They hold no events.
+// Traces are OpenTelemetry traces of pushes, with their commit and the delivery to each sink.
+// They contain no events.
 type Traces struct {
-	// Endpoint takes spans by OTLP over HTTP, with its path: https, except for loopback.
-	// Default: no traces.
+	// Endpoint takes spans by OTLP over HTTP, and includes the path: https, except for
+	// loopback. Default: no traces.
 	Endpoint string `yaml:"endpoint"`
-	// Ratio is the share of pushes with a trace, above 0 to 1. Default 0.001.
+	// Ratio is the share of pushes that are traced, above 0 and at most 1. Default 0.001.
 	Ratio float64 `yaml:"ratio"`
-	// Headers go along with each request, such as Authorization.
+	// Headers are sent with each request, such as Authorization.
 	Headers map[string]secret.Text `yaml:"headers"`
 	// TLS is for Endpoint.
 	TLS *TLSClient `yaml:"tls"`
@@ -29,7 +29,7 @@ func (k *checker) traces(t Traces) {
 	k.url("traces.endpoint", t.Endpoint, address{
 		form:  "an address such as https://otel.example.com:4318/v1/traces, without ? and #",
 		login: "; send them in headers, as Authorization",
-		https: ", for the headers go along",
+		https: ", since the headers are sent to it",
 	})
 	between(k, "traces.ratio", t.Ratio, 0.000001, 1)
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {

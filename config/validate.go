@@ -8,12 +8,12 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// The longest event for a record of the journal, whatever its labels and however badly
-// it compresses: an external cluster's payload is 1 MiB unless it was raised, the
-// embedded server's is 8 MiB.
+// The longest event that fits into a record of the journal, whatever its labels are and however
+// badly it compresses. The payload of an external cluster is 1 MiB unless it was raised; on a
+// disk, a record may have 8 MiB.
 const (
 	maxLineExternal Size = 900 << 10
-	maxLineEmbedded Size = 7 << 20
+	maxLineDisk     Size = 7 << 20
 )
 
 func (k *checker) config(c *Config) {
@@ -39,7 +39,7 @@ func (k *checker) config(c *Config) {
 	k.watching(c)
 }
 
-// minRotateEvery is the least age of a credential replaced by schedule.
+// minRotateEvery is the least age at which a credential is replaced by schedule.
 const minRotateEvery = time.Hour
 
 func (k *checker) rotation(s Streaming) {
@@ -73,13 +73,13 @@ func (k *checker) workspace(w *Workspace) {
 	k.name("workspace.rbac_prefix", w.RBACPrefix)
 }
 
-// baseURL checks an address with keys beside it.
+// baseURL checks an address that keys are sent to.
 func (k *checker) baseURL(path, value, example, keys string) {
 	if k.required(path, value) {
 		k.url(path, value, address{
 			form:  "an address such as " + example + ", without ? and #",
 			login: "; use " + keys,
-			https: ", for the key goes along with each call",
+			https: ", since the key is sent with each call",
 		})
 	}
 }
@@ -138,12 +138,12 @@ func (k *checker) limits(l IngestLimits, j Journal) {
 	between(k, at+"body_bytes", l.BodyBytes, 1<<10, 1<<30)
 	between(k, at+"decompressed_bytes", l.DecompressedBytes, 1<<10, 4<<30)
 	between(k, at+"entries", l.Entries, 1, 10_000_000)
-	between(k, at+"labels", l.Labels, 1, 1024) // the journal reads no more back
+	between(k, at+"labels", l.Labels, 1, 1024) // the journal reads back no more
 	between(k, at+"label_bytes", l.LabelBytes, 1<<10, 256<<10)
 	between(k, at+"concurrent", l.Concurrent, 1, 100_000)
 	between(k, at+"in_flight_bytes", l.InFlightBytes, 1<<10, 1<<40)
 	k.positive(at+"read_timeout", l.ReadTimeout)
-	longest, why := maxLineEmbedded, "what the embedded journal keeps in one record"
+	longest, why := maxLineDisk, "what the journal keeps in one record"
 	if j.URL != "" {
 		longest, why = maxLineExternal, "what fits the 1 MiB payload of an external cluster"
 	}
@@ -173,7 +173,7 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 		}
 	} else {
 		if j.Replicas != 1 {
-			k.fail("journal.replicas", j.Replicas, "must be 1 for the embedded journal; more needs journal.url")
+			k.fail("journal.replicas", j.Replicas, "must be 1 without journal.url, since the journal is then on one disk")
 		}
 		if j.CredentialsFile != "" {
 			k.fail("journal.credentials_file", j.CredentialsFile, "is for journal.url, which is not set; set it, or remove this")
