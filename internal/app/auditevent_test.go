@@ -50,9 +50,9 @@ func TestAnEventSufficesForTheLeaf(t *testing.T) {
 		event, err := eventOf("origin+1234", r, placed(r), []int{4 << 10, 40 << 10, 70 << 10, maxAuditEvent}[rng.IntN(4)])
 		require.NoError(t, err)
 		leaf, err := audit.LeafOfEvent(event.Body)
-		hash, hashErr := audit.LeafHashOfEvent(event.Body)
-		require.Equal(t, err == nil, hashErr == nil)
-		require.Equal(t, r.Leaf, hash, "%s", r.Record)
+		place, placeErr := audit.PlaceOfEvent(event.Body)
+		require.NoError(t, placeErr)
+		require.Equal(t, r.Leaf, place.Leaf, "%s", r.Record)
 		short, large := len(event.Body) < len(r.Record), len(r.Record) > 1<<16-1
 		ways[fmt.Sprint("short ", short, ", large ", large)]++
 		if short && !large {

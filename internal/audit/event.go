@@ -43,7 +43,7 @@ var (
 	ErrNoEntry = errors.New("the event holds no entry of the audit trail")
 	// ErrLeafOmitted marks an event without most of its record, though the record itself is
 	// the leaf: it has at most 65,535 bytes, but the external server took still less. The
-	// leaf's hash stands in the event; see [LeafHashOfEvent].
+	// leaf's hash stands in the event: see [PlaceOfEvent].
 	ErrLeafOmitted = errors.New("the event omits the record, and names its leaf by hash only")
 	// ErrNotTheRecord marks an event with another content than its leaf's.
 	ErrNotTheRecord = errors.New("the event's content is not the recorded one: a sink's redaction or somebody changed it")
@@ -76,24 +76,9 @@ func LeafOfEvent(body []byte) (leafData []byte, err error) {
 	return leaf, err
 }
 
-// LeafHashOfEvent is the hash of an event's leaf. Where the event omits the leaf's data, or
-// has another content, it is the hash as stated in the event: good to compute the root, no
-// proof of the content. The error is nil or LeafOfEvent's; the hash is zero where the event
-// states none.
-func LeafHashOfEvent(body []byte) (tlog.Hash, error) {
-	leaf, err := LeafOfEvent(body)
-	if err == nil {
-		return tlog.RecordHash(leaf), nil
-	}
-	place, placeErr := PlaceOfEvent(body)
-	if placeErr != nil {
-		return tlog.Hash{}, err
-	}
-	return place.Leaf, err
-}
-
-// PlaceOfEvent reads where the entry of an event stands in the trail. Events of earlier
-// versions do not say it: ErrNoEntry.
+// PlaceOfEvent reads where the entry of an event stands in the trail, and the hash of its leaf
+// as the event states it: good to compute the root, no proof of the content. An event that does
+// not state them is no entry: ErrNoEntry.
 func PlaceOfEvent(body []byte) (Place, error) {
 	members, err := membersOf(body)
 	if err != nil {

@@ -12,10 +12,6 @@ import (
 // in the log is read from there, if its leaf is the signed one. Nothing is written back, and
 // the trail does not name it: as long as the files have it, nothing is lost.
 
-// TypeRestored names entries that were read from the files. Earlier versions entered it; its
-// Detail is a naming.
-const TypeRestored = "trail.restored"
-
 // copied is a run of entries that are read from the files.
 type copied struct {
 	generation Generation
