@@ -39,7 +39,8 @@ type Checker interface {
 // time.
 type Source interface {
 	// Next waits for events and returns a batch of at least one, which follows the previous
-	// batch. It returns an error when ctx ends, or when the source is closed.
+	// batch, and whose position is greater. It returns an error when ctx ends, or when the source
+	// is closed.
 	Next(ctx context.Context) (Batch, error)
 
 	// Ack records that the batch at p and all batches before it are done. p is the position of

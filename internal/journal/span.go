@@ -27,6 +27,7 @@ type Span struct {
 	first, next, end store.Pos      // records [next, end) are still to be read; owned by Next
 	held             []store.Item   // from next on, read already; owned by Next
 	open             *record.Reader // the record before next, if it is not read to its end; owned by Next
+	given            relay.Position // the number of batches; owned by Next
 
 	// Oldest is when the oldest kept record was committed. Cut means the span begins before
 	// it, with records trimmed already.
@@ -101,7 +102,8 @@ func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	if len(events) == 0 && s.open == nil && s.next == s.end {
 		return relay.Batch{}, ErrSpanEnd
 	}
-	return relay.Batch{Events: events, Position: relay.Position(s.next - 1)}, nil
+	s.given++ // a position of the log would not do: a large record is given in several batches
+	return relay.Batch{Events: events, Position: s.given}, nil
 }
 
 // take adds events of the open record, and returns the size of all it read.

@@ -46,7 +46,7 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 	}
 }
 
-// A log keeps its id after a power cut, from the moment when it was opened.
+// A log keeps its id and its segment after a power cut, from the moment when it was opened.
 func TestANewLogIsDurable(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, 1)
@@ -62,6 +62,7 @@ func TestANewLogIsDurable(t *testing.T) {
 	after, err := m.log.State(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, before.ID, after.ID)
+	assert.Empty(t, m.fs.files("/salvage"), "nothing had to be moved aside")
 	m.leave()
 }
 
