@@ -19,7 +19,7 @@ type taker struct{}
 func (taker) Deliver(context.Context, []relay.Event) error { return nil }
 func (taker) Close() error                                 { return nil }
 
-// It runs by itself: allocations of other tests would be counted.
+// This test is not parallel, since it would count the allocations of others.
 func TestNothingIsAllocatedWhereNothingChanges(t *testing.T) {
 	events := relaytest.Events(500)
 	for name, c := range map[string]struct {

@@ -9,21 +9,21 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// choice is the part of Deliver's events for the sink.
+// choice is what becomes of Deliver's events.
 type choice struct {
-	events   []relay.Event   // a part of those given, or copies
-	index    []int           // of each of events among those given; nil where these are all, unchanged
-	withheld []relay.Failure // may not go to the sink, or not yet
+	events   []relay.Event   // those for the sink: a part of those given, or copies
+	index    []int           // of each of events among those given; nil if events are all of these, unchanged
+	withheld []relay.Failure // those that may not go to the sink, or not yet
 
-	unmatched int // were left out
-	doubtful  int // the expression failed for
+	unmatched int // how many were left out
+	doubtful  int // for how many the expression failed
 }
 
-// errTime keeps slow bodies from holding up a delivery for longer than its time: it
-// would be tried again for ever.
+// errTime keeps slow bodies from holding up a delivery for longer than its time, since it would
+// then be tried again for ever.
 var errTime = errors.New("half of the delivery's time was spent on choosing its events")
 
-// chooser looks at the events of one delivery.
+// chooser examines the events of one delivery.
 type chooser struct {
 	*Route
 	choice
@@ -31,18 +31,18 @@ type chooser struct {
 	view   *view     // nil without an expression
 	latest time.Time // when no more expressions are evaluated; zero for never
 
-	given, kept []relay.Label // the last labels, and their rest
+	given, kept []relay.Label // the newest labels, and what remains of them
 }
 
-// choose fails only where ctx has ended. Nothing is allocated as long as every
-// event goes on as it is, or none does.
+// choose fails only if ctx has ended. It allocates nothing as long as every event goes on as it
+// is, or none does.
 func (r *Route) choose(ctx context.Context, events []relay.Event) (choice, error) {
 	c := chooser{Route: r, latest: half(ctx)}
 	if r.when != nil {
 		c.view = r.views.Get().(*view) //nolint:errcheck // the pool holds nothing else
 		defer r.views.Put(c.view)
 	}
-	whole := true // all up to here, unchanged
+	whole := true // all events so far go on unchanged
 	for i := range events {
 		if err := ctx.Err(); err != nil {
 			return choice{}, err
@@ -68,7 +68,7 @@ func (r *Route) choose(ctx context.Context, events []relay.Event) (choice, error
 	return c.choice, nil
 }
 
-// start copies the events before the first changed one.
+// start copies the events before the first one that changed.
 func (c *choice) start(events []relay.Event) {
 	c.index = make([]int, 0, len(events)) // not nil
 	for i := range events {
@@ -76,10 +76,10 @@ func (c *choice) start(events []relay.Event) {
 	}
 }
 
-// errUnmatched: the event is not chosen.
+// errUnmatched means that the event is not chosen.
 var errUnmatched = errors.New("it is not chosen")
 
-// pass returns the event for the sink, or a reason for none.
+// pass returns the event for the sink, or the reason why there is none.
 func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error) {
 	out = *e
 	if err := c.chosen(e); err != nil {
@@ -96,8 +96,8 @@ func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error
 	return out, changed, nil
 }
 
-// of returns the event in this form. It takes a copy: without a form, no event goes to the
-// heap.
+// of returns the event in this form. It takes a copy, so that without a form no event is moved
+// to the heap.
 func (f *Form) of(e relay.Event) relay.Event {
 	e.Body, e.ContentType = f.Encode(&e), "application/json"
 	return e
@@ -115,7 +115,7 @@ func (c *chooser) redacted(out *relay.Event) (changed bool, err error) {
 	return changed, nil
 }
 
-// labels returns the rest of an event's labels. Those of one stream are mostly the same
+// labels returns what remains of an event's labels. Those of one stream are mostly the same
 // slice.
 func (c *chooser) labels(labels []relay.Label) []relay.Label {
 	if len(labels) == 0 {
@@ -127,7 +127,7 @@ func (c *chooser) labels(labels []relay.Label) []relay.Label {
 	return c.kept
 }
 
-// half is the middle of ctx's remaining time; zero if it has no end.
+// half returns the middle of ctx's remaining time; zero if it has no end.
 func half(ctx context.Context) time.Time {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -137,10 +137,9 @@ func half(ctx context.Context) time.Time {
 	return now.Add(end.Sub(now) / 2)
 }
 
-// chosen returns nil for an event to pass on, errUnmatched for one to leave out, and
-// another error for one to withhold. Unless the configuration says otherwise, an event
-// counts as chosen if its expression fails: a mistake in an expression must not lose
-// events.
+// chosen returns nil for an event to pass on, errUnmatched for one to leave out, and another
+// error for one to withhold. Unless the configuration says otherwise, an event counts as chosen
+// if its expression fails, because a mistake in an expression must not lose events.
 func (c *chooser) chosen(e *relay.Event) error {
 	if !c.named(e) {
 		c.unmatched++

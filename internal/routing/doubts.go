@@ -11,12 +11,12 @@ import (
 // quiet is the least time between two log lines about doubts.
 const quiet = 10 * time.Minute
 
-// doubts logs a failing expression: the first time, and then seldom.
+// doubts logs that an expression fails: the first time, and then seldom.
 type doubts struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
-	last time.Time // under mu
+	last time.Time // guarded by mu
 }
 
 func (d *doubts) tell(e *relay.Event, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// An event is chosen by its body as received, redacted, and then given its form. The given
-// event stays as it was, and an unredactable one is withheld.
+// An event is chosen by its body as received, redacted, and then given its form. The event that
+// was passed in stays as it was, and one that cannot be redacted is withheld.
 func TestFormComesLast(t *testing.T) {
 	t.Parallel()
 	form := &Form{Name: "quoted", Encode: func(e *relay.Event) []byte { return append([]byte(e.ID+" "), e.Body...) }}
@@ -37,7 +37,7 @@ func TestFormComesLast(t *testing.T) {
 	assert.Equal(t, given, string(events[0].Body))
 }
 
-// A form alone is reason enough for a route, and a check names it.
+// A form alone is enough to need a route, and a check names it.
 func TestFormAlone(t *testing.T) {
 	t.Parallel()
 	r, err := New(nil, nil, Options{Form: &Form{Name: "upper", Encode: func(*relay.Event) []byte { return []byte("{}") }}})

@@ -11,7 +11,7 @@ import (
 // Metrics count the work of routes, labelled by sink. A nil *Metrics counts nothing.
 type Metrics struct{ unmatched, doubtful, withheld *prometheus.CounterVec }
 
-// NewMetrics registers the metrics, or finds the registered ones.
+// NewMetrics registers the metrics, or finds those that are registered.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events left out by the sink's match; they count as delivered, too.")
 	doubtful, err2 := Counter(reg, "match_errors_total", "Events with a failure of the sink's match.cel; match.on_error decides on them.")
@@ -19,16 +19,16 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return &Metrics{unmatched, doubtful, withheld}, errors.Join(err1, err2, err3)
 }
 
-// MetricPrefix begins the names of the sinks' metrics.
+// MetricPrefix is how the names of the sinks' metrics begin.
 const MetricPrefix = "auditrelay_sink_"
 
-// Counter registers a counter labelled by sink, or finds the registered one.
+// Counter registers a counter labelled by sink, or finds the one that is registered.
 func Counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
 	return Register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: MetricPrefix + name, Help: help}, []string{"sink"}))
 }
 
-// Register registers a metric, or finds the registered one of the same name: several
-// instances of a sink share their metrics.
+// Register registers a metric, or finds the one of the same name that is registered, since
+// several instances of a sink share their metrics.
 func Register[C prometheus.Collector](reg prometheus.Registerer, metric C) (C, error) {
 	err := reg.Register(metric)
 	var before prometheus.AlreadyRegisteredError
@@ -40,7 +40,7 @@ func Register[C prometheus.Collector](reg prometheus.Registerer, metric C) (C, e
 	return metric, err
 }
 
-// counts are one sink's; the zero value counts nothing.
+// counts are the counters of one sink; the zero value counts nothing.
 type counts struct{ unmatched, doubtful, withheld prometheus.Counter }
 
 func (m *Metrics) of(sink string) counts {

@@ -1,20 +1,21 @@
-// Package routing chooses, redacts and reforms events between a pump and its sink: it hands
-// on the events chosen by the sink's configuration (match), without the values and labels
-// named by redact, and then in the wanted form (format). sinks.Open puts it there, for live
-// events, replays and dead letters alike.
+// Package routing chooses, redacts and re-forms events between a pump and its sink: it passes
+// on the events that the sink's configuration chooses (match), without the values and labels
+// that redact names, and then in the form that is asked for (format). sinks.Open puts it there,
+// for live events, replays and dead letters alike.
 //
-// An event left out by match is acknowledged with the rest of its batch, so positions and order
-// know nothing of it. Redaction and format change a copy: the journal, other sinks and the dead
-// letters have the event as it came, so a changed configuration counts for everything
-// delivered or replayed later.
+// An event that match leaves out is acknowledged with the rest of its batch, so positions and
+// order are not affected. Redaction and format change a copy: the journal, other sinks and the
+// dead letters have the event as it came, so a changed configuration applies to everything that
+// is delivered or replayed later.
 //
-// Both fail on the safe side, each on its own. A failed expression delivers the event
-// (on_error), as an audit relay must not drop events meant to arrive. A value that cannot be
-// redacted for certain is replaced whole. If the body itself cannot be read for certain, it
-// goes to the dead letters: withheld values must not leave.
+// Each of them fails on the safe side. If an expression fails, the event is delivered
+// (on_error), since an audit relay must not drop events that are meant to arrive. A value that
+// cannot be removed with certainty is replaced as a whole. If the body itself cannot be read
+// with certainty, the event goes to the dead letters, because withheld values must not leave.
 //
-// One expression may cost a bounded amount of work, and all of a delivery half of its
-// time. After that it delivers events without a look at their bodies.
+// One expression may cost a bounded amount of work, and all those of a delivery half of its
+// time. After that, events are delivered without a look at their bodies, or, with on_error:
+// withhold, tried again.
 package routing
 
 import (
@@ -29,22 +30,22 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Options are a route's needs beside its configuration.
+// Options are what a route needs besides its configuration.
 type Options struct {
 	// Sink is the sink's name, for the metrics.
 	Sink    string
 	Logger  *slog.Logger // required
 	Metrics *Metrics     // nil counts nothing
-	Form    *Form        // nil: bodies go on as received
+	Form    *Form        // nil if bodies stay as received
 }
 
-// Form is another form of the events' bodies: JSON.
+// Form is another form of the events' bodies, which is JSON.
 type Form struct {
-	// Name says it to a person, in a check of the sink.
+	// Name describes it to a person, in a check of the sink.
 	Name string
-	// Encode makes an event, redacted already, a JSON object. It takes any body, and is
-	// called by several goroutines at once. Equal events give equal bytes: a destination may
-	// recognise a redelivery by its body.
+	// Encode turns an event, which is already redacted, into a JSON object. It takes any body,
+	// and is called by several goroutines at once. Equal events must give equal bytes, since a
+	// destination may recognise a redelivery by its body.
 	Encode func(*relay.Event) []byte
 }
 
@@ -52,10 +53,10 @@ type Form struct {
 type Route struct {
 	types, projects, environments []wildcard.Pattern
 
-	when   *condition.Condition // nil: always
-	strict bool                 // withhold events if when fails for them
-	redact *redact.Rules        // nil: nothing
-	form   *Form                // nil: as received
+	when   *condition.Condition // nil for always
+	strict bool                 // withhold events for which when fails
+	redact *redact.Rules        // nil for nothing
+	form   *Form                // nil for as received
 	counts counts
 	views  sync.Pool // of *view
 	doubts doubts
@@ -93,8 +94,8 @@ func patterns(texts []string) []wildcard.Pattern {
 	return all
 }
 
-// Wrap puts the route in front of sink, or returns sink itself if the route
-// changes nothing. Closing the result closes sink.
+// Wrap puts the route in front of sink, or returns sink itself if the route changes nothing.
+// Closing the result closes sink.
 func (r *Route) Wrap(sink relay.Sink) relay.Sink {
 	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil && r.form == nil {
 		return sink
@@ -102,7 +103,7 @@ func (r *Route) Wrap(sink relay.Sink) relay.Sink {
 	return &Sink{route: r, inner: sink}
 }
 
-// named reports whether e has one of the wanted types, projects and environments.
+// named reports whether e has one of the types, projects and environments that are chosen.
 func (r *Route) named(e *relay.Event) bool {
 	return fits(r.types, e.Type) && fits(r.projects, e.Project) && fits(r.environments, e.Environment)
 }

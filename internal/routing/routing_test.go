@@ -128,8 +128,8 @@ func TestNewErrors(t *testing.T) {
 	require.ErrorContains(t, err, "redact: a key is required")
 }
 
-// The sink sees redacted bodies. Others sharing the events, and the dead letters, see
-// them as they came.
+// The sink sees redacted bodies. Others that share the events, and the dead letters, see them
+// as they came.
 func TestThroughAPump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestIndexesAreTheCallers(t *testing.T) {
 	assert.True(t, relay.IsPermanent(partial.Failures[0].Err))
 }
 
-// Labels go along with some sinks, so they are redacted as members of the body are.
+// Some sinks send labels, so they are redacted like members of the body.
 func TestLabelsAreRedacted(t *testing.T) {
 	t.Parallel()
 	given := []relay.Label{
@@ -336,7 +336,7 @@ func TestDeliveriesAtOnce(t *testing.T) {
 	assert.Len(t, inner.Arrived(), 400)
 }
 
-// The route keeps the contract of the sink behind it.
+// The route keeps the contract of the sink that it wraps.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {

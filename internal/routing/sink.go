@@ -9,16 +9,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Sink is a sink behind a [Route]. Several deliveries may run at once if the sink
-// behind it allows it.
+// Sink is a sink that a [Route] wraps. Several deliveries may run at once if the wrapped sink
+// allows it.
 type Sink struct {
 	route *Route
 	inner relay.Sink
 }
 
-// Deliver implements [relay.Sink]. It acknowledges the events left out. An event
-// without a certain redaction is refused for good: to withhold it is better than to
-// give away its secrets.
+// Deliver implements [relay.Sink]. It acknowledges the events that are left out. An event that
+// cannot be redacted with certainty is refused for good, because withholding it is better than
+// giving away its secrets.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	chosen, err := s.route.choose(ctx, events)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 		err = s.inner.Deliver(ctx, chosen.events)
 	}
 	err, settled := chosen.settle(err)
-	if settled { // else they are counted at the next attempt
+	if settled { // otherwise they are counted at the next attempt
 		s.route.counts.add(chosen)
 	}
 	return err
@@ -56,7 +56,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	return checker.Check(ctx, report)
 }
 
-// settle translates the sink's error, about the chosen events, to the indexes of all
+// settle translates the sink's error, which is about the chosen events, to the indexes of all
 // events. settled is false if the delivery is tried again as a whole, or in halves.
 func (c *choice) settle(err error) (_ error, settled bool) {
 	partial := partialOf(err)
@@ -65,7 +65,7 @@ func (c *choice) settle(err error) (_ error, settled bool) {
 		return nil, true
 	case err == nil:
 		return &relay.PartialError{Failures: c.withheld}, true
-	case c.index == nil: // all were chosen, as they are
+	case c.index == nil: // all were chosen, unchanged
 		return err, partial != nil
 	case partial != nil:
 		return c.translate(partial)
@@ -88,7 +88,7 @@ func (c *choice) translate(partial *relay.PartialError) (_ error, settled bool) 
 	failures, last := slices.Clone(c.withheld), -1
 	for _, f := range partial.Failures {
 		if f.Index <= last || f.Index >= len(c.index) || f.Err == nil {
-			// Nothing it says of an event is to be believed.
+			// Nothing that it says about an event can be believed.
 			return fmt.Errorf("the sink names events outside of the delivery, or not in order: %v", partial), false //nolint:errorlint // its class is hidden on purpose
 		}
 		last = f.Index

@@ -7,21 +7,22 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Trial is a route's outcome for one event.
+// Trial is what a route does with one event.
 type Trial struct {
-	// Event is the event for the sink. It means nothing unless Delivered.
+	// Event is the event for the sink. It has no meaning unless Delivered is set.
 	Event relay.Event
-	// Delivered: the event goes to the sink. Withheld: it goes to the dead letters. With
-	// neither, the sink's match leaves it out.
+	// Delivered is set if the event goes to the sink, Withheld if it goes to the dead letters.
+	// If neither is, the sink's match leaves it out.
 	Delivered, Withheld bool
-	// Changed: redaction or the format made another event of it.
+	// Changed is set if redaction or the format made another event of it.
 	Changed bool
-	// Reason says why it is not delivered, or why in spite of a failed expression; else empty.
+	// Reason says why it is not delivered, or why it is although an expression failed;
+	// otherwise it is empty.
 	Reason string
 }
 
-// Try chooses, redacts and reforms one event as a delivery does. It counts and logs nothing
-// if the route has no metrics and its logger discards.
+// Try chooses, redacts and re-forms one event as a delivery does. It counts and logs nothing if
+// the route has no metrics and its logger discards.
 func (r *Route) Try(e relay.Event) Trial {
 	c := chooser{Route: r}
 	if r.when != nil {
@@ -41,7 +42,7 @@ func (r *Route) Try(e relay.Event) Trial {
 	return t
 }
 
-// whyNot names the part of match leaving the event out.
+// whyNot names the part of match that leaves the event out.
 func (r *Route) whyNot(e *relay.Event) string {
 	switch {
 	case !fits(r.types, e.Type):

@@ -5,7 +5,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// view gives an expression its event. It belongs to one delivery at a time.
+// view shows an expression its event. It belongs to one delivery at a time.
 type view struct {
 	event   *relay.Event
 	body    any // decoded, on demand

@@ -12,13 +12,13 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Canonical returns raw in the canonical form of RFC 8785: equal JSON has equal bytes,
-// and anyone can compute a record's hash again.
+// Canonical returns raw in the canonical form of RFC 8785: equal JSON has equal bytes, so that
+// anyone can compute a record's hash again.
 //
-// RFC 8785 knows numbers as doubles only, and rounds the others. In a trail this would
-// hide a change, so such a number becomes a string of the digits as received, as the
-// RFC's appendix D advises. Invalid JSON, duplicate names and lone surrogates are
-// errors; so is nesting deeper than 10,000.
+// RFC 8785 knows numbers only as doubles, and rounds the others. In a trail this would hide a
+// change, so such a number becomes a string of the digits as received, as the RFC's appendix D
+// advises. Invalid JSON, duplicate names and lone surrogates are errors; so is nesting deeper
+// than 10,000.
 func Canonical(raw []byte) ([]byte, error) {
 	out, err := jcs.Transform(quoteWideNumbers(raw))
 	if err != nil {
@@ -27,14 +27,14 @@ func Canonical(raw []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Hash is the SHA-256 of canonical JSON, in hex.
+// Hash returns the SHA-256 of canonical JSON, in hex.
 func Hash(canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])
 }
 
-// quoteWideNumbers puts quotes around the numbers a double would round. It leaves all
-// else alone, invalid JSON too: the parser behind it judges.
+// quoteWideNumbers puts quotes around the numbers that a double would round. It leaves
+// everything else alone, including invalid JSON, which the parser called next will find.
 func quoteWideNumbers(raw []byte) []byte {
 	var out bytes.Buffer
 	for i := 0; i < len(raw); {
@@ -71,9 +71,8 @@ func tokenEnd(raw []byte, i int) int {
 
 func isNumberByte(c byte) bool { return c == '-' || '0' <= c && c <= '9' }
 
-// loses reports whether number, valid JSON, names another value after it has
-// been a double. The comparison is of decimal digits, not of bits: 0.1 comes
-// back as 0.1.
+// loses reports whether number, which is valid JSON, has another value after a conversion to a
+// double and back. Decimal digits are compared, not bits, so 0.1 stays 0.1.
 func loses(number string) bool {
 	digits, exponent := decimal(number)
 	f, err := strconv.ParseFloat(number, 64)
@@ -84,9 +83,9 @@ func loses(number string) bool {
 	return digits != gotDigits || exponent != gotExponent
 }
 
-// decimal splits a JSON number into its significant digits, without zeros at either end
-// and with their sign, and the power of ten of the last one. Zero is "", 0. A power too
-// large for an int gives the number itself, equal to none.
+// decimal splits a JSON number into its significant digits, with their sign and without zeros
+// at either end, and the power of ten of the last one. Zero is "", 0. If the power is too large
+// for an int, the result is the number itself, which equals no other.
 func decimal(number string) (digits string, exponent int) {
 	mantissa, power, _ := strings.Cut(strings.ToLower(number), "e")
 	if power != "" {

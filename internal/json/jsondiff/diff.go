@@ -1,6 +1,6 @@
-// Package jsondiff compares two JSON states by meaning: a [Schema] marks arrays as sets,
-// or as lists of elements with a key. It also has the canonical form of a state.
-// Everything here is a pure function.
+// Package jsondiff compares two JSON states by meaning: a [Schema] marks arrays as sets, or as
+// lists of elements with a key. It also has the canonical form of a state. All its functions
+// are pure.
 package jsondiff
 
 import (
@@ -33,24 +33,24 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, c.Old, c.New)
 }
 
-// Changes are the differences between two states, ordered by path. None are listed only
-// if there are none.
+// Changes are the differences between two states, ordered by path. The list is empty only if
+// there are none.
 type Changes struct {
 	List []Change
 	// More counts the changes beyond the limits of the list.
 	More int
 }
 
-// The limits of the list of changes. Without them, a long name with many changes
-// beneath it would take many times its own memory.
+// The limits of the list of changes. Without them, a long name with many changes below it would
+// take many times its own memory.
 const (
 	maxChanges = 10_000
 	maxPaths   = 4 << 20 // bytes
 )
 
-// Diff returns the differences in meaning between two states. The schema may be nil.
-// Elements of a set are counted: two equal elements differ from one. Both states must be
-// JSON fit for [Canonical].
+// Diff returns the differences in meaning between two states. The schema may be nil. Elements
+// of a set are counted, so two equal elements differ from one. Both states must be JSON that
+// [Canonical] accepts.
 func Diff(s *Schema, before, after json.RawMessage) (Changes, error) {
 	a, err := Decode(before)
 	if err != nil {
@@ -63,16 +63,16 @@ func Diff(s *Schema, before, after json.RawMessage) (Changes, error) {
 	return DiffValues(s, a, b), nil
 }
 
-// DiffValues is [Diff] for two states read by [Decode].
+// DiffValues is [Diff] for two states that [Decode] has read.
 func DiffValues(s *Schema, a, b any) Changes {
 	d := differ{}
 	d.value(s, a, b)
 	return d.changes
 }
 
-// differ walks two values side by side.
+// differ walks through two values at the same time.
 type differ struct {
-	path    []string // to the values it compares now
+	path    []string // to the values that it compares now
 	length  int      // of path, in bytes
 	paths   int      // bytes of all paths listed
 	changes Changes
@@ -83,7 +83,7 @@ func (d *differ) at(step string, s *Schema, a, b any) {
 	d.value(s, a, b)
 }
 
-// down goes a step down, until the result is called.
+// down goes one step down, until up is called.
 func (d *differ) down(step string) (up func()) {
 	d.path = append(d.path, step)
 	d.length += len(step) + len("/")
@@ -120,7 +120,7 @@ func (d *differ) value(s *Schema, a, b any) {
 func (d *differ) changed(values func() (old, now json.RawMessage)) {
 	first := len(d.changes.List) == 0
 	if d.paths += d.length; !first && (d.paths > maxPaths || len(d.changes.List) == maxChanges) {
-		d.paths = maxPaths // this one and the later ones are counted
+		d.paths = maxPaths // this one and all later ones are only counted
 		d.changes.More++
 		return
 	}
@@ -136,7 +136,7 @@ func pointer(steps []string) string {
 	return "/" + strings.Join(steps, "/")
 }
 
-// removed and added note a value on one side only, a step below the current path.
+// removed and added record a value that only one side has, one step below the current path.
 func (d *differ) removed(step string, v any) {
 	defer d.down(step)()
 	d.changed(func() (old, now json.RawMessage) { return Encode(v), nil })
@@ -221,8 +221,8 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	}
 }
 
-// byKey indexes a list of objects by their key. It fails if an object has no key, or
-// the key of another: then the list is compared by its order.
+// byKey indexes a list of objects by their key. It fails if an object has no key, or the same
+// key as another; the list is then compared by its order.
 func byKey(list []any, key string) (map[string]any, bool) {
 	m := make(map[string]any, len(list))
 	for _, element := range list {

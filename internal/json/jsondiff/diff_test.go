@@ -29,7 +29,8 @@ func TestRootHasTheEmptyPointer(t *testing.T) {
 	}
 }
 
-// TestTheListIsBounded: a long name above many changes would stand in each of their paths.
+// TestTheListIsBounded, because a long name above many changes would be a part of each of their
+// paths.
 func TestTheListIsBounded(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 1<<20)

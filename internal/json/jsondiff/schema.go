@@ -2,21 +2,21 @@ package jsondiff
 
 import "strings"
 
-// Schema names the arrays of a JSON value without a fixed order. The order of an array
+// Schema names the arrays of a JSON value that have no fixed order. The order of an array
 // counts unless the schema says otherwise.
 type Schema struct {
 	// Set marks an array whose order means nothing.
 	Set bool
-	// Key is the member naming each object of an array.
+	// Key is the member that names each object of an array.
 	Key string
 	// Elem is the schema of an array's elements.
 	Elem *Schema
-	// Members are the schemas of an object's members, by name; Suffixes those
-	// of members whose names end so.
+	// Members are the schemas of an object's members, by name, and Suffixes those of members
+	// whose names end with the key.
 	Members, Suffixes map[string]*Schema
 }
 
-// Member returns the schema of an object's member, nil for none.
+// Member returns the schema of an object's member, or nil if there is none.
 func (s *Schema) Member(name string) *Schema {
 	if s == nil {
 		return nil
@@ -32,7 +32,7 @@ func (s *Schema) Member(name string) *Schema {
 	return nil
 }
 
-// Element returns the schema of an array's elements, nil for none.
+// Element returns the schema of an array's elements, or nil if there is none.
 func (s *Schema) Element() *Schema {
 	if s == nil {
 		return nil

@@ -2,17 +2,16 @@ package jsonpointer
 
 import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
 
-// Find returns the value named by p, as it stands in body: a part of body, with no
-// capacity to append in place.
+// Find returns the value that p names, as it is written in body. The result is a part of body,
+// without capacity to append in place.
 //
-// ok is false if there is no such value; if body is not JSON, to its very end; and
-// where body nests deeper than jsonscan.MaxDepth below a value beside p's way. Of
-// members with the same name the last counts, as with encoding/json, whatever the
-// earlier ones hold. Names are compared by their text, escaped or not; an invalid text
-// equals none.
+// ok is false if there is no such value, if body is not JSON to its very end, and if a value
+// that p does not lead through nests deeper than jsonscan.MaxDepth. Of several members with the
+// same name the last counts, as in encoding/json, whatever the earlier ones contain. Names are
+// compared by their text, escaped or not; an invalid text equals none.
 //
-// It reads body once and does not write to it. For valid JSON it allocates nothing,
-// except for names of more than 256 bytes with escapes in them.
+// It reads body once and does not write to it. For valid JSON it allocates nothing, except for
+// names of more than 256 bytes that have escapes.
 func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 	f := finder{body: body}
 	f.Reset(body)
@@ -23,7 +22,7 @@ func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 	return raw, raw != nil
 }
 
-// finder walks through a body. Its methods return nil for a missing value, and an error
+// finder walks through a body. Its methods return nil for a value that is missing, and an error
 // only if the body is not JSON.
 type finder struct {
 	jsonscan.Scanner
@@ -31,7 +30,7 @@ type finder struct {
 	body []byte
 }
 
-// find reads one value to its end, and returns the value tokens lead to from there.
+// find reads one value to its end, and returns the value that tokens lead to from there.
 func (f *finder) find(tokens []token) ([]byte, error) {
 	switch c := f.Peek(); {
 	case len(tokens) == 0:
@@ -46,7 +45,7 @@ func (f *finder) find(tokens []token) ([]byte, error) {
 	return nil, f.Skip()
 }
 
-// member reads an object to its end: a later member may repeat the name.
+// member reads an object to its end, since a later member may repeat the name.
 func (f *finder) member(tokens []token) (found []byte, err error) {
 	if err := f.Open('{'); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func (f *finder) element(tokens []token) (found []byte, err error) {
 	}
 }
 
-// same reports whether key is name, with up to six bytes for each escaped one.
+// same reports whether key is name, in which each byte may be escaped with up to six.
 func same(key jsonscan.Raw, name string) bool {
 	if !key.Escaped {
 		return string(key.Bytes) == name
@@ -94,17 +93,17 @@ func same(key jsonscan.Raw, name string) bool {
 	if len(key.Bytes) > 6*len(name) {
 		return false
 	}
-	var room [257]byte // one more: AppendText needs it
+	var room [257]byte // one more, because AppendText needs it
 	text, err := key.AppendText(room[:0])
 	return err == nil && string(text) == name
 }
 
-// AppendText appends the value in raw, from [Pointer.Find], as text: a string
-// unescaped, a number, true or false as written.
+// AppendText appends the value in raw, from [Pointer.Find], as text: a string unescaped, and a
+// number, true or false as written.
 //
-// ok is false, and dst is returned as it was, for values without a text: null, in the
-// sense of no value; objects and arrays, with many ways to write them; and strings with
-// invalid UTF-8 or half of a surrogate pair.
+// ok is false, and dst is returned as it was, for values that have no text: null, which means
+// no value; objects and arrays, which can be written in many ways; and strings with invalid
+// UTF-8 or half of a surrogate pair.
 func AppendText(dst, raw []byte) (_ []byte, ok bool) {
 	if len(raw) == 0 {
 		return dst, false

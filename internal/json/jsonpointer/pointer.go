@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Pointer names a value in a JSON text. The zero value is the pointer "": the whole. It
-// is not changed once made, and may be used by several goroutines.
+// Pointer names a value in a JSON text. The zero value is the pointer "", which names the
+// whole. It is not changed once made, and may be used by several goroutines.
 type Pointer struct {
 	text   string
 	tokens []token
@@ -20,7 +20,7 @@ type Pointer struct {
 // token is one step of a pointer, into an object or an array.
 type token struct {
 	name  string // unescaped
-	index int    // -1 if the name is no index of an array
+	index int    // -1 if the name is not an index of an array
 }
 
 // Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a name,
@@ -44,7 +44,7 @@ func Parse(text string) (Pointer, error) {
 	return p, nil
 }
 
-// String is the pointer as it was parsed.
+// String returns the pointer as it was parsed.
 func (p Pointer) String() string { return p.text }
 
 func first(text string) rune {
@@ -65,8 +65,8 @@ func misspelt(text string) (at int, _ error) {
 	return 0, nil
 }
 
-// indexOf reads an array index: digits without a leading zero. "-", the place
-// behind the last element, is none, as there is never a value there.
+// indexOf reads an array index: digits without a leading zero. "-", the place after the last
+// element, is no index, since there is never a value there.
 func indexOf(name string) int {
 	if name == "" || len(name) > 1 && name[0] == '0' || strings.Trim(name, "0123456789") != "" {
 		return -1

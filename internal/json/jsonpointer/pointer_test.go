@@ -111,7 +111,7 @@ func TestAppendText(t *testing.T) {
 const event = `{"event_id":"evt-1","ts":"2026-06-01T00:00:00Z","actor":{"kind":"user","id":"u-\u00e9-7","groups":["a","b"]},` +
 	`"src":{"ip":"10.1.2.3","port":1024},"n\u006fte":"said \"hi\"","action":"login"}`
 
-// It runs by itself: allocations of other tests would be counted.
+// This test is not parallel, since it would count the allocations of others.
 func TestFindAllocatesNothing(t *testing.T) {
 	body, buf := []byte(event), make([]byte, 0, 64)
 	for _, text := range []string{"/actor/id", "/actor/groups/1", "/note", "/nowhere"} {

@@ -2,8 +2,8 @@ package jsonscan
 
 import "unicode/utf8"
 
-// AppendString appends text as a JSON string. It escapes no more than it must. Invalid
-// UTF-8 is ErrUTF8: JSON cannot carry it.
+// AppendString appends text as a JSON string, and escapes no more than it must. Invalid UTF-8
+// is ErrUTF8, since JSON cannot carry it.
 func AppendString[S ~string | ~[]byte](dst []byte, text S) ([]byte, error) {
 	const hex = "0123456789abcdef"
 	start := len(dst)

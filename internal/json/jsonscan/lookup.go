@@ -2,7 +2,7 @@ package jsonscan
 
 import "bytes"
 
-// Wanted is a top-level string for [Lookup] to find.
+// Wanted is a top-level string that [Lookup] is to find.
 type Wanted struct {
 	Quoted string // the key with its quotes: `"event_id"`; ASCII
 	// Value is set if the object has the key with a string. The first of
@@ -11,14 +11,14 @@ type Wanted struct {
 	Found bool // the object has the key, whatever its value
 }
 
-// After readFirst members, Lookup searches the text for the keys it still wants.
+// After readFirst members, Lookup searches the text for the keys that it still wants.
 const readFirst = 4
 
-// Lookup fills wanted from the object in text. It reads as little as possible, and may
-// miss invalid JSON.
+// Lookup fills wanted from the object in text. It reads as little as possible, and may not
+// notice invalid JSON.
 //
-// Most events have the wanted keys at their start. An absent key may be nowhere: a search
-// of the text for it costs less than reading all members.
+// Most events have the wanted keys at their start. To find that a key is absent, a search of
+// the text costs less than reading all members.
 func Lookup(text []byte, wanted []Wanted) {
 	for i := range wanted {
 		wanted[i].Value, wanted[i].Found = Raw{}, false
@@ -62,10 +62,10 @@ func Lookup(text []byte, wanted []Wanted) {
 	}
 }
 
-// missing counts the keys still to be found in text. A key may hide behind an escape.
+// missing counts the keys that may still be found in text. A key may be hidden by an escape.
 //
-// It searches without the first quote: JSON is so full of quotes that the search for a
-// letter is far faster.
+// It searches without the first quote: JSON is so full of quotes that the search for a letter
+// is far faster.
 func missing(text []byte, wanted []Wanted) int {
 	escaped := bytes.IndexByte(text, '\\') >= 0
 	n := 0

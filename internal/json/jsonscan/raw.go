@@ -6,11 +6,11 @@ import (
 	"math/bits"
 )
 
-// Raw is a string as it stands between its quotes.
+// Raw is a string as it is written between its quotes.
 type Raw struct {
 	Bytes   []byte
-	Escaped bool // there is a backslash in it
-	ASCII   bool // surely; may be unset for one with a backslash
+	Escaped bool // it contains a backslash
+	ASCII   bool // certainly; may be unset for one with a backslash
 }
 
 // Is reports whether the string is text, in ASCII.
@@ -26,8 +26,8 @@ func (r Raw) Is(text string) bool {
 	return err == nil && string(got) == text
 }
 
-// AppendText appends the string's text. Its error is ErrUTF8 or ErrSurrogate,
-// and dst is then returned as it was.
+// AppendText appends the string's text. Its error is ErrUTF8 or ErrSurrogate; dst is then
+// returned as it was.
 func (r Raw) AppendText(dst []byte) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, r.Bytes...)
@@ -43,21 +43,20 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 	return dst[:start+len(got)], nil
 }
 
-// AppendText reads a string and appends its text to dst, and leaves the buffer unchanged.
-// A string of more than most bytes between its quotes is ErrLong. With an error it
-// returns dst as it was. After an error of the content the scanner stands behind the
-// string.
+// AppendText reads a string and appends its text to dst, and leaves the buffer unchanged. A
+// string of more than most bytes between its quotes is ErrLong. With an error it returns dst as
+// it was. After an error of the content the scanner is at the end of the string.
 //
-// To find the string's end takes as long as to unescape it. So AppendText guesses the
-// length, makes a cheap copy of so many bytes, and unescapes the copy in place. If the
-// end is not there, it copies more.
+// It takes as long to find the string's end as to unescape it. So AppendText guesses the
+// length, makes a cheap copy of that many bytes, and unescapes the copy in place. If the end is
+// not in it, it copies more.
 func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 	if s.Peek() != '"' {
 		return dst, s.unexpected("a string")
 	}
 	const least = 1 << 10
 	rest := s.buf[s.pos+1:]
-	isCut := len(rest) > most+1 // with the quote
+	isCut := len(rest) > most+1 // including the quote
 	if isCut {
 		rest = rest[:most+1]
 	}
@@ -89,7 +88,7 @@ func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 	}
 }
 
-// at gives a syntax error the scanner's place.
+// at adds the scanner's position to a syntax error.
 func (s *Scanner) at(err error) error {
 	if e, ok := errors.AsType[*SyntaxError](err); ok {
 		return s.fail(e.Reason)
@@ -97,8 +96,8 @@ func (s *Scanner) at(err error) error {
 	return err
 }
 
-// String reads a string and leaves it as it stands. Its grammar is checked, its
-// content is not.
+// String reads a string and leaves it as it is written. Its grammar is checked, its content is
+// not.
 func (s *Scanner) String() (Raw, error) {
 	if s.Peek() != '"' {
 		return Raw{}, s.unexpected("a string")
@@ -109,7 +108,7 @@ func (s *Scanner) String() (Raw, error) {
 	for r := start; ; {
 		if r+8 <= len(buf) {
 			word := binary.LittleEndian.Uint64(buf[r:])
-			k := bits.TrailingZeros64(special(word)) >> 3 // 8 for no mark
+			k := bits.TrailingZeros64(special(word)) >> 3 // 8 if there is no mark
 			r += k
 			if k == 8 {
 				seen |= word
@@ -130,7 +129,7 @@ func (s *Scanner) String() (Raw, error) {
 		case c == '\\':
 			raw.Escaped = true
 			if r+1 < len(buf) && escapes[buf[r+1]] != 0 {
-				r, seen = skipBlocks(buf, r+2, seen) // after one escape, others follow
+				r, seen = skipBlocks(buf, r+2, seen) // after one escape, others often follow
 			} else if _, ok := hex4(buf[r:]); ok {
 				r += 6
 			} else {
@@ -145,8 +144,8 @@ func (s *Scanner) String() (Raw, error) {
 	}
 }
 
-// skipBlocks passes over plain characters and one-letter escapes. It stops before
-// anything else, and before the last block. See moveBlocks.
+// skipBlocks passes over plain characters and one-letter escapes. It stops before anything
+// else, and before the last block. See moveBlocks.
 func skipBlocks(buf []byte, r int, seen uint64) (int, uint64) {
 	for r+blockSize+2 <= len(buf) {
 		base := r
@@ -160,7 +159,7 @@ func skipBlocks(buf []byte, r int, seen uint64) (int, uint64) {
 			}
 			r = max(r, at+2)
 			marks &= marks - 1
-			marks &^= 1 << (at + 1 - base) // the escaped character; may stand in the next block
+			marks &^= 1 << (at + 1 - base) // the escaped character, which may be in the next block
 		}
 	}
 	return r, seen

@@ -1,10 +1,10 @@
-// Package jsonscan reads JSON (RFC 8259) in one pass over the bytes, without
-// allocating. encoding/json is too slow for push bodies. This is a scanner, not a
-// decoder: it leaves the meaning of a text to its callers.
+// Package jsonscan reads JSON (RFC 8259) in one pass over the bytes, without allocating,
+// because encoding/json is too slow for push bodies. It is a scanner, not a decoder: it leaves
+// the meaning of a text to its callers.
 //
-// It is as strict as encoding/json about the grammar, and stricter about text. It
-// reports a string of invalid UTF-8, and one that escapes half of a surrogate pair;
-// encoding/json would put U+FFFD in their place.
+// It is as strict as encoding/json about the grammar, and stricter about text. It reports a
+// string of invalid UTF-8, and one that escapes half of a surrogate pair, where encoding/json
+// would insert U+FFFD.
 package jsonscan
 
 import (
@@ -12,20 +12,20 @@ import (
 	"fmt"
 )
 
-// MaxDepth bounds the depth of arrays and objects in a skipped value.
+// MaxDepth bounds the depth of arrays and objects in a value that is skipped.
 const MaxDepth = 512
 
-// Errors of a string's content. The scanner stands behind such a string, so a
-// caller can go on.
+// Errors of a string's content. The scanner is then at the end of the string, so that a caller
+// can go on.
 var (
 	ErrUTF8      = errors.New("text is not valid UTF-8")
 	ErrSurrogate = errors.New("text escapes half of a surrogate pair")
 	ErrLong      = errors.New("text is too long to be read")
 )
 
-// SyntaxError says the text is no JSON. The scanner read nothing behind Offset.
+// SyntaxError says that the text is not JSON. The scanner read nothing after Offset.
 type SyntaxError struct {
-	Offset int // bytes before the place
+	Offset int // the number of bytes before the fault
 	Reason string
 }
 
@@ -33,36 +33,36 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Reason)
 }
 
-// IsContent reports whether err is an error of a string's content. The scanner can
-// go on behind such a string.
+// IsContent reports whether err is an error of a string's content. The scanner can go on after
+// such a string.
 func IsContent(err error) bool {
 	return errors.Is(err, ErrUTF8) || errors.Is(err, ErrSurrogate) || errors.Is(err, ErrLong)
 }
 
-// Scanner reads a JSON text from the start to the end. The zero value reads
-// the empty text.
+// Scanner reads a JSON text from its start to its end. The zero value reads the empty text.
 type Scanner struct {
 	buf   []byte
 	pos   int
-	guess int    // the longest string for AppendText
-	seen  uint64 // the strings' bytes or'ed, and perhaps some behind them
+	guess int    // the longest string that AppendText has read
+	seen  uint64 // the bytes of the strings combined by or, perhaps with some that follow them
 }
 
 // Reset makes s read buf from its start. Some methods write into buf.
 func (s *Scanner) Reset(buf []byte) { s.buf, s.pos, s.seen = buf, 0, 0 }
 
-// ASCII reports whether everything read is surely ASCII. It may be false for ASCII too.
+// ASCII reports whether everything that was read is certainly ASCII. It may be false for ASCII
+// too.
 func (s *Scanner) ASCII() bool { return s.seen&high == 0 }
 
-// Pos is the offset of the next byte.
+// Pos returns the offset of the next byte.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Seek goes to an offset from Pos. Behind it, strings already unescaped in place cannot
+// Seek goes to an offset returned by Pos. Strings after it that were unescaped in place cannot
 // be read again.
 func (s *Scanner) Seek(pos int) { s.pos = pos }
 
-// Peek skips white space, and returns the byte behind it without reading it,
-// or 0 at the end.
+// Peek skips white space, and returns the byte that follows without reading it, or 0 at the
+// end.
 func (s *Scanner) Peek() byte {
 	for ; s.pos < len(s.buf); s.pos++ {
 		switch c := s.buf[s.pos]; c {
@@ -104,8 +104,8 @@ func (s *Scanner) More(end byte, n int) (bool, error) {
 	return true, nil
 }
 
-// Key reads an object's key, unescaped in place, and the colon behind it. With
-// an error of the key's content, the colon is read too.
+// Key reads an object's key, unescaped in place, and the colon that follows. After an error of
+// the key's content, the colon has been read too.
 func (s *Scanner) Key() ([]byte, error) {
 	key, err := s.Unescape()
 	if err != nil && !IsContent(err) {
@@ -117,7 +117,7 @@ func (s *Scanner) Key() ([]byte, error) {
 	return key, err
 }
 
-// RawKey reads an object's key as it stands, and the colon behind it.
+// RawKey reads an object's key as it is written, and the colon that follows.
 func (s *Scanner) RawKey() (Raw, error) {
 	key, err := s.String()
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Scanner) colon() error {
 	return nil
 }
 
-// End checks for nothing but white space in the rest.
+// End checks that only white space is left.
 func (s *Scanner) End() error {
 	s.Peek()
 	if s.pos != len(s.buf) {
@@ -143,8 +143,8 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// unexpected names the byte at the position where want was needed. It shows no more,
-// as errors must not carry a body's content.
+// unexpected names the byte at the position where want was needed. It shows no more, since
+// errors must not contain parts of a body.
 func (s *Scanner) unexpected(want string) error {
 	if s.pos >= len(s.buf) {
 		return s.fail("it ends where " + want + " is needed")

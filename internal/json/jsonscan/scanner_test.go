@@ -124,8 +124,7 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-// FuzzLookup compares with encoding/json on valid JSON: a key that stands there once must
-// be found.
+// FuzzLookup compares with encoding/json on valid JSON: a key that occurs once must be found.
 func FuzzLookup(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -203,8 +202,8 @@ func TestErrorsShowNoContent(t *testing.T) {
 	assert.Contains(t, err.Error(), "byte 22")
 }
 
-// TestUnescapeKeepsToItsString reads strings of all lengths, with other bytes behind them
-// in the buffer: the scanner moves text many bytes at a time.
+// TestUnescapeKeepsToItsString reads strings of all lengths, followed by other bytes in the
+// buffer, since the scanner moves text many bytes at a time.
 func TestUnescapeKeepsToItsString(t *testing.T) {
 	t.Parallel()
 	pieces := []string{`\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, "é", "a", "two", "and twenty-three letters", strings.Repeat("x", 70)}
@@ -236,7 +235,7 @@ func TestUnescapeKeepsToItsString(t *testing.T) {
 
 const escapedLine = `"{\"event_id\":\"evt-abcdef-0000000001\",\"ts\":\"2025-06-01T00:00:00.000Z\",\"tenant\":\"t-001\",\"realm\":\"prod-eu-1\",\"actor\":{\"user_id\":\"u-000001\",\"username\":\"user000001@example.test\"},\"src\":{\"ip\":\"10.1.2.3\",\"port\":1024}}"`
 
-// TestAppendText reads longer and shorter strings than the scanner's guess, from one
+// TestAppendText reads strings that are longer and shorter than the scanner's guess, from one
 // buffer, into memory with and without room.
 func TestAppendText(t *testing.T) {
 	t.Parallel()

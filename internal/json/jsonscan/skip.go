@@ -2,7 +2,7 @@ package jsonscan
 
 import "strconv"
 
-// nesting marks the objects among the open brackets, the innermost last.
+// nesting records which of the open brackets are objects, the innermost last.
 type nesting struct {
 	object [MaxDepth / 64]uint64
 	depth  int
@@ -50,8 +50,8 @@ func (s *Scanner) Skip() error {
 	}
 }
 
-// nextInside goes on from behind a value or an opening bracket, begun with c, to the next
-// value inside open brackets. It closes the brackets ending on the way.
+// nextInside goes on after a value or an opening bracket, which began with c, to the next value
+// inside open brackets. It closes the brackets that end on the way.
 func (s *Scanner) nextInside(open *nesting, c byte) error {
 	read := 1
 	if c == '{' || c == '[' {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Eight bytes are looked at in one word: ones has 1 and high has the top bit in
-// each byte.
+// Eight bytes are examined at once as one word: ones has 1, and high has the top bit, in each
+// byte.
 const (
 	ones = 0x0101010101010101
 	high = 0x8080808080808080
@@ -20,13 +20,13 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & high
 }
 
-// escapes returns the byte of a one-letter escape, 0 for no escape.
+// escapes maps a one-letter escape to its byte, and everything else to 0.
 var escapes = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// Unescape reads a string, and returns its text, in the place of the escaped one in the
-// buffer. On ErrUTF8 and ErrSurrogate the scanner stands behind the string.
+// Unescape reads a string, and returns its text, which takes the place of the escaped one in
+// the buffer. On ErrUTF8 and ErrSurrogate the scanner is at the end of the string.
 func (s *Scanner) Unescape() ([]byte, error) {
 	if s.Peek() != '"' {
 		return nil, s.unexpected("a string")
@@ -34,10 +34,10 @@ func (s *Scanner) Unescape() ([]byte, error) {
 	return s.unescapeFrom(s.pos + 1)
 }
 
-// unescapeFrom does it for the string whose text begins at start.
+// unescapeFrom is Unescape for the string whose text begins at start.
 func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	buf, r, w := s.buf, start, start // read and write offsets, w ≤ r
-	var seen uint64                  // the plain bytes or'ed, to see those outside ASCII
+	var seen uint64                  // the plain bytes combined by or, to notice those outside ASCII
 	var bad error
 	for {
 		r, w, seen = moveBlocks(buf, r, w, seen)
@@ -69,17 +69,17 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	}
 }
 
-// moveBlocks moves plain characters, and the bytes of one-letter escapes, from r to w.
-// It stops before anything else, and where less than a block and an escape is left.
+// moveBlocks moves plain characters, and the bytes of one-letter escapes, from r to w. It stops
+// before anything else, and where less than a block and an escape is left.
 //
-// A push spends much of its time here: a log line is full of escaped quotes, a few
-// bytes apart. To find them one by one would wait for each before the search for the
-// next can begin; so all of a block are found first, which waits for nothing.
+// A push spends much of its time here: a log line is full of escaped quotes, a few bytes apart.
+// Finding them one by one means to wait for each before the search for the next can begin; so
+// all of a block are found first, which waits for nothing.
 func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 	for r+blockSize+maxRun <= len(buf) { // a run may be read beyond the block's end
 		end := r + blockSize
 		marks, all := blockMarks((*[blockSize]byte)(buf[r:end]))
-		seen |= all // also bytes behind the string: at worst, text is looked at once more
+		seen |= all // this may include bytes after the string: at worst, text is examined once more
 		for base := r; marks != 0; {
 			at := base + bits.TrailingZeros64(marks)
 			moveRun(buf, w, r, at-r)
@@ -91,7 +91,7 @@ func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 			buf[w] = c
 			w, r = w+1, r+2
 			marks &= marks - 1
-			marks &^= 1 << (r - 1 - base) // the escaped character; may stand in the next block
+			marks &^= 1 << (r - 1 - base) // the escaped character, which may be in the next block
 		}
 		if r < end {
 			moveRun(buf, w, r, end-r)
@@ -104,19 +104,19 @@ func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 // blockSize is as many bytes as a word has bits.
 const blockSize = 64
 
-// maxRun is the longest run to be moved as two words.
+// maxRun is the longest run that is moved as two words.
 const maxRun = 16
 
-// blockMarks has a bit for each quote, backslash or control character of b, the first in
-// the lowest bit. all is the block's words or'ed.
+// blockMarks has a bit for each quote, backslash or control character of b, the first in the
+// lowest bit. all is the words of the block combined by or.
 func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		word := binary.LittleEndian.Uint64(b[i : i+8])
 		all |= word
-		// The top bit of each byte: of seven bits, no sum runs into the next byte.
+		// Without the top bit of each byte, no sum runs over into the next byte.
 		ascii := word &^ high
-		// With one bit flipped, a quote takes the place of the space, right above
-		// the control characters.
+		// With one bit flipped, a quote takes the place of the space, just above the control
+		// characters.
 		plain := (ascii ^ ones*('"'^' ')) + ones*(0x7f-' ')
 		plain &= (ascii ^ ones*'\\') + ones*0x7f
 		plain |= word // not ASCII
@@ -125,19 +125,19 @@ func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 	return marks, all
 }
 
-// moveRun moves n bytes from r to w. Behind w+n it may write up to r+n.
+// moveRun moves n bytes from r to w. It may write to anything between w+n and r+n.
 func moveRun(buf []byte, w, r, n int) {
 	if n > maxRun || r-w+n < maxRun {
 		copy(buf[w:w+n], buf[r:r+n])
 		return
 	}
-	from, to := buf[r:r+maxRun], buf[w:w+maxRun] // most runs are short; two words cost less than to count
+	from, to := buf[r:r+maxRun], buf[w:w+maxRun] // most runs are short, and moving two words costs less than counting
 	first, second := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 	binary.LittleEndian.PutUint64(to, first)
 	binary.LittleEndian.PutUint64(to[8:], second)
 }
 
-// moveWords is moveBlocks for less than a block.
+// moveWords does what moveBlocks does, for less than a block.
 func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 	for r+10 <= len(buf) {
 		word := binary.LittleEndian.Uint64(buf[r:])
@@ -149,7 +149,7 @@ func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 			continue
 		}
 		k := bits.TrailingZeros64(mark) >> 3
-		plain := uint64(1)<<(8*k) - 1 // the bytes behind w+k may not be read yet
+		plain := uint64(1)<<(8*k) - 1 // the bytes after w+k may not have been read yet
 		to := buf[w : w+8]
 		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)&^plain|word&plain)
 		w, r = w+k, r+k
@@ -173,8 +173,7 @@ func checkText(text []byte, seen uint64, bad error) ([]byte, error) {
 	return text, nil
 }
 
-// unescapeRune writes the rune of the escape at r to w. It returns the offsets behind
-// both.
+// unescapeRune writes the rune of the escape at r to w. It returns the offsets after both.
 func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
 	if r+1 < len(s.buf) && escapes[s.buf[r+1]] != 0 {
 		s.buf[w] = escapes[s.buf[r+1]]

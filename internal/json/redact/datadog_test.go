@@ -29,8 +29,8 @@ func (e *entries) Entry(_ int, entry *datadog.Entry) error {
 
 func (e *entries) Refuse(p datadog.Problem) error { return p.Err }
 
-// For any form of an entry, the value is removed or the event withheld: in the body, and
-// in the labels made of attributes beside an event.
+// For any form of an entry, the value is removed or the event is withheld: in the body, and in
+// the labels that are made from attributes when the body is the event inside.
 func TestDatadogForms(t *testing.T) {
 	t.Parallel()
 	const event = `{"event_id":"e","user":{"email":"hunter2"}}`
@@ -79,7 +79,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Rules.Labels never writes to the given labels. It returns them if there is nothing to
+// Rules.Labels never writes to the labels it is given. It returns them if there is nothing to
 // remove.
 func TestLabels(t *testing.T) {
 	t.Parallel()

@@ -6,32 +6,33 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// editor reads a body once, and copies the rest once it has found the first value to
-// edit. It recurses as deep as pointers lead.
+// editor reads a body once. After it has found the first value to edit, it copies the rest. It
+// recurses as deep as pointers lead.
 type editor struct {
 	rules  *Rules
 	body   []byte
 	scan   jsonscan.Scanner
 	out    []byte // nil as long as nothing has changed
-	copied int    // of body, in out
-	depth  int    // of the current value
-	seen   []bool // by pointer: it has named a value; nil where nobody asks
+	copied int    // how much of body is in out
+	depth  int    // that of the current value
+	seen   []bool // by pointer: whether it has named a value; nil if nobody asks
 	merged map[[2]*node]*node
 	room   [128]byte
 }
 
 // unreadable is the node of a member whose name is not valid text. One reader may drop the
-// invalid part, and another replace it, and so read the very name: the member is removed.
+// invalid part and another may replace it, and so read the very name; therefore the member is
+// removed.
 var unreadable = &node{ends: true, action: actionRemove}
 
-// Hidden stands in place of a text that is JSON in turn, or holds it, with a value named by
-// a pointer. In such a text nothing can be taken out for certain.
+// Hidden replaces a text that is itself JSON, or contains it, with a value that a pointer
+// names. From such a text nothing can be removed with certainty.
 const Hidden = `"[redacted]"`
 
 var errDeep = fmt.Errorf("it is nested deeper than %d", jsonscan.MaxDepth)
 
-// whole reads the body, an object: pointers lead into nothing else, and an array, a
-// string or plain text may hold any value at any place.
+// whole reads the body, which must be an object: pointers lead into nothing else, and an array,
+// a string or plain text may contain any value at any place.
 func (e *editor) whole() error {
 	if c := e.scan.Peek(); c == '[' || c == '"' {
 		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(c))
@@ -92,7 +93,7 @@ func (e *editor) inside(c byte, n *node) error {
 	return e.array(n)
 }
 
-// text reads a string, and looks into it if it may hold JSON.
+// text reads a string, and examines it if it may contain JSON.
 func (e *editor) text(n *node) error {
 	from := e.scan.Pos()
 	raw, err := e.scan.String()
@@ -102,7 +103,7 @@ func (e *editor) text(n *node) error {
 	return err
 }
 
-// note keeps in mind the pointers to n as found.
+// note records that the pointers to n have found something.
 func (e *editor) note(n *node) {
 	if e.seen != nil {
 		n.note(e.seen)
@@ -145,17 +146,17 @@ func (e *editor) array(n *node) error {
 	}
 }
 
-// object takes out members with one of the commas around them: the one before,
-// if a member before stays, else the one behind.
+// object removes members together with one of the commas around them: the one before, if a
+// member before stays, and otherwise the one after.
 func (e *editor) object(n *node) error {
 	if err := e.scan.Open('{'); err != nil {
 		return err
 	}
-	stays := false // a member does
-	cut := -1      // the starts of removed members, up to now
+	stays := false // whether a member does
+	cut := -1      // where the members begin that are removed so far
 	for i := 0; ; i++ {
 		e.scan.Peek()
-		end := e.scan.Pos() // of the member before, or the comma behind it
+		end := e.scan.Pos() // the end of the previous member, or of the comma after it
 		more, err := e.scan.More('}', i)
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (e *editor) object(n *node) error {
 			}
 			continue
 		}
-		if cut >= 0 { // the first kept one
+		if cut >= 0 { // the first one that is kept
 			e.replace(cut, start, "")
 			cut = -1
 		}
@@ -203,7 +204,7 @@ func (e *editor) trimmed(from, end int) int {
 	return end
 }
 
-// name reads a member's name, and gives its node.
+// name reads a member's name, and returns its node.
 func (e *editor) name(n *node) (*node, error) {
 	raw, err := e.scan.RawKey()
 	if err != nil || n == nil {
@@ -219,7 +220,7 @@ func (e *editor) name(n *node) (*node, error) {
 	return e.node(n.named(appendFold(text[:0], text))), nil
 }
 
-// node is one node for a member with up to two.
+// node returns a single node for a member that has up to two.
 func (e *editor) node(direct, flat *node) *node {
 	if n := stronger(direct, flat); n != nil || direct == nil {
 		return n

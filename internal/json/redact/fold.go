@@ -8,10 +8,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// appendFold appends name in a form that is equal for all names a reader may take for equal:
-// one without regard to case, such as encoding/json, or one that normalises text first
-// (Unicode NFKC), such as a search engine. So full-width letters are their plain ones, "ß" is
-// "ss", and "ı" is "i". dst may be the start of name's own memory.
+// appendFold appends name in a form that is the same for all names that a reader may take for
+// equal: one without regard to case, such as encoding/json, or one that normalises text first
+// (Unicode NFKC), such as a search engine. So full-width letters become plain ones, "ß" becomes
+// "ss", and "ı" becomes "i". dst may be the start of name's own memory.
 func appendFold[S ~string | ~[]byte](dst []byte, name S) []byte {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
@@ -29,7 +29,7 @@ func upper(c byte) byte {
 	return c
 }
 
-// foldText folds a name outside of ASCII. It drops characters that nobody sees.
+// foldText folds a name outside of ASCII. It drops characters that are invisible.
 func foldText(name string) string {
 	var out strings.Builder
 	for _, r := range norm.NFKC.String(name) {
@@ -49,7 +49,7 @@ func foldText(name string) string {
 // dotAbove follows the "i" that some readers make of "İ".
 const dotAbove = '\u0307'
 
-// foldRune is the least of the runes equal to r except in case.
+// foldRune returns the smallest of the runes that are equal to r except in case.
 func foldRune(r rune) rune {
 	for {
 		next := unicode.SimpleFold(r)

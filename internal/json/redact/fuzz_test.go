@@ -17,17 +17,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// tree is a JSON value with the spelling of all its parts, except white space. A leaf has
-// neither members nor elements.
+// tree is a JSON value in which all parts are spelt as they were written, except white space. A
+// leaf has neither members nor elements.
 type tree struct {
 	kind     byte // '{', '[' or 0
 	raw      string
-	names    []string // as they are spelt
+	names    []string // as they are written
 	texts    []string // their meanings
 	children []tree
 }
 
-// read decodes with encoding/json: it shares no code with the tested package.
+// read decodes with encoding/json, which shares no code with the package under test.
 func read(t *testing.T, raw []byte) tree {
 	raw = bytes.TrimSpace(raw)
 	node := tree{raw: string(raw)}
@@ -60,7 +60,7 @@ type rule struct {
 	hash  bool
 }
 
-// after calls visit with the number of steps that a member's name stands for: one, or as
+// after calls visit with the number of steps that a member's name may stand for: one, or as
 // many as it has parts between dots. It is at most the number of steps.
 func (r rule) after(name string, isMember bool, visit func(steps int)) {
 	leads := func(step, name string) bool { return step == "*" || fold(step) == fold(name) }
@@ -83,7 +83,7 @@ func (r rule) after(name string, isMember bool, visit func(steps int)) {
 	visit(len(parts))
 }
 
-// texts calls visit with each JSON value some reader may find in a text.
+// texts calls visit with each JSON value that some reader may find in a text.
 func texts(raw string, visit func(raw []byte)) {
 	var text string
 	if raw[0] != '"' || json.Unmarshal([]byte(raw), &text) != nil {
@@ -106,7 +106,7 @@ func texts(raw string, visit func(raw []byte)) {
 	}
 }
 
-// reach calls visit with each value any reader may find at a pointer: in texts, in any
+// reach calls visit with each value that any reader may find at a pointer: in texts, in any
 // case of a name, the first or the last of equal ones.
 func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
 	texts(node.raw, func(raw []byte) { reach(t, read(t, raw), append(slices.Clone(rules), all...), all, visit) })
@@ -129,7 +129,7 @@ func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
 	}
 }
 
-// blank puts [Hidden] in place of each text that a careful redactor might replace.
+// blank replaces each text that a careful redactor might replace with [Hidden].
 func blank(t *testing.T, node tree) tree {
 	if node.kind == 0 && node.raw[0] == '"' {
 		var text string
@@ -192,7 +192,7 @@ func meant(node tree) string {
 	return node.raw
 }
 
-// write is the tree without white space.
+// write writes the tree without white space.
 func (t tree) write(b *strings.Builder) {
 	if t.kind == 0 {
 		b.WriteString(t.raw)
@@ -211,9 +211,8 @@ func (t tree) write(b *strings.Builder) {
 	b.WriteByte(t.kind + 2)
 }
 
-// FuzzApply compares the redacted text with the model: each byte must be the same, except
-// white space. So a removed value leaves no trace, and no reader can find it in the
-// delivered text.
+// FuzzApply compares the redacted text with the model: each byte must be the same, except white
+// space. So a removed value leaves no trace, and no reader can find it in the delivered text.
 func FuzzApply(f *testing.F) {
 	for _, s := range [][3]string{
 		{event, "/actor/email /src", "/actor/id /note"},
@@ -233,7 +232,7 @@ func FuzzApply(f *testing.F) {
 		f.Add([]byte(s[0]), s[1], s[2])
 	}
 	f.Fuzz(func(t *testing.T, body []byte, remove, hash string) {
-		if len(remove)+len(hash) > 60 { // "*" beside names multiplies nodes
+		if len(remove)+len(hash) > 60 { // "*" next to names multiplies nodes
 			return
 		}
 		r, err := New(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// quoted is text as a JSON string.
+// quoted returns text as a JSON string.
 func quoted(text string) string {
 	out, _ := json.Marshal(text)
 	return string(out)
@@ -19,7 +19,7 @@ func quoted(text string) string {
 
 const secretUser = `{"user":{"email":"hunter2"}}`
 
-// If the body itself cannot be read for certain, the event is withheld.
+// If the body itself cannot be read with certainty, the event is withheld.
 func TestABodyThatIsNoObjectIsWithheld(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")
@@ -41,8 +41,8 @@ func TestABodyThatIsNoObjectIsWithheld(t *testing.T) {
 	}
 }
 
-// If a text may be JSON to some reader, or hold it, and a pointer leads into it, the text is
-// replaced, and the event delivered.
+// If a text may be JSON to some reader, or contain it, and a pointer leads into it, the text is
+// replaced and the event is delivered.
 func TestATextWithAHiddenValueIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")

@@ -11,7 +11,7 @@ import (
 // labelRules are the actions on labels, by their folded names.
 type labelRules struct {
 	names    map[string]uint8 // the action
-	patterns []labelPattern   // of names with a "*"
+	patterns []labelPattern   // for names with a "*"
 }
 
 type labelPattern struct {
@@ -33,7 +33,7 @@ func (r *labelRules) add(name string, action uint8) {
 	}
 }
 
-// of is the action on a label of this folded name; found is false for none.
+// of returns the action on a label with this folded name; found is false if there is none.
 func (r *labelRules) of(name []byte) (action uint8, found bool) {
 	action, found = r.names[string(name)]
 	for _, p := range r.patterns {
@@ -44,7 +44,7 @@ func (r *labelRules) of(name []byte) (action uint8, found bool) {
 	return action, found
 }
 
-// flatNames are the pointer as senders write it if there are no objects, folded:
+// flatNames returns the pointer as senders write it where there are no objects, folded:
 // user.email and user_email for /user/email.
 func flatNames(p jsonpointer.Pointer) []string {
 	var steps []string
@@ -54,11 +54,11 @@ func flatNames(p jsonpointer.Pointer) []string {
 	return []string{strings.Join(steps, "."), strings.Join(steps, "_")}
 }
 
-// Labels returns labels without those named by the configuration, and without those
-// with a value named by a pointer. The labels count as members of the body, with their
-// names as steps of a pointer or as a whole one, such as user.email. A label in the
-// place of a whole hashed value is hashed. If nothing is to change, the result is
-// labels itself; they are not written to.
+// Labels returns labels without those that the configuration names, and without those that have
+// a value which a pointer names. The labels count as members of the body, whose names are steps
+// of a pointer or a whole one, such as user.email. A label that corresponds to a whole hashed
+// value is hashed. If nothing is to change, the result is labels itself; they are not written
+// to.
 func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	for i, l := range labels {
 		kept, ok := r.label(l)
@@ -76,12 +76,12 @@ func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	return labels
 }
 
-// label returns the rest of one label; ok is false for none.
+// label returns what remains of one label; ok is false if nothing does.
 func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)
 	action, found := r.labels.of(name)
-	n := r.root.member(name) // r.labels has the flat names
+	n := r.root.member(name) // r.labels contains the flat names
 	if n != nil && n.ends && (!found || n.action < action) {
 		action, found = n.action, true
 	}

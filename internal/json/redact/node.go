@@ -6,23 +6,23 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 )
 
-// The actions on a value, the more of it taken the lower.
+// The actions on a value. The lower one takes more of it.
 const (
 	actionRemove uint8 = iota
 	actionHash
 )
 
-// node is a place at the end or on the way of pointers.
+// node is a place where pointers end or pass through.
 type node struct {
 	ends     bool
-	action   uint8            // where ends
-	pointers []int            // the numbers of the pointers with their end here
+	action   uint8            // if ends is set
+	pointers []int            // the numbers of the pointers that end here
 	members  map[string]*node // by folded name
 	elements map[int]*node    // the children whose names are an index
 	every    *node            // "*"
 }
 
-// add notes the pointer with this number.
+// add adds the pointer with this number.
 func (n *node) add(p jsonpointer.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
@@ -37,7 +37,7 @@ func (n *node) end(action uint8, numbers ...int) {
 	n.pointers = append(n.pointers, numbers...)
 }
 
-// step returns the node behind one step, and makes it if it is missing.
+// step returns the node after one step, and makes it if it is missing.
 func (n *node) step(name string, index int) *node {
 	if name == "*" {
 		if n.every == nil {
@@ -60,8 +60,8 @@ func (n *node) step(name string, index int) *node {
 	return next
 }
 
-// spread adds the children of "*" to each named place: so a value has one node, and no
-// branches are followed side by side.
+// spread adds the children of "*" to each place with a name, so that a value has one node, and
+// no branches have to be followed at the same time.
 func (n *node) spread() {
 	for _, next := range n.members {
 		next.merge(n.every)
@@ -116,7 +116,7 @@ func (n *node) member(folded []byte) *node {
 }
 
 // named returns the nodes of a member by its folded name; either may be nil. A name with dots
-// is also a path, as flat documents have it: user.email is the member email of user.
+// is also a path, as in flat documents: user.email is the member email of user.
 func (n *node) named(folded []byte) (direct, flat *node) {
 	direct = n.member(folded)
 	if n == nil || bytes.IndexByte(folded, '.') < 0 {
@@ -137,7 +137,7 @@ func (n *node) named(folded []byte) (direct, flat *node) {
 	return direct, flat
 }
 
-// stronger is the one of two nodes that takes more of a value, or nil if neither ends and
+// stronger returns the one of two nodes that takes more of a value, or nil if neither ends and
 // both lead on.
 func stronger(a, b *node) *node {
 	switch {
@@ -153,7 +153,7 @@ func stronger(a, b *node) *node {
 	return nil
 }
 
-// note marks in seen the pointers with their end at n, or beneath it.
+// note marks in seen the pointers that end at n or below it.
 func (n *node) note(seen []bool) {
 	if n == nil {
 		return
@@ -167,5 +167,5 @@ func (n *node) note(seen []bool) {
 	n.every.note(seen)
 }
 
-// doomed is a removed value, as opposed to a hashed or searched one.
+// doomed reports whether a value at n is removed, and not hashed or searched.
 func (n *node) doomed() bool { return n != nil && n.ends && n.action == actionRemove }

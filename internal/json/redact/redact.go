@@ -1,11 +1,11 @@
-// Package redact takes values out of events, or puts keyed hashes in their place, and
-// leaves every other byte of a body as it was: it splices bytes and never re-encodes.
+// Package redact removes values from events, or replaces them by keyed hashes, and leaves every
+// other byte of a body as it was: it splices bytes and never re-encodes.
 //
-// It keeps personal data from a destination. So it rather takes too much than too
-// little: see [Rules.Apply]. It asks how any reader might read the body: names in any case
-// and in any spelling that normalisation makes equal, names with dots as paths, each of
-// several equal names, JSON inside strings (a string that holds a value to redact is replaced
-// whole), the object in a Datadog entry's "message". Labels count as members of the body.
+// Its purpose is to keep personal data from a destination, so it would rather take too much
+// than too little: see [Rules.Apply]. It considers how any reader might read the body: names in
+// any case and in any spelling that normalisation makes equal, names with dots as paths, each
+// of several equal names, JSON inside strings (a string with a value to redact is replaced as a
+// whole), and the object in a Datadog entry's "message". Labels count as members of the body.
 package redact
 
 import (
@@ -23,25 +23,25 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// Rules are the actions by place. They are immutable, except for a pool, and may be
-// used by several goroutines.
+// Rules say what to do at which place. They are immutable, except for a pool, and may be used
+// by several goroutines.
 type Rules struct {
 	root     *node
 	pointers []string // by number
-	strict   bool     // each pointer has to name something
+	strict   bool     // whether each pointer has to name something
 	labels   labelRules
 	macs     sync.Pool // of hash.Hash
 }
 
-// message is the member with the event in a Datadog entry, unless it is a text.
+// message is the member that has the event in a Datadog entry, unless it is plain text.
 const message = "message"
 
-// New reads the redact section of the configuration. Pointers are JSON pointers (RFC
-// 6901); the step "*" stands for each element of an array and each member of an object.
-// Values named by Remove are taken out: a member with its name, and of an element null
-// stays, so the others keep their places. Values named by Hash are replaced by
-// "hmac-sha256:HEX", see [Rules.Apply]. If both name a value, or one a value around
-// it, more is taken: a removed value is not hashed, and a hashed one is not searched.
+// New reads the redact section of the configuration. Pointers are JSON pointers (RFC 6901); the
+// step "*" stands for each element of an array and each member of an object. Values that Remove
+// names are taken out: a member with its name, while an element becomes null, so that the
+// others keep their places. Values that Hash names are replaced by "hmac-sha256:HEX", see
+// [Rules.Apply]. If both name a value, or one names a value around it, more is taken: a removed
+// value is not hashed, and a hashed one is not searched.
 //
 // An error names a pointer, and the column of the fault.
 func New(cfg config.Redact) (*Rules, error) {
@@ -86,23 +86,23 @@ func parse(text string) (jsonpointer.Pointer, error) {
 	return p, err
 }
 
-// Apply returns body after all actions of the rules. If there is none of it, changed
-// is false, and the result is body itself; else it is a new one: body is not written
-// to. The error holds nothing of the body.
+// Apply returns body after all actions of the rules. If there is nothing to do, changed is
+// false and the result is body itself; otherwise the result is new, since body is not written
+// to. The error contains nothing of the body.
 //
-// All members with a repeated name are taken out. A name is known by its text, however
-// it is escaped, and in any case, since readers differ. Pointers count from the body,
-// and from its member "message" if it is an object. A hash is of a string's text,
-// unescaped (of invalid text, such as half of a surrogate pair, as it is written), and
-// of any other value as it is written.
+// All members with a repeated name are removed. A name is known by its text, however it is
+// escaped, and in any case, since readers differ. Pointers count from the body, and from its
+// member "message" if that is an object. A hash is made of a string's text, unescaped (or as it
+// is written if the text is invalid, such as half of a surrogate pair), and of any other value
+// as it is written.
 //
-// Where a value cannot be taken out for certain, more is taken: a text that holds JSON with
-// a value named by a pointer is replaced by [Hidden], and a member on the way of a pointer
-// whose name has no certain text is removed.
+// Where a value cannot be removed with certainty, more is removed: a text that contains JSON
+// with a value that a pointer names is replaced by [Hidden], and a member on the way of a
+// pointer is removed if its name has no certain text.
 //
-// An error means that the body itself cannot be read for certain: it is no JSON object to its
-// end, is no valid UTF-8, or nests deeper than [jsonscan.MaxDepth]; or, with missing:
-// withhold, a pointer names nothing.
+// An error means that the body itself cannot be read with certainty: it is not a JSON object to
+// its end, is not valid UTF-8, or nests deeper than [jsonscan.MaxDepth]; or, with missing:
+// withhold, that a pointer names nothing.
 func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 	if len(r.pointers) == 0 {
 		return body, false, nil
@@ -126,7 +126,7 @@ func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 
 const prefix = "hmac-sha256:"
 
-// appendHash appends the JSON string in place of raw, a JSON value.
+// appendHash appends the JSON string that replaces raw, a JSON value.
 func (r *Rules) appendHash(dst, raw []byte) []byte {
 	text := raw
 	if raw[0] == '"' {

@@ -128,7 +128,7 @@ func TestNewErrors(t *testing.T) {
 const event = `{"event_id":"evt-1","ts":"2026-06-01T00:00:00Z","actor":{"kind":"user","id":"u-\u00e9-7","email":"a@example.com","groups":["a","b"]},` +
 	`"src":{"ip":"10.1.2.3","port":1024},"n\u006fte":"said \"hi\"","action":"login"}`
 
-// It runs by itself: allocations of other tests would be counted.
+// This test is not parallel, since it would count the allocations of others.
 func TestUnchangedAllocatesNothing(t *testing.T) {
 	r, body := rules(t, "/user/email /actor/*/email /src/ips/*", "/actor/phone"), []byte(event)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

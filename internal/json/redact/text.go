@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxQuoted bounds the levels of JSON in a text of JSON: each level takes a quarter
-	// more bytes at the least, so nobody has use for many.
+	// maxQuoted bounds how deep texts of JSON may be nested in each other. Each level takes at
+	// least a quarter more bytes, so nobody has use for many.
 	maxQuoted = 16
-	// maxWork bounds the bytes that are read of a text, as a multiple of its length: JSON
-	// may begin at each brace, and a text may have many.
+	// maxWork bounds how many bytes of a text are read, as a multiple of its length, since JSON
+	// may begin at each brace, of which there may be many.
 	maxWork = 4
 )
 
@@ -26,8 +26,8 @@ var (
 	errName   = errors.New("a member's name is not valid text")
 )
 
-// mayHold reports whether a string, as it stands between its quotes, can be JSON or hold a
-// JSON object: an object anywhere, or an array or a string at its start. Readers trim space.
+// mayHold reports whether a string, as it is written between its quotes, can be JSON or contain
+// a JSON object: an object anywhere, or an array or a string at its start. Readers trim space.
 func mayHold(raw []byte, escaped bool) bool {
 	if bytes.IndexByte(raw, '{') >= 0 || escaped && (bytes.Contains(raw, []byte(`\u007b`)) || bytes.Contains(raw, []byte(`\u007B`))) {
 		return true
@@ -56,10 +56,10 @@ func textOf(raw jsonscan.Raw) []byte {
 	return []byte(lenient)
 }
 
-// hides reports whether a text holds JSON with a value for the rules, counted from n, the
-// node above the text (nil for none), or from the start. It only looks: nothing can be taken
-// out of a text without writing it anew. A text that it cannot look into to its end hides a
-// value too.
+// hides reports whether a text contains JSON with a value for the rules. Pointers count from n,
+// the node above the text (nil for none), or from the start. It only looks, since nothing can
+// be removed from a text without writing it again. A text that it cannot examine to its end
+// counts as hiding a value.
 func (r *Rules) hides(text []byte, n *node) bool {
 	nodes := []*node{r.root}
 	if n != nil {
@@ -75,15 +75,16 @@ type looker struct {
 	left  int // bytes it may still read
 }
 
-// text looks for JSON in a text: one value after the other at its start, as a reader of
-// lines does, and objects anywhere, as in a line of a log.
+// text looks for JSON in a text: for one value after the other at its start, as a reader of
+// lines does, and for objects anywhere, as in a line of a log.
 func (l *looker) text(text []byte, nodes []*node, level int) error {
 	if level == maxQuoted {
 		return errQuoted
 	}
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	lists := anyElements(nodes)
-	// fresh: at the start, or after a value. unquoted: the rest was read without its escapes.
+	// fresh is set at the start and after a value, unquoted if the rest was read without its
+	// escapes.
 	for fresh, unquoted := true, false; ; {
 		at := begins(text, fresh, lists)
 		if at < 0 {
@@ -116,8 +117,8 @@ func (l *looker) text(text []byte, nodes []*node, level int) error {
 	}
 }
 
-// begins is where JSON may begin next in a text, or -1. Strings count only at the very start,
-// and arrays only there too, unless a pointer names an element by its place.
+// begins returns where JSON may begin next in a text, or -1. Strings count only at the very
+// start, and so do arrays, unless a pointer names an element by its index.
 func begins(text []byte, first, lists bool) int {
 	if first && len(text) > 0 && (text[0] == '[' || text[0] == '"') {
 		return 0
@@ -137,7 +138,7 @@ func anyElements(nodes []*node) bool {
 	return false
 }
 
-// unquote takes one level of escapes out of a text, as if it stood in a JSON string. It is
+// unquote removes one level of escapes from a text, as if it were in a JSON string. It is
 // lenient: what is no escape stays.
 func unquote(text []byte) []byte {
 	out := make([]byte, 0, len(text))
@@ -162,15 +163,15 @@ func unquote(text []byte) []byte {
 	return out
 }
 
-// valueLooker looks into one value of a text.
+// valueLooker examines one value of a text.
 type valueLooker struct {
 	*looker
 
 	scan  jsonscan.Scanner
-	level int // of texts in texts
+	level int // how deep the text is nested in texts
 }
 
-// value reads one value, the end of all the nodes.
+// value reads one value, to which all the nodes belong.
 func (l *valueLooker) value(nodes []*node, depth int) error {
 	if depth > jsonscan.MaxDepth {
 		return errDeep
@@ -232,7 +233,7 @@ func (l *valueLooker) array(nodes []*node, depth int) error {
 	}
 }
 
-// step reads the next value, with the nodes after next.
+// step reads the next value, with the nodes that follow by next.
 func (l *valueLooker) step(nodes []*node, depth int, next func(*node) (a, b *node)) error {
 	var after []*node
 	for _, n := range nodes {

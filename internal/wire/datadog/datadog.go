@@ -3,14 +3,14 @@
 //
 // # An event's body
 //
-// An entry is an object: "message", some reserved attributes, and others. If "message" is
-// a string with a JSON object in it, and this object has an "event_id", the object is the
-// event, and the body is the message's text. Otherwise the body is the entry as it stands
-// in the push, byte for byte.
+// An entry is an object: "message", some reserved attributes, and others. If "message" is a
+// string that contains a JSON object, and this object has an "event_id", the object is the
+// event, and the body is the message's text. Otherwise the body is the entry as it is
+// written in the push, byte for byte.
 //
-// ddtags, ddsource, hostname, service and status become labels. If the body is the
-// message, so do all other attributes, and none is lost. Those other than strings become
-// labels as JSON.
+// ddtags, ddsource, hostname, service and status become labels. If the body is the message,
+// so do all other attributes, so that none is lost. Those that are not strings become labels
+// as JSON.
 package datadog
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrEmpty means a push without content, not even an empty array.
+// ErrEmpty means that a push has no content, not even an empty array.
 var ErrEmpty = errors.New("the push is empty")
 
 // MaxEventID bounds an event_id, in bytes.
@@ -35,7 +35,7 @@ type Entry struct {
 	Body   []byte
 }
 
-// Problem is the reason to leave out an entry. Its error shows nothing of the entry.
+// Problem is the reason for leaving out an entry. Its error shows nothing of the entry.
 type Problem struct {
 	Entry int // counted from 1
 	Err   error
@@ -46,13 +46,13 @@ func (p Problem) Error() string { return fmt.Sprintf("entry %d: %v", p.Entry, p.
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Handler takes the decoder's finds, in the order of the push. The entry, and all memory
-// that it refers to, is valid until the call returns. An error ends the decoding, and the decoder
-// returns it.
+// Handler takes what the decoder finds, in the order of the push. The entry, and all memory
+// that it refers to, is valid until the call returns. An error ends the decoding, and the
+// decoder returns it.
 type Handler interface {
 	Entry(at int, e *Entry) error // at is counted from 1
 	Refuse(p Problem) error
 }
 
-// view is b as a string on the same bytes. They must not change while it is used.
+// view returns b as a string that shares its bytes, which must not change while it is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -10,28 +10,29 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Limits bound a decoder's memory for a push's entries.
+// Limits bound the memory that a decoder takes for a push's entries.
 type Limits struct {
-	Labels labelset.Limit // of each entry
-	// Line bounds a message, in bytes, to unescape it and see whether it is an event.
+	Labels labelset.Limit // those of each entry
+	// Line bounds a message, in bytes, that is unescaped in order to see whether it is an
+	// event.
 	Line int
 }
 
-// Room is the most memory that a decoder takes besides a body of so many bytes.
+// Room returns the most memory that a decoder takes in addition to a body of that many bytes.
 func (l Limits) Room(body int) int64 {
-	const memory = 2 // a growing slice may be so much larger than its content
+	const memory = 2 // how much larger than its content a growing slice may be
 	return memory * int64(min(2*body, maxEscaped*l.Line+2*labelset.MaxEscape*l.Labels.Bytes))
 }
 
-// maxEscaped is the most bytes of a JSON string for one byte of text: \u0041.
+// maxEscaped is the most bytes that JSON may take for one byte of text: \u0041.
 const maxEscaped = 6
 
-// Decode decodes an array of objects, one object, or objects one after the other, a line
-// each. It does not write into body. Beside it, it holds at most [Limits.Room].
+// Decode decodes an array of objects, one object, or objects one after the other, one on each
+// line. It does not write into body. In addition to body it holds at most [Limits.Room].
 //
-// Decode reports a faulty entry to the handler. After an error, the body must not be
-// used, even the entries already handled: it is ErrEmpty, one of the handler, or one
-// naming the entry and the byte.
+// Decode reports a faulty entry to the handler. After an error, the body must not be used, and
+// neither must the entries that were already handled. The error is ErrEmpty, one of the
+// handler, or one that names the entry and the byte.
 func Decode(body []byte, limits Limits, h Handler) error {
 	d, _ := decoders.Get().(*decoder)
 	d.scan.Reset(body)
@@ -44,10 +45,10 @@ func Decode(body []byte, limits Limits, h Handler) error {
 	return err
 }
 
-// decoders keeps decoders for reuse of their memory.
+// decoders keeps decoders, so that their memory is used again.
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// Bounds of a decoder in the pool.
+// The bounds of a decoder in the pool.
 const (
 	maxKeptOthers  = 256
 	maxKeptScratch = 1 << 20
@@ -61,18 +62,18 @@ type decoder struct {
 	handlerFailed bool
 	at            int
 
-	// Of the current entry.
+	// The fields below are those of the current entry.
 	entry    Entry
 	labels   labelset.Set
 	others   []other // at most one more than may be labels
 	scratch  []byte  // unescaped texts
 	message  []byte  // the text of a message, perhaps an event
-	messages int     // number of members named "message"; only a single one is understood
+	messages int     // the number of members named "message"; only a single one is understood
 	bad      error
 }
 
-// other is an attribute with no other use than a label. It becomes one only if the body
-// is the message.
+// other is an attribute that can only be used as a label. It becomes one only if the body is
+// the message.
 type other struct{ name, value jsonscan.Raw }
 
 func (d *decoder) release() {
@@ -184,7 +185,7 @@ func (d *decoder) members() error {
 	}
 }
 
-// holdsObject reports whether the next value is a string beginning like an object.
+// holdsObject reports whether the next value is a string that begins like an object.
 func (d *decoder) holdsObject() bool {
 	if d.scan.Peek() != '"' {
 		return false
@@ -204,7 +205,7 @@ func (d *decoder) readMessage() error {
 	return nil
 }
 
-// value reads any value: a string without its quotes, others as they stand.
+// value reads any value: a string without its quotes, others as they are written.
 func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
 	if d.scan.Peek() == '"' {
 		value, err = d.scan.String()
@@ -215,7 +216,7 @@ func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
 	return jsonscan.Raw{Bytes: d.body[start:d.scan.Pos()], ASCII: true}, false, err
 }
 
-// member takes one attribute. A reserved one with a strange value is like any other.
+// member takes one attribute. A reserved one with a strange value is treated like any other.
 func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 	switch string(key) {
 	case "message":
@@ -256,7 +257,7 @@ func (d *decoder) shortKey(name jsonscan.Raw) []byte {
 	return key
 }
 
-// label adds a label. After a faulty one, the others do not matter.
+// label adds a label. After a faulty one, further labels do not matter.
 func (d *decoder) label(name, value jsonscan.Raw) {
 	l := relay.Label{Name: d.text(name), Value: d.text(value)}
 	if d.bad == nil {
@@ -271,7 +272,7 @@ func (d *decoder) keep(err error) {
 	}
 }
 
-// text returns a string's text, and notes a string without an exact one.
+// text returns a string's text, and records that a string has no exact one.
 func (d *decoder) text(raw jsonscan.Raw) string {
 	if !raw.Escaped {
 		return view(raw.Bytes)

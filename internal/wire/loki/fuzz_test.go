@@ -96,9 +96,9 @@ func referenceEntry(err error, parts []json.RawMessage) (e pushes.Entry, ok bool
 	return e, true
 }
 
-// FuzzDecodeJSON compares with encoding/json: the same entries with the same bytes, and
-// the same number refused. It leaves out bodies beyond the reference: those with U+FFFD,
-// and those with repeated keys, as it merges them.
+// FuzzDecodeJSON compares with encoding/json: the same entries with the same bytes, and the
+// same number refused. It leaves out bodies that the reference cannot judge: those with U+FFFD,
+// and those with repeated keys, which it merges.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, s := range jsonSeeds {
 		f.Add([]byte(s))
@@ -192,7 +192,8 @@ func FuzzDecodeProto(f *testing.F) {
 			return
 		}
 		require.Equal(t, before, string(raw), "it must not be written to")
-		// Decoded streams come out again unchanged, by either road.
+		// Decoded streams come out unchanged when they are encoded and decoded again, in either
+		// form.
 		var proto, viaJSON collector
 		if len(got.streams) == 0 {
 			return

@@ -10,13 +10,14 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}.
-// Keys may come in any order; unknown ones, and further elements of an entry, are
-// skipped. It overwrites body to unescape strings in place. It refuses streams and
-// entries with more labels than limit, which counts for each.
+// DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}. Keys may
+// come in any order; unknown ones, and further elements of an entry, are skipped. It overwrites
+// body to unescape strings in place. It refuses streams and entries with more labels than
+// limit, which applies to each of them.
 //
-// After an error, the body must not be used, even the entries already handled: it is
-// ErrNoStreams, one of the handler, or one naming the stream, the entry and the byte.
+// After an error, the body must not be used, and neither must the entries that were already
+// handled. The error is ErrNoStreams, one of the handler, or one that names the stream, the
+// entry and the byte.
 func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	d, _ := jsonDecoders.Get().(*jsonDecoder)
 	d.scan.Reset(body)
@@ -28,7 +29,7 @@ func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	return err
 }
 
-// jsonDecoders keeps decoders for reuse of their labels' memory.
+// jsonDecoders keeps decoders, so that the memory of their labels is used again.
 var jsonDecoders = sync.Pool{New: func() any { return new(jsonDecoder) }}
 
 type jsonDecoder struct {
@@ -39,9 +40,9 @@ type jsonDecoder struct {
 	limit         labelset.Limit
 	labels, meta  labelset.Set
 	entry         Entry
-	// late is the place of a stream's values, if its labels follow them.
+	// late is where a stream's values are, if its labels follow them.
 	late int
-	// refused is the reason to leave out the whole stream.
+	// refused is the reason for leaving out the whole stream.
 	refused error
 }
 
@@ -50,7 +51,7 @@ func (d *jsonDecoder) release() {
 	jsonDecoders.Put(d)
 }
 
-// call returns the handler's error, and notes it.
+// call returns the handler's error, and remembers it.
 func (d *jsonDecoder) call(err error) error {
 	d.handlerFailed = err != nil
 	return err
@@ -122,11 +123,11 @@ func (d *jsonDecoder) streams() error {
 	}
 }
 
-// errRepeated means a stream has a key twice, and the right one is unknown.
+// errRepeated means that a stream has a key twice, and it is not known which one is right.
 var errRepeated = errors.New(`"stream" or "values" stands twice`)
 
-// errNoValues is for a stream in another form, such as Loki's legacy one: its
-// entries must not be lost in silence.
+// errNoValues is for a stream in another form, such as Loki's legacy one, whose entries must
+// not be lost in silence.
 var errNoValues = errors.New(`there is no "values"`)
 
 func (d *jsonDecoder) stream() error {
@@ -183,8 +184,8 @@ func (d *jsonDecoder) streamLabels() error {
 	return err
 }
 
-// pairs reads an object of strings. bad is the first fault of a pair. It adds no pair
-// behind it.
+// pairs reads an object of strings. bad is the first fault of a pair; no pair after it is
+// added.
 func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
 	set.Reset(d.limit)
 	if err := d.scan.Open('{'); err != nil {
@@ -216,7 +217,7 @@ func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
 	}
 }
 
-// text reads a string. bad is a fault of its content, within a whole structure.
+// text reads a string. bad is a fault of its content, while the structure is whole.
 func (d *jsonDecoder) text() (s []byte, bad, err error) {
 	if c := d.scan.Peek(); c != '"' {
 		if err := d.scan.Skip(); err != nil {

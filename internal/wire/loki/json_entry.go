@@ -37,7 +37,7 @@ func (d *jsonDecoder) values() error {
 	}
 }
 
-// refuseValues counts entries refused together.
+// refuseValues counts entries that are refused together.
 func (d *jsonDecoder) refuseValues(why error) error {
 	_ = d.scan.Open('[')
 	for n := 0; ; n++ {

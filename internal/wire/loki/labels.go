@@ -14,7 +14,7 @@ import (
 
 var errLabels = errors.New(`they are not of the form {name="value", …}`)
 
-// nameEnds cannot stand in a label's name without quotes.
+// nameEnds cannot be in a label's name without quotes.
 const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
 
 // parseLabels adds the labels of Prometheus' text form, {a="b", c="d"}. No

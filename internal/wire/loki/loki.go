@@ -1,13 +1,13 @@
 // Package loki decodes the pushes of Loki's push API, POST /loki/api/v1/push: JSON and
 // protobuf. It knows nothing of HTTP.
 //
-// Decoders hand their finds to a [Handler], in one pass, and without allocating for an
-// entry. They report a faulty entry to the handler and go on. A fault in the body's
-// structure is an error of the whole body.
+// Decoders hand what they find to a [Handler], in one pass, and without allocating for an
+// entry. They report a faulty entry to the handler and go on. A fault in the body's structure
+// is an error of the whole body.
 //
-// Source: the formats as read by Loki 3.7 (pkg/loghttp, pkg/push). This package is
-// stricter: it refuses an entry with invalid UTF-8, or with an escaped half of a
-// surrogate pair. Loki alters it.
+// The formats are those that Loki 3.7 reads (pkg/loghttp, pkg/push). This package is stricter:
+// it refuses an entry with invalid UTF-8, or with an escaped half of a surrogate pair, which
+// Loki would alter.
 package loki
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrNoStreams means a push without any stream, even an empty one. Loki answers 422.
+// ErrNoStreams means that a push has no stream, not even an empty one. Loki answers 422.
 var ErrNoStreams = errors.New("the push has no streams")
 
 // Place is a place in a push.
@@ -34,8 +34,8 @@ func (p Place) String() string {
 	return fmt.Sprintf("stream %d, entry %d", p.Stream, p.Entry)
 }
 
-// failure is the error of a decoding that ended at p with err: a body without streams is
-// one, and the handler's own gets no place.
+// failure is the error of a decoding that ended at p with err. A body without streams has an
+// error of its own, and an error of the handler gets no place.
 func (p Place) failure(err error, ofHandler bool) error {
 	switch {
 	case err == nil && p.Stream == 0:
