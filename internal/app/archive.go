@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -34,12 +33,11 @@ func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by
 
 // enterArchive adds an entry, unless the newest one says the same already.
 func (r *process) enterArchive(ctx context.Context, moved tiles.Archived, by workspace.Person) error {
-	last, found, err := r.trail.Last(ctx, noProject, "", archiveSubject)
+	last, found, err := r.trail.Last(ctx, console.NoProject, "", archiveSubject)
 	if err != nil {
 		return err
 	}
-	var old tiles.Archived
-	if found && json.Unmarshal(last.Detail, &old) == nil && old.Origin == moved.Origin && old.Size == moved.Size && old.Where == moved.Where {
+	if found && moved.InDetail(last.Detail) {
 		return nil
 	}
 	return r.recordLoss(ctx, console.Loss{Type: tiles.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})

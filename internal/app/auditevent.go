@@ -2,13 +2,10 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -73,14 +70,9 @@ const (
 	attributesRoom = 4 << 10
 )
 
-// eventOf makes an entry of the trail an event. Its body is the trail's own record with the
-// entry's place in the trail, so a receiver can compute the signed root from events alone;
-// one longer than limit is given in short. See [audit.LeafOfEvent].
+// eventOf makes an entry of the trail an event, with a body of at most limit bytes.
 func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (relay.Event, error) {
-	body, err := audit.EventBody(e, place)
-	if err == nil && len(body) > limit {
-		body, err = shortened(e, place, limit)
-	}
+	body, err := audit.EventBodyWithin(e, place, limit)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", e.Index, err)
 	}
@@ -89,69 +81,4 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 		Source: relay.TrailSource, Project: e.Project, Environment: e.Environment,
 		Time: e.Time, Received: time.Now(), ContentType: "application/json", Body: body,
 	}, nil
-}
-
-// shortened gives an entry in at most limit bytes: without its states, and with as many of
-// its changes as there is room for.
-func shortened(r audit.Recorded, place audit.Place, limit int) ([]byte, error) {
-	e, o := r.Entry, audit.OmittedOf(r.Record)
-	o.BeforeSHA256, o.AfterSHA256 = canonicalHash(e.Before), canonicalHash(e.After)
-	e.Before, e.After = nil, nil
-	encode := func() ([]byte, error) {
-		raw, err := json.Marshal(struct {
-			audit.Entry
-			Omitted audit.Omitted `json:"omitted"`
-			Trail   audit.Place   `json:"trail"`
-		}{e, o, place})
-		if err != nil {
-			return nil, err
-		}
-		return jsondiff.Canonical(raw)
-	}
-	whole := e.Detail
-	body, err := encode()
-	if err == nil && len(body) > limit {
-		o.DetailSHA256 = canonicalHash(whole)
-		e.Detail, o.Changes = fewerChanges(whole, limit-(len(body)-len(whole)))
-		body, err = encode()
-	}
-	if err == nil && len(body) > limit {
-		e.Detail, o.Changes = nil, 0
-		body, err = encode()
-	}
-	return body, err
-}
-
-// fewerChanges cuts the list "changes" of a detail to about limit bytes, and counts the
-// rest. A detail without such a list stays as it is.
-func fewerChanges(detail json.RawMessage, limit int) (json.RawMessage, int) {
-	const room = 256 // for the commas, the counts and the hashes
-	var members map[string]json.RawMessage
-	var changes []json.RawMessage
-	if json.Unmarshal(detail, &members) != nil || json.Unmarshal(members["changes"], &changes) != nil {
-		return detail, 0
-	}
-	size := len(detail) - len(members["changes"]) + room
-	kept := 0
-	for ; kept < len(changes) && size+len(changes[kept])+1 <= limit; kept++ {
-		size += len(changes[kept]) + 1
-	}
-	members = maps.Clone(members)
-	var err error
-	if members["changes"], err = json.Marshal(changes[:kept]); err != nil {
-		return detail, 0
-	}
-	fewer, err := json.Marshal(members)
-	if err != nil {
-		return detail, 0
-	}
-	return fewer, len(changes) - kept
-}
-
-func canonicalHash(raw json.RawMessage) string {
-	canonical, err := jsondiff.Canonical(raw)
-	if len(raw) == 0 || err != nil {
-		return ""
-	}
-	return jsondiff.Hash(canonical)
 }

@@ -1,18 +1,13 @@
 package app
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/timeline"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -46,39 +41,12 @@ func (r *process) startTimeline(context.Context) error {
 
 // recordLoss makes an entry of the trail, and so an event at every sink.
 func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
-	detail, err := withPerson(loss.Detail, loss.Person)
-	if err != nil {
-		return fmt.Errorf("encode the audit entry: %w", err)
+	e, err := loss.Entry()
+	if err == nil {
+		_, err = r.trail.Append(ctx, e)
 	}
-	subject := cmp.Or(loss.Subject, "journal")
-	if loss.Sink != "" {
-		subject = "sinks/" + loss.Sink
-	}
-	_, err = r.trail.Append(ctx, audit.Entry{
-		Type: loss.Type, Project: cmp.Or(loss.Project, noProject), Environment: loss.Environment,
-		Subject: subject, Time: time.Now(), Detail: detail,
-	})
 	return err
 }
-
-// withPerson encodes a detail with its person as one more member.
-func withPerson(detail any, person workspace.Person) (json.RawMessage, error) {
-	raw, err := json.Marshal(detail)
-	if err != nil {
-		return nil, err
-	}
-	members := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, err
-	}
-	if members["person"], err = json.Marshal(person); err != nil {
-		return nil, err
-	}
-	return json.Marshal(members)
-}
-
-// noProject stands in the trail for entries without a single project; no slug is so.
-const noProject = "-"
 
 // openForReplay returns a sink beside the live one. If the destination has one
 // writer, as a file does, the live sink serves both, one delivery at a time: two

@@ -32,11 +32,6 @@ type Omitted struct {
 	Changes int `json:"changes,omitempty"`
 }
 
-// OmittedOf begins the members of an event without its whole record.
-func OmittedOf(record []byte) Omitted {
-	return Omitted{RecordBytes: len(record), RecordSHA256: jsondiff.Hash(record)}
-}
-
 var (
 	// ErrNoEntry marks an event other than an entry of the trail, such as one of the type
 	// [TypeCheckpoint].
@@ -162,21 +157,4 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the record has %d bytes", ErrLeafOmitted, o.RecordBytes)
 	}
 	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
-}
-
-// EventBody adds an entry's place to its record.
-func EventBody(e Recorded, place Place) ([]byte, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(e.Record, &members); err != nil {
-		return nil, fmt.Errorf("make audit event: %w", err)
-	}
-	var err error
-	if members[trailMember], err = json.Marshal(place); err != nil {
-		return nil, fmt.Errorf("make audit event: %w", err)
-	}
-	raw, err := json.Marshal(members)
-	if err != nil {
-		return nil, fmt.Errorf("make audit event: %w", err)
-	}
-	return jsondiff.Canonical(raw)
 }

@@ -92,17 +92,6 @@ type Options struct {
 	Logger       *slog.Logger
 }
 
-// Loss means events will not reach a sink, or a credential no longer pushes, because
-// somebody says so. Promise 2 wants them accounted for all the same.
-type Loss struct {
-	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
-	Project, Environment string // of the events; empty if they are of several
-	Sink                 string // empty if it is every sink
-	Subject              string // empty for the sink
-	Person               workspace.Person
-	Detail               any // encoded as a JSON object
-}
-
 // Server serves a console.
 type Server struct {
 	opts   Options

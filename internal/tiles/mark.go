@@ -44,6 +44,12 @@ type Archived struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// InDetail reports whether the detail of an entry is about the same archive.
+func (a Archived) InDetail(detail json.RawMessage) bool {
+	var old Archived
+	return json.Unmarshal(detail, &old) == nil && old.Origin == a.Origin && old.Size == a.Size && old.Where == a.Where
+}
+
 // Archives lists the archives of the log. A lost mark is an empty list: the bundles are
 // written again from the trail.
 func (l Log) Archives() ([]Archived, error) {
