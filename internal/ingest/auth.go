@@ -34,7 +34,7 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 
 // authenticate finds the environment of a push by its credential. Beside the error of a
 // wrong one, it returns the environment with that user name, if there is one.
-func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (credentials.Environment, error) {
+func (h *Handler) authenticate(r *http.Request, e *endpoint, keyInPath string) (credentials.Environment, error) {
 	c, shown := claimOf(r, keyInPath)
 	if !shown && h.anonymous != (credentials.Environment{}) {
 		if byBrowser(r) {
@@ -93,22 +93,15 @@ func (h *Handler) wait(r *http.Request, delay time.Duration) {
 // formerly is the answer to the environment's own credential after the environment was
 // taken out of the configuration. Its sender has proven who it is, so it is told why, and
 // the log names the environment.
-func formerly(e endpoint) *refusal {
+func formerly(e *endpoint) *refusal {
 	return &refusal{
-		status: deniedStatus(e), reason: "not_configured", hangUp: true, delay: firstDelay,
+		status: e.denied, reason: "not_configured", hangUp: true, delay: firstDelay,
 		text: "this environment is not in the relay's configuration: put it back under environments, or stream its event log elsewhere",
 	}
 }
 
 // denied is the late answer to a wrong credential, without the reason. Datadog tells a
 // wrong one (403) from a missing one (401).
-func denied(e endpoint, delay time.Duration) *refusal {
-	return &refusal{status: deniedStatus(e), reason: "unauthorized", logged: true, hangUp: true, delay: delay, text: "the credential is not valid"}
-}
-
-func deniedStatus(e endpoint) int {
-	if e != lokiPush {
-		return http.StatusForbidden
-	}
-	return http.StatusUnauthorized
+func denied(e *endpoint, delay time.Duration) *refusal {
+	return &refusal{status: e.denied, reason: "unauthorized", logged: true, hangUp: true, delay: delay, text: "the credential is not valid"}
 }

@@ -41,7 +41,7 @@ func (h *Handler) expand(p *push, f form) error {
 		}
 		p.body.decoded = p.body.plain
 	}
-	if f.format != lokiProto {
+	if !f.snappy {
 		return nil
 	}
 	n, err := loki.UnsnappyLen(p.body.decoded)

@@ -7,15 +7,6 @@ import (
 	"strings"
 )
 
-// format is the format of a decompressed body.
-type format int
-
-const (
-	lokiJSON format = iota
-	lokiProto
-	datadogJSON
-)
-
 // encoding is the compression of a body.
 type encoding int
 
@@ -28,25 +19,14 @@ const (
 
 // form is the format and the compression of a push.
 type form struct {
-	format   format
+	*format
 	encoding encoding
 }
 
 // formOf reads Content-Type and Content-Encoding.
-func formOf(r *http.Request, e endpoint) (f form, err error) {
-	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	contentType = strings.ToLower(strings.TrimSpace(contentType))
-	switch {
-	case e == lokiPush && contentType == "application/json":
-		f.format = lokiJSON
-	case e == lokiPush && (contentType == "application/x-protobuf" || contentType == "application/protobuf"):
-		f.format = lokiProto
-	case e == lokiPush:
-		return f, unsupported("Content-Type %q is not supported: application/json or application/x-protobuf", contentType)
-	case contentType == "" || contentType == "application/json" || contentType == "application/x-ndjson":
-		f.format = datadogJSON
-	default:
-		return f, unsupported("Content-Type %q is not supported: application/json", contentType)
+func formOf(r *http.Request, e *endpoint) (f form, err error) {
+	if f.format, err = e.formatOf(r.Header.Get("Content-Type")); err != nil {
+		return f, err
 	}
 	name := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	switch name {
@@ -58,8 +38,7 @@ func formOf(r *http.Request, e endpoint) (f form, err error) {
 	case "zstd":
 		f.encoding = zstandard
 	default:
-		// Protobuf is always snappy. A client may name it, as Loki allows.
-		if name != "snappy" || f.format != lokiProto {
+		if name != "snappy" || !f.snappy {
 			return f, unsupported("Content-Encoding %q is not supported: gzip, deflate, zstd or none", name)
 		}
 	}

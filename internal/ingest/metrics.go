@@ -40,11 +40,10 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *m
 
 // begin makes the series of all endpoints, reasons and environments.
 func (m *metrics) begin(book *arrivals.Book) {
-	good := map[endpoint]string{lokiPush: "204", datadogLogs: "202", datadogInput: "202"}
-	for e, code := range good {
-		m.duration.WithLabelValues(e.String())
-		for _, code := range []string{code, "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
-			m.requests.WithLabelValues(e.String(), code)
+	for _, e := range endpoints {
+		m.duration.WithLabelValues(e.name)
+		for _, code := range []string{strconv.Itoa(e.taken), "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
+			m.requests.WithLabelValues(e.name, code)
 		}
 	}
 	for _, reason := range []string{"aborted", "path", "method", "entry", "not_configured"} {
@@ -60,9 +59,9 @@ func (m *metrics) begin(book *arrivals.Book) {
 	})
 }
 
-func (m *metrics) done(e endpoint, status int, took time.Duration) {
-	m.requests.WithLabelValues(e.String(), strconv.Itoa(status)).Inc()
-	m.duration.WithLabelValues(e.String()).Observe(took.Seconds())
+func (m *metrics) done(e *endpoint, status int, took time.Duration) {
+	m.requests.WithLabelValues(e.name, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(e.name).Observe(took.Seconds())
 }
 
 // tallies are the counts of each environment in the book of arrivals, as metrics.

@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/traces"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -93,20 +92,12 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 	p.report = report{most: h.limits.Entries}
 }
 
-func (p *push) decode(f form) error {
-	labels := p.labelLimit()
-	switch f.format {
-	case lokiJSON:
-		return lokiError(loki.DecodeJSON(p.body.decoded, labels, (*lokiHandler)(p)))
-	case lokiProto:
-		return lokiError(loki.DecodeProto(p.body.decoded, labels, (*lokiHandler)(p)))
-	default:
-		limits := datadog.Limits{Labels: labels, Line: int(p.limits.LineBytes)}
-		if err := p.hold(limits.Room(len(p.body.decoded))); err != nil {
-			return err
-		}
-		return datadog.Decode(p.body.decoded, limits, (*datadogHandler)(p))
+func (p *push) decodeDatadog() error {
+	limits := datadog.Limits{Labels: p.labelLimit(), Line: int(p.limits.LineBytes)}
+	if err := p.hold(limits.Room(len(p.body.decoded))); err != nil {
+		return err
 	}
+	return datadog.Decode(p.body.decoded, limits, (*datadogHandler)(p))
 }
 
 func (p *push) labelLimit() labelset.Limit {

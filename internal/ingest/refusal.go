@@ -2,7 +2,7 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // refusal is the reason not to take a push, or a part of it. Its text goes to the sender:
@@ -68,16 +67,16 @@ func (h *Handler) refused(r *http.Request, env credentials.Environment, why *ref
 }
 
 // answer writes the answer of the imitated server, and returns its status.
-func (h *Handler) answer(w http.ResponseWriter, e endpoint, err error) int {
+func (h *Handler) answer(w http.ResponseWriter, e *endpoint, err error) int {
 	if err == nil {
-		if e == lokiPush {
-			w.WriteHeader(http.StatusNoContent)
-			return http.StatusNoContent
+		if e.takenBody != "" {
+			w.Header().Set("Content-Type", "application/json")
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write([]byte("{}"))
-		return http.StatusAccepted
+		w.WriteHeader(e.taken)
+		if e.takenBody != "" {
+			_, _ = io.WriteString(w, e.takenBody)
+		}
+		return e.taken
 	}
 	r := asRefusal(err)
 	header := w.Header()
@@ -91,27 +90,12 @@ func (h *Handler) answer(w http.ResponseWriter, e endpoint, err error) int {
 		header.Set("WWW-Authenticate", `Basic realm="auditrelay"`)
 	}
 	h.metrics.rejected.WithLabelValues(r.reason).Add(1)
-	contentType, body := errorBody(e, r)
+	contentType, body := e.errorBody(r)
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(r.status)
 	_, _ = w.Write(body)
 	return r.status
-}
-
-// errorBody shapes a refusal: Loki answers plain text, Datadog's intakes JSON.
-func errorBody(e endpoint, r *refusal) (contentType string, body []byte) {
-	text, err := jsonscan.AppendString(nil, r.text)
-	if err != nil {
-		text = []byte(`""`)
-	}
-	switch e {
-	case datadogLogs:
-		return "application/json", fmt.Appendf(nil, `{"errors":[{"status":"%d","title":"%s","detail":%s}]}`, r.status, http.StatusText(r.status), text)
-	case datadogInput:
-		return "application/json", fmt.Appendf(nil, `{"code":%d,"message":%s}`, r.status, text)
-	}
-	return "text/plain; charset=utf-8", []byte(r.text + "\n")
 }
 
 // refusalLog logs a repeated refusal once a minute.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/arrivals"
@@ -15,42 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/traces"
 )
 
-// endpoint is one of the imitated intakes.
-type endpoint int
-
-const (
-	unknownEndpoint endpoint = iota
-	lokiPush
-	datadogLogs  // /api/v2/logs
-	datadogInput // /v1/input, the older one
-)
-
-// String is the endpoint's name in metrics.
-func (e endpoint) String() string {
-	return [...]string{"unknown", "loki_push", "datadog_v2_logs", "datadog_v1_input"}[e]
-}
-
-// route finds the endpoint of a path, and any API key in it.
-func route(path string) (endpoint, string) {
-	switch path {
-	case "/loki/api/v1/push":
-		return lokiPush, ""
-	case "/api/v2/logs":
-		return datadogLogs, ""
-	case "/v1/input", "/v1/input/":
-		return datadogInput, ""
-	}
-	if key, ok := strings.CutPrefix(path, "/v1/input/"); ok && !strings.Contains(key, "/") {
-		return datadogInput, key
-	}
-	return unknownEndpoint, ""
-}
-
-var errUnknownPath = &refusal{
-	status: http.StatusNotFound, reason: "path", hangUp: true,
-	text: "there is nothing here; push to /loki/api/v1/push, /api/v2/logs or /v1/input",
-}
-
 var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", hangUp: true, text: "push with POST"}
 
 // ServeHTTP takes one push.
@@ -59,11 +22,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
 	e, key := route(r.URL.Path)
-	trace := h.tracer.Push(start, e.String())
+	trace := h.tracer.Push(start, e.name)
 	var env credentials.Environment
 	var err error
 	switch {
-	case e == unknownEndpoint:
+	case e == nowhere:
 		err = errUnknownPath
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
@@ -85,7 +48,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take takes a push of env. After nil, all of it is durable.
-func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env credentials.Environment, trace *traces.Push) error {
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, e *endpoint, env credentials.Environment, trace *traces.Push) error {
 	f, err := formOf(r, e)
 	if err != nil {
 		return err
@@ -108,12 +71,12 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 	}
 	p.start(h.now(), env, h)
 	p.trace = trace
-	if f.format == datadogJSON {
+	if f.inURL {
 		if err := p.queryLabels(r); err != nil {
 			return err
 		}
 	}
-	if err := p.decode(f); err != nil {
+	if err := f.decode(p); err != nil {
 		return err
 	}
 	return h.keep(r.Context(), p, env)
