@@ -67,6 +67,9 @@ const (
 // is reports whether the gap's cause is a state.
 func (g *Gap) is(s State) bool { return g.Cause == string(s) }
 
+// ofArrivals reports whether what arrives shows the gap, and its cause is not known.
+func (g *Gap) ofArrivals() bool { return State(g.Cause).ofArrivals() }
+
 // same reports whether both are one gap.
 func (g *Gap) same(other Gap) bool { return g.Begun.Equal(other.Begun) && g.Ended.Equal(other.Ended) }
 

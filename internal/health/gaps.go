@@ -165,7 +165,7 @@ func (g *gaps) await(until time.Time) {
 // cause mended. The end of all evidence, as after a restart, is no end of a gap.
 func (w *watch) mended(fresh bool) bool {
 	g := w.gaps.open
-	push, after, arrival := w.arrivals.LastPush, w.gaps.losing, g.is(Silent) || g.is(Reduced)
+	push, after, arrival := w.arrivals.LastPush, w.gaps.losing, g.ofArrivals()
 	if arrival {
 		push = w.arrivals.LastNew
 	}
@@ -199,7 +199,7 @@ func (w *watch) lose(v Verdict, now time.Time) {
 		w.openGap(v, now)
 		return
 	}
-	if !v.State.ofArrivals() && (g.open.is(Silent) || g.open.is(Reduced)) { // the cause shows
+	if !v.State.ofArrivals() && g.open.ofArrivals() { // the cause shows
 		g.open.Cause, g.open.Reason, g.open.RefusedBy = string(v.State), v.Reason, v.refusedBy
 	}
 }
@@ -216,7 +216,7 @@ func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
 		return w.lastNew, open.is(Reduced)
 	case v.State == Reduced:
 		return w.lastPush, w.lastPush.After(open.Begun)
-	case open.is(Silent), open.is(Reduced):
+	case open.ofArrivals():
 		late := open.noticed.Add(2 * w.declared.Interval)
 		return v.Since, !open.noticed.IsZero() && v.Since.After(late)
 	case v.Since.After(open.Begun):

@@ -22,13 +22,7 @@ const (
 )
 
 // Judge gives the state of an environment. It is pure.
-//
-// A person mends the first trouble in its order first: a stream cannot arrive if it goes
-// elsewhere or nowhere, a refused one is not silent, a silent one is not late.
 func Judge(e *Evidence, now time.Time) Verdict {
-	judges := []func(*Evidence, time.Time) (Verdict, bool){
-		misdirected, disabled, atDestination, notHere, refused, neverSeen, reduced, silent, skewed, late, tooOld, gapped,
-	}
 	for _, judge := range judges {
 		if v, is := judge(e, now); is {
 			return v

@@ -2,6 +2,7 @@ package health
 
 import (
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -270,5 +271,15 @@ func TestEachStateHasItsPage(t *testing.T) {
 		if assert.Equal(t, s != Flowing && s != Unknown, some, s) && some {
 			assert.FileExists(t, "../../"+page)
 		}
+	}
+}
+
+func TestEachStateIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/README.md")
+	require.NoError(t, err)
+	for _, s := range States() {
+		assert.Containsf(t, string(text), "\n| `"+string(s)+"` | ", "the table of states in deploy/README.md lacks %s", s)
+		assert.Contains(t, Help(), string(s))
 	}
 }

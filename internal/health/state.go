@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/meaning"
@@ -36,23 +37,46 @@ const (
 	Unknown State = "unknown"
 )
 
-// states has what there is to say of each state. Metrics, screens and help read it.
-var states = []struct {
+// row is all that sets a state apart from the others. Metrics, screens, help and the keeping of gaps
+// read it from here: a further state is one more row, with a judge in the order of [judges].
+type row struct {
 	state    State
+	hint     string // for the help, if the name alone does not tell; may be empty
 	text     string // in a sentence
 	severity meaning.Severity
 	page     string // in the runbook; empty: none
-}{
-	{Flowing, "flows", meaning.Info, ""},
-	{Late, "is late", meaning.Medium, "EnvironmentLate"},
-	{Skewed, "has wrong times", meaning.Medium, "EnvironmentSkewed"},
-	{Reduced, "is reduced", meaning.High, "EnvironmentReduced"},
-	{Silent, "is silent", meaning.High, "EnvironmentSilent"},
-	{Refused, "is refused", meaning.Critical, "EnvironmentRefused"},
-	{Disabled, "is disabled", meaning.High, "EnvironmentDisabled"},
-	{Misdirected, "goes elsewhere", meaning.Critical, "EnvironmentMisdirected"},
-	{Gapped, "flows again, with a gap", meaning.Medium, "EnvironmentGap"},
-	{Unknown, "is in an unknown state", meaning.Low, ""},
+	arriving arriving
+}
+
+// arriving is what a state says of the events that arrive.
+type arriving int
+
+const (
+	unknown  arriving = iota // nothing
+	inTime                   // pushes arrive, no fewer than usual, and in time
+	notLost                  // pushes arrive, no fewer than usual
+	missing                  // events are lost, as is seen by what arrives, and the cause is not known
+	withheld                 // events are lost, and the state is the cause
+)
+
+var states = []row{
+	{Flowing, "", "flows", meaning.Info, "", inTime},
+	{Late, "", "is late", meaning.Medium, "EnvironmentLate", notLost},
+	{Skewed, "wrong times", "has wrong times", meaning.Medium, "EnvironmentSkewed", notLost},
+	{Reduced, "far fewer events than usual", "is reduced", meaning.High, "EnvironmentReduced", missing},
+	{Silent, "", "is silent", meaning.High, "EnvironmentSilent", missing},
+	{Refused, "", "is refused", meaning.Critical, "EnvironmentRefused", withheld},
+	{Disabled, "", "is disabled", meaning.High, "EnvironmentDisabled", withheld},
+	{Misdirected, "", "goes elsewhere", meaning.Critical, "EnvironmentMisdirected", withheld},
+	{Gapped, "", "flows again, with a gap", meaning.Medium, "EnvironmentGap", inTime},
+	{Unknown, "", "is in an unknown state", meaning.Low, "", unknown},
+}
+
+// judges decide on the state, in this order: a person mends the first trouble in it first. A stream
+// cannot arrive if it goes elsewhere or nowhere, a refused one is not silent, a silent one is not
+// late. Where none of them knows better, the event log flows.
+var judges = []func(*Evidence, time.Time) (Verdict, bool){
+	misdirected, disabled, atDestination, notHere, refused, neverSeen, reduced, silent, skewed, late, tooOld, gapped,
 }
 
 // States returns all states.
@@ -63,42 +87,51 @@ func States() (all []State) {
 	return all
 }
 
+// Help names all states for the help of a command, the last one after "or".
+func Help() string {
+	var names []string
+	for _, s := range states {
+		name := string(s.state)
+		if s.hint != "" {
+			name += " (" + s.hint + ")"
+		}
+		names = append(names, name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // known reports whether there is such a state.
 func (s State) known() bool { return slices.Contains(States(), s) }
 
-// about gives the state in a sentence, its severity and its page.
-func (s State) about() (text string, severity meaning.Severity, page string) {
-	for i := range states {
-		if x := &states[i]; x.state == s {
-			return x.text, x.severity, x.page
+// about is the state's row. A state of a newer relay has one that says little.
+func (s State) about() row {
+	for _, about := range states {
+		if about.state == s {
+			return about
 		}
 	}
-	return "is " + string(s), meaning.High, "" // of a newer relay
+	return row{state: s, text: "is " + string(s), severity: meaning.High}
 }
 
 // Severity is how bad the state is: [meaning.Info] and [meaning.Low] are no trouble.
-func (s State) Severity() meaning.Severity {
-	_, severity, _ := s.about()
-	return severity
-}
+func (s State) Severity() meaning.Severity { return s.about().severity }
 
 // good reports whether pushes arrive in time.
-func (s State) good() bool { return s == Flowing || s == Gapped }
+func (s State) good() bool { return s.about().arriving == inTime }
 
 // arrives reports whether pushes arrive, and no fewer than usual.
-func (s State) arrives() bool { return s.good() || s == Late || s == Skewed }
+func (s State) arrives() bool { return s.good() || s.about().arriving == notLost }
 
 // ofArrivals reports whether the state is a loss seen by what arrives, without its cause.
-func (s State) ofArrivals() bool { return s == Silent || s == Reduced }
+func (s State) ofArrivals() bool { return s.about().arriving == missing }
 
 // loses reports whether events are lost while the state lasts.
-func (s State) loses() bool {
-	return s.ofArrivals() || s == Refused || s == Disabled || s == Misdirected
-}
+func (s State) loses() bool { return s.ofArrivals() || s.about().arriving == withheld }
 
 // runbook is the address of the page about a state; empty: it has none.
 func runbook(s State) string {
-	_, _, page := s.about()
+	page := s.about().page
 	if page == "" {
 		return ""
 	}
@@ -122,8 +155,7 @@ type Verdict struct {
 // sentence tells a verdict in one line: "production: event log is refused since 12:03:07
 // UTC: the credential is not valid".
 func (v Verdict) sentence(environment string) string {
-	text, _, _ := v.State.about()
-	return fmt.Sprintf("%s: event log %s since %s: %s", environment, text, clock(v.Since), v.Reason)
+	return fmt.Sprintf("%s: event log %s since %s: %s", environment, v.State.about().text, clock(v.Since), v.Reason)
 }
 
 // clock gives a time for people.

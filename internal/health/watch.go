@@ -151,7 +151,7 @@ func (w *watch) learn(v Verdict) {
 	}
 	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown
 	for _, p := range w.gaps.unsettled() {
-		l.spoilt = l.spoilt || !p.is(Silent) && !p.is(Reduced)
+		l.spoilt = l.spoilt || !p.ofArrivals()
 	}
 	span := push.Sub(l.from)
 	if push.IsZero() || span < leastLesson {

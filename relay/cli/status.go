@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/health"
 )
 
 // plainWidth is the width of a screen outside a terminal.
@@ -38,8 +39,7 @@ with how many lost events, and who changed it. The first line is the verdict. Tr
 first, with its reason and its remedy.
 
 Of an environment:
-  STATE     flowing, late, skewed (wrong times), reduced (far fewer events than usual),
-            silent, refused, disabled, misdirected, gapped or unknown
+  STATE     ` + strings.Join(wrap(health.Help(), 76), "\n            ") + `
   SINCE     how long it has been so
   PUSHED    how long ago its last push came
   EV/S      its events per second, over the last minute; USUAL: at this hour of the week
