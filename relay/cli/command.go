@@ -54,14 +54,14 @@ type source[S any] interface {
 
 // question completes a command that asks once, and prints the answer as JSON or for people.
 // after, where there is one, says how the command ends with an answer that was printed.
-func question[S, T any](cmd *cobra.Command, of source[S], output outputFlag, ask func(context.Context, S, []string) (T, error), people func(io.Writer, T) error, after ...func(T) error) *cobra.Command {
+func question[S, T any](cmd *cobra.Command, of source[S], output outputFlag, ask func(*cobra.Command, S, []string) (T, error), people func(io.Writer, T) error, after ...func(T) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = noArgs
 	}
 	of.addTo(cmd)
 	output.addTo(cmd)
 	cmd.RunE = of.asks(func(cmd *cobra.Command, args []string, s S) error {
-		answer, err := ask(cmd.Context(), s, args)
+		answer, err := ask(cmd, s, args)
 		if err == nil {
 			err = printAs(cmd.OutOrStdout(), output.isJSON(), answer, people)
 		}
@@ -76,8 +76,10 @@ func question[S, T any](cmd *cobra.Command, of source[S], output outputFlag, ask
 }
 
 // listOf is a question to the relay without further words.
-func listOf[T any](ask func(*console.Client, context.Context) (T, error)) func(context.Context, *console.Client, []string) (T, error) {
-	return func(ctx context.Context, client *console.Client, _ []string) (T, error) { return ask(client, ctx) }
+func listOf[T any](ask func(*console.Client, context.Context) (T, error)) func(*cobra.Command, *console.Client, []string) (T, error) {
+	return func(cmd *cobra.Command, client *console.Client, _ []string) (T, error) {
+		return ask(client, cmd.Context())
+	}
 }
 
 // outputFlag chooses a form of output: --output, or --json where there is one other form.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -26,8 +25,8 @@ once.
 Exit codes: 0 rotated, 1 not rotated, 64 wrong usage.`,
 		Example: "  auditrelay " + below + " rotate shop/live --config relay.yaml --reason CHG-18",
 		Args:    ofEnvironment(&of, cobra.ExactArgs(1)),
-	}, &relayFlags{}, orJSON("print the accepted credentials as a JSON array"), func(ctx context.Context, client *console.Client, args []string) ([]credentials.Listed, error) {
-		list, err := client.Rotate(ctx, of)
+	}, &relayFlags{}, orJSON("print the accepted credentials as a JSON array"), func(cmd *cobra.Command, client *console.Client, args []string) ([]credentials.Listed, error) {
+		list, err := client.Rotate(cmd.Context(), of)
 		if err != nil {
 			err = fmt.Errorf("rotate the credential of %s: %w", args[0], err)
 		}

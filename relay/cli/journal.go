@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
 func (p Program) newJournal() *cobra.Command {
@@ -35,27 +36,38 @@ no longer named in the configuration.`,
 	return cmd
 }
 
-// journalFlags name a journal.
-type journalFlags struct {
-	kinds         config.Kinds
-	file, dataDir string
-	asJSON        bool
+// filesFlags name the files of a relay, which may be stopped.
+type filesFlags struct {
+	relayFlags
+	kinds config.Kinds
 }
 
-func (f *journalFlags) add(cmd *cobra.Command) {
-	addConfigFlag(cmd, &f.file, "the relay's configuration `FILE`")
-	addDirFlag(cmd, &f.dataDir, &f.file, "the relay's data `DIR`, instead of --config")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+func (p Program) files() *filesFlags { return &filesFlags{kinds: p.Kinds.Config()} }
+
+func (f *filesFlags) addTo(cmd *cobra.Command) {
+	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	addDirFlag(cmd, &f.dataDir, &f.config, "the relay's data `DIR`, instead of --config")
 }
 
-// config returns the configuration, or the defaults on the directory of --data-dir.
-func (f *journalFlags) config() (*config.Config, error) {
+// asks implements source.
+func (f *filesFlags) asks(run func(cmd *cobra.Command, args []string, cfg *config.Config) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cfg, err := f.load()
+		if err != nil {
+			return err
+		}
+		return run(cmd, args, cfg)
+	}
+}
+
+// load returns the configuration, or the defaults on the directory of --data-dir.
+func (f *filesFlags) load() (*config.Config, error) {
 	if f.dataDir != "" {
 		cfg := &config.Config{DataDir: f.dataDir}
 		cfg.SetDefaults()
 		return cfg, nil
 	}
-	cfg, _, err := f.kinds.Load(f.file)
+	cfg, _, err := f.kinds.Load(f.config)
 	if err != nil {
 		return nil, err
 	}
@@ -65,22 +77,20 @@ func (f *journalFlags) config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// print writes v as JSON, or as text.
-func (f *journalFlags) print(w io.Writer, v any, text func() string) error {
-	out := ""
-	if f.asJSON {
-		data, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode result: %w", err)
-		}
-		out = string(data) + "\n"
-	} else {
-		out = text()
+// openTrail opens the trail in the data directory for reading only.
+func (f *filesFlags) openTrail(ctx context.Context) (*config.Config, *audit.Reader, error) {
+	cfg, err := f.load()
+	if err != nil {
+		return nil, nil, err
 	}
-	if _, err := io.WriteString(w, out); err != nil {
-		return fmt.Errorf("print result: %w", err)
-	}
-	return nil
+	trail, err := readTrail(ctx, cfg)
+	return cfg, trail, err
+}
+
+// writeText prints a text for people.
+func writeText(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // progressTo shows the progress of a reading, on a terminal only.

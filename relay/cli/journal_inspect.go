@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"strings"
 	"time"
 
@@ -14,8 +15,7 @@ import (
 )
 
 func (p Program) newJournalInspect() *cobra.Command {
-	flags := journalFlags{kinds: p.Kinds.Config()}
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "inspect",
 		Short: "Show the logs in a data directory, and the sinks' positions",
 		Long: `Shows each log of a data directory with its records, size and time span, the position and
@@ -25,21 +25,9 @@ and the relay may run meanwhile.
 Exit codes: 0 shown, 1 could not be read, 64 wrong usage.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal inspect --config relay.yaml --json`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.config()
-			if err != nil {
-				return err
-			}
-			in, err := inspectJournal(cmd.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			return flags.print(cmd.OutOrStdout(), in, in.text)
-		},
-	}
-	flags.add(cmd)
-	return cmd
+	}, p.files(), orJSON("print JSON"), func(cmd *cobra.Command, cfg *config.Config, _ []string) (*inspection, error) {
+		return inspectJournal(cmd.Context(), cfg)
+	}, func(w io.Writer, in *inspection) error { return writeText(w, in.text()) })
 }
 
 // inspection is what stands in a data directory.

@@ -28,7 +28,7 @@ func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	s, err := disk.View(disk.Config{Dir: dir, Salvage: filepath.Join(cfg.DataDir, app.SalvageDir)})
+	s, err := app.ViewStore(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func (p Program) newJournalRepair() *cobra.Command {
-	flags := journalFlags{kinds: p.Kinds.Config()}
+	files, output := p.files(), orJSON("print JSON")
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "repair",
@@ -40,18 +40,16 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.config()
-			if err != nil {
-				return err
-			}
+		RunE: files.asks(func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 			dir := cfg.DataDir
-			v, err := verifyJournal(cmd, cfg)
+			v, err := verifyJournal(cmd, cfg, nil)
 			if err != nil {
 				return err
 			}
 			if dryRun || v.open() == 0 {
-				return flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) + "nothing was changed\n" })
+				return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(w io.Writer, v *verification) error {
+					return writeText(w, verificationText(v)+"nothing was changed\n")
+				})
 			}
 			if !yes {
 				_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
@@ -60,10 +58,15 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 			if err := confirm(cmd, yes, question); err != nil {
 				return err
 			}
-			return repairJournal(cmd, cfg, &flags)
-		},
+			done, err := repairJournal(cmd, cfg)
+			if err != nil {
+				return err
+			}
+			return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
+		}),
 	}
-	flags.add(cmd)
+	files.addTo(cmd)
+	output.addTo(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the repairs")
 	return cmd
@@ -75,20 +78,18 @@ type repairs struct {
 	SetAside []quarantine.Loss `json:"set_aside"`
 }
 
-func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags) error {
+func repairJournal(cmd *cobra.Command, cfg *config.Config) (done repairs, err error) {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	var done repairs
-	if err := repairStore(cmd.Context(), cfg, log, &done); err != nil {
-		return err
+	return done, repairStore(cmd.Context(), cfg, log, &done)
+}
+
+func printRepairs(w io.Writer, done repairs) error {
+	var b strings.Builder
+	for _, q := range done.SetAside {
+		fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
 	}
-	return flags.print(cmd.OutOrStdout(), done, func() string {
-		var b strings.Builder
-		for _, q := range done.SetAside {
-			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
-		}
-		fmt.Fprintf(&b, "repaired: %d runs of positions set aside\n", len(done.SetAside))
-		return b.String()
-	})
+	fmt.Fprintf(&b, "repaired: %d runs of positions set aside\n", len(done.SetAside))
+	return writeText(w, b.String())
 }
 
 // repairStore opens the store as a start does, which mends it, and reads all of it back.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -14,8 +15,7 @@ import (
 )
 
 func (p Program) newJournalVerify() *cobra.Command {
-	flags := journalFlags{kinds: p.Kinds.Config()}
-	cmd := &cobra.Command{
+	return question(&cobra.Command{
 		Use:   "verify",
 		Short: "Read every record in a data directory, and name the damaged and lost ones",
 		Long: `Reads every record of every log in the data directory: events, dead letters, quarantine,
@@ -29,30 +29,15 @@ failure.
 Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.config()
-			if err != nil {
-				return err
-			}
-			v, err := verifyJournal(cmd, cfg)
-			if err != nil {
-				return err
-			}
-			if err := flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) }); err != nil {
-				return err
-			}
-			if v.open() > 0 {
-				return errReported
-			}
-			return nil
-		},
-	}
-	flags.add(cmd)
-	return cmd
+	}, p.files(), orJSON("print JSON"), verifyJournal, printVerification, func(v *verification) error {
+		if v.open() > 0 {
+			return errReported
+		}
+		return nil
+	})
 }
 
-func verifyJournal(cmd *cobra.Command, cfg *config.Config) (*verification, error) {
+func verifyJournal(cmd *cobra.Command, cfg *config.Config, _ []string) (*verification, error) {
 	files, err := openLogs(cmd.Context(), cfg)
 	if err != nil {
 		return nil, err
@@ -111,3 +96,5 @@ func verificationText(v *verification) string {
 		v.Records, v.Events, v.Bytes, v.open(), len(v.Problems)-v.open())
 	return b.String()
 }
+
+func printVerification(w io.Writer, v *verification) error { return writeText(w, verificationText(v)) }

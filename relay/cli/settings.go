@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,8 +61,8 @@ look, and its newest entry.
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay settings list --config relay.yaml
   auditrelay settings list --config relay.yaml --environment production --output json`,
-	}, p.trail(), forms("table", "json"), func(ctx context.Context, source trailSource, _ []string) ([]timeline.Setting, error) {
-		return source.Settings(ctx, timeline.Filter{Project: where.project, Environment: where.environment})
+	}, p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]timeline.Setting, error) {
+		return source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
 	}, printSettings)
 	where.addTo(cmd)
 	return cmd
@@ -95,8 +94,8 @@ Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong 
 		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
   auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
 		Args: oneSetting,
-	}, p.trail(), forms("text", "json"), func(ctx context.Context, source trailSource, args []string) (timeline.State, error) {
-		return source.At(ctx, where.of(args[0]), at.orNow())
+	}, p.trail(), forms("text", "json"), func(cmd *cobra.Command, source trailSource, args []string) (timeline.State, error) {
+		return source.At(cmd.Context(), where.of(args[0]), at.orNow())
 	}, printSetting, func(s timeline.State) error {
 		if !s.Known {
 			return errReported

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,8 +55,8 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`
 			req.Project, req.Environment = of.Project, of.Environment
 			return err
 		},
-	}, &relayFlags{}, forms("table", "json"), func(ctx context.Context, client *console.Client, _ []string) (silences.Silence, error) {
-		return client.AddSilence(ctx, req)
+	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (silences.Silence, error) {
+		return client.AddSilence(cmd.Context(), req)
 	}, func(w io.Writer, added silences.Silence) error { return printSilences(w, []silences.Silence{added}) })
 	cmd.Flags().Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {
 		if length, err = lengthOf(text); err != nil {
@@ -94,8 +93,8 @@ held-back alert fires after its usual time. The audit trail keeps your user name
 Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,
 		Args:    cobra.ExactArgs(1),
-	}, &relayFlags{}, forms("table", "json"), func(ctx context.Context, client *console.Client, args []string) (silences.Silence, error) {
-		return client.EndSilence(ctx, console.EndSilence{ID: args[0]})
+	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, args []string) (silences.Silence, error) {
+		return client.EndSilence(cmd.Context(), console.EndSilence{ID: args[0]})
 	}, func(w io.Writer, ended silences.Silence) error {
 		_, err := fmt.Fprintf(w, "the silence %s of %s is ended\n", ended.ID, silencedName(ended))
 		return err

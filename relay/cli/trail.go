@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -69,13 +68,13 @@ func oneIndex(_ *cobra.Command, args []string) error {
 }
 
 // entryOf reads the entry of arguments checked by oneIndex.
-func entryOf(ctx context.Context, source trailSource, args []string) (timeline.Entry, error) {
+func entryOf(cmd *cobra.Command, source trailSource, args []string) (timeline.Entry, error) {
 	index, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil {
 		return timeline.Entry{}, err
 	}
 	var found *timeline.Entry
-	err = source.Entries(ctx, timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
+	err = source.Entries(cmd.Context(), timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
 	switch {
 	case err != nil:
 		return timeline.Entry{}, err

@@ -30,7 +30,7 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
   auditrelay trail diff 17 --config relay.yaml --output patch`,
 		Args: oneIndex,
 		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
-			e, err := entryOf(cmd.Context(), source, args)
+			e, err := entryOf(cmd, source, args)
 			if err != nil {
 				return err
 			}

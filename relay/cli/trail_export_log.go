@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
@@ -68,12 +67,9 @@ func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string
 
 // exportFiles copies the files that a relay keeps.
 func (f *trailFlags) exportFiles(cmd *cobra.Command, dir string, archives []string, progress func(done, total int64)) ([]tiles.Exported, error) {
-	data := f.dataDir
-	if data == "" {
-		var err error
-		if data, err = config.DataDir(f.config); err != nil {
-			return nil, err
-		}
+	data, err := f.dir()
+	if err != nil {
+		return nil, err
 	}
 	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, progress)
 	if err != nil && !errors.Is(err, tiles.ErrArchived) && cmd.Context().Err() == nil {
@@ -84,12 +80,7 @@ func (f *trailFlags) exportFiles(cmd *cobra.Command, dir string, archives []stri
 
 // exportLogs writes the files of a stopped relay's trail from its logs in the store.
 func (f *trailFlags) exportLogs(cmd *cobra.Command, dir string, _ []string, progress func(done, total int64)) ([]tiles.Exported, error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
-	cfg, err := journal.config()
-	if err != nil {
-		return nil, err
-	}
-	trail, err := readTrail(cmd.Context(), cfg)
+	cfg, trail, err := f.openTrail(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -27,7 +26,7 @@ type proveFlags struct {
 }
 
 func (p Program) newTrailProve() *cobra.Command {
-	f := &proveFlags{trailFlags: trailFlags{kinds: p.Kinds.Config()}}
+	f := &proveFlags{trailFlags: *p.trail()}
 	cmd := &cobra.Command{
 		Use:   "prove INDEX... | FILTER --dir DIR",
 		Short: "Write proofs of entries, for anybody to verify without a relay",
@@ -161,12 +160,9 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 	}
 	dir := f.export
 	if dir == "" {
-		data := f.dataDir
-		if data == "" {
-			var err error
-			if data, err = config.DataDir(f.config); err != nil {
-				return nil, err
-			}
+		data, err := f.relayFlags.dir()
+		if err != nil {
+			return nil, err
 		}
 		dir = filepath.Join(data, tiles.Dir)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -34,7 +33,7 @@ type verifyFlags struct {
 }
 
 func (p Program) newTrailVerify() *cobra.Command {
-	f := &verifyFlags{trailFlags: trailFlags{kinds: p.Kinds.Config()}}
+	f := &verifyFlags{trailFlags: *p.trail()}
 	cmd := &cobra.Command{
 		Use:   "verify --key KEY",
 		Short: "Prove the audit trail to be as signed, and complete",
@@ -217,12 +216,9 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 		return f.verifyStopped(ctx, o)
 	}
 	o.Live, o.Now = true, time.Now()
-	dir := f.dataDir
-	if dir == "" {
-		var err error
-		if dir, err = config.DataDir(f.config); err != nil {
-			return verify.Report{}, err
-		}
+	dir, err := f.relayFlags.dir()
+	if err != nil {
+		return verify.Report{}, err
 	}
 	return verifyFolder(ctx, filepath.Join(dir, tiles.Dir), o)
 }

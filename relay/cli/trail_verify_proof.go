@@ -65,12 +65,7 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 
 // verifyStopped verifies the logs of a stopped relay, and its files for public tools.
 func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made verify.Report, err error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
-	cfg, err := journal.config()
-	if err != nil {
-		return verify.Report{}, err
-	}
-	trail, err := readTrail(ctx, cfg)
+	cfg, trail, err := f.openTrail(ctx)
 	if err != nil {
 		return verify.Report{}, err
 	}

@@ -30,12 +30,11 @@ type trailSource interface {
 
 // trailFlags name an audit trail.
 type trailFlags struct {
-	relayFlags
-	kinds   config.Kinds
+	filesFlags
 	offline bool
 }
 
-func (p Program) trail() *trailFlags { return &trailFlags{kinds: p.Kinds.Config()} }
+func (p Program) trail() *trailFlags { return &trailFlags{filesFlags: *p.files()} }
 
 const whichTrail = whichRelay + ` With
 --offline it reads the files of a stopped relay instead, and checks no signature
@@ -74,12 +73,7 @@ func (f *trailFlags) asks(run func(cmd *cobra.Command, args []string, source tra
 // readsFiles uses a copy of the relay's index, as nothing in the data directory may change.
 // Where there is none, it makes one, for this command only.
 func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
-	cfg, err := journal.config()
-	if err != nil {
-		return err
-	}
-	trail, err := readTrail(cmd.Context(), cfg)
+	cfg, trail, err := f.openTrail(cmd.Context())
 	if err != nil {
 		return err
 	}
