@@ -55,8 +55,8 @@ func (b *Batch) Text() []byte {
 	return text
 }
 
-// Split yields the text of each event in a batch, as part of the given text. It ends at the
-// first fault with an error; the events before have been yielded.
+// Split yields the text of each event in a batch, as a part of the given text. It ends at the
+// first fault with an error, after it has yielded the events before it.
 func Split(batch []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var scan jsonscan.Scanner

@@ -2,8 +2,8 @@ package cloudevents
 
 import "time"
 
-// Clock writes times as time.RFC3339Nano does, in UTC. It keeps the text of the
-// last second, as most events follow closely.
+// Clock writes times as time.RFC3339Nano does, in UTC. It keeps the text of the last second,
+// since most events follow closely.
 type Clock struct {
 	second int64
 	text   []byte

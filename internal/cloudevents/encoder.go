@@ -6,8 +6,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Encoder does as [AppendJSON], faster for the events of one push: it writes their common
-// attributes once. It keeps no event's memory. The zero value is ready.
+// Encoder does the same as [AppendJSON], but faster for the events of one push, because it
+// writes their common attributes once. It keeps no event's memory. The zero value is ready to
+// use.
 type Encoder struct {
 	clock Clock
 
@@ -15,7 +16,7 @@ type Encoder struct {
 	received                                  time.Time
 	source, project, environment, contentType []byte
 
-	// Their text: the members between id and type, and those between time and data.
+	// The text of these: the members between id and type, and those between time and data.
 	beforeType, afterTime []byte
 	isJSON                bool // the content type declares JSON
 }

@@ -15,7 +15,7 @@ import (
 // MediaType is the content type of one event in this format.
 const MediaType = "application/cloudevents+json"
 
-// Start begins every output of [AppendJSON].
+// Start is how every output of [AppendJSON] begins.
 const Start = beforeID + `"`
 
 const beforeID = `{"specversion":"` + relay.SpecVersion + `","id":`
@@ -28,8 +28,8 @@ func AppendJSON(dst []byte, e *relay.Event) []byte {
 	return x.Append(dst, e)
 }
 
-// appendBody appends the body in the first form to give it back byte for byte: JSON, a
-// JSON string, base64. For an empty body it appends no member.
+// appendBody appends the body in the first of these forms that gives it back byte for byte:
+// JSON, a JSON string, base64. For an empty body it appends no member.
 func appendBody(dst []byte, e *relay.Event, isJSON bool) []byte {
 	switch {
 	case len(e.Body) == 0:
@@ -64,9 +64,8 @@ func valid(body []byte) bool {
 	return scan.Skip() == nil && scan.End() == nil && (scan.ASCII() || utf8.Valid(body))
 }
 
-// DeclaresJSON reports whether CloudEvents' JSON format, 3.1, takes data of the content
-// type for JSON: the subtype is json or ends in +json. No content type at all means JSON
-// too.
+// DeclaresJSON reports whether CloudEvents' JSON format, 3.1, regards data of the content type
+// as JSON: the subtype is json or ends in +json. No content type at all also means JSON.
 func DeclaresJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -80,9 +79,9 @@ func DeclaresJSON(contentType string) bool {
 
 const hex = "0123456789abcdef"
 
-// appendString appends s as a JSON string. It escapes control characters, and the line
-// ends of some readers of lines. JSON has no form for bytes outside of UTF-8: each
-// becomes U+FFFD.
+// appendString appends s as a JSON string. It escapes control characters, and the characters
+// that some readers of lines take for line ends. JSON has no form for bytes outside UTF-8, so
+// each becomes U+FFFD.
 func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst = append(dst, '"')
 	plain := 0 // s[plain:i] is not appended yet

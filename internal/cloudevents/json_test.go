@@ -72,8 +72,8 @@ func TestTheSDKReadsIt(t *testing.T) {
 	}
 }
 
-// An Encoder writes what each event's Attributes say, whatever was before: nothing of one
-// push stands in the next one's events.
+// An Encoder writes what each event's Attributes say, whatever came before: nothing of one push
+// appears in the next one's events.
 func TestEncoderFollowsAttributes(t *testing.T) {
 	t.Parallel()
 	var x Encoder

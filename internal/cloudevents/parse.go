@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// envelope has the members read by ParseJSON; it passes over other extensions.
+// envelope has the members that ParseJSON reads; it ignores other extensions.
 type envelope struct {
 	SpecVersion     string          `json:"specversion"`
 	ID              string          `json:"id"`
@@ -26,8 +26,8 @@ type envelope struct {
 	DataBase64      []byte          `json:"data_base64"`
 }
 
-// ParseJSON reads one event in the form of [AppendJSON], and gives its body back byte for
-// byte. It cannot give back the body of an event rewritten by another program.
+// ParseJSON reads one event in the form of [AppendJSON], and gives its body back byte for byte.
+// It cannot do that for an event that another program has rewritten.
 func ParseJSON(text []byte) (relay.Event, error) {
 	var in envelope
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -35,7 +35,7 @@ func ParseJSON(text []byte) (relay.Event, error) {
 		return relay.Event{}, fmt.Errorf("read the CloudEvent: %w", err)
 	}
 	if d.More() {
-		return relay.Event{}, errors.New("read the CloudEvent: more follows behind it; give one event alone")
+		return relay.Event{}, errors.New("read the CloudEvent: more follows after it; give one event alone")
 	}
 	switch {
 	case in.SpecVersion != relay.SpecVersion:

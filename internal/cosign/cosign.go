@@ -1,13 +1,13 @@
-// Package cosign has the trail's checkpoints cosigned by witnesses: the client of C2SP
+// Package cosign gets the trail's checkpoints cosigned by witnesses. It is the client of C2SP
 // tlog-witness (https://c2sp.org/tlog-witness).
 //
-// All witnesses are asked at once, each within ten seconds; a failing one is asked again after growing
-// pauses. It all happens outside of the trail's turn: no append and no signature waits.
+// All witnesses are asked at once, each for at most ten seconds; one that fails is asked again
+// after growing pauses. This does not block the trail: no append and no signature waits for it.
 //
-// There are two alarms. A witness with another history of this trail (a split view, or a trail
-// set back to an older copy) raises one at once: an error in the log, an entry in the trail, and
-// so an event at every sink. A missing quorum raises the other, once it lasts longer than
-// [Options].Patience: an error in the log, the metrics, and the remark of /readyz.
+// There are two alarms. A witness that knows another history of this trail (a split view, or a
+// trail that was set back to an older copy) raises one at once: an error in the log, an entry
+// in the trail, and so an event at every sink. A missing quorum raises the other, once it lasts
+// longer than [Options].Patience: an error in the log, the metrics, and the remark of /readyz.
 package cosign
 
 import (
@@ -50,7 +50,7 @@ type Cosigner struct {
 	mu      sync.Mutex   // guards the fields below
 	trail   *audit.Trail // takes entries about witnesses; nil until it is open
 	states  []state      // of peers
-	missing time.Time    // since when a quorum is missing; zero: it is there
+	missing time.Time    // since when a quorum is missing; zero while there is one
 	alarmed bool         // the missing quorum was logged
 }
 
@@ -61,7 +61,7 @@ type state struct {
 	// Size is of the tree cosigned last for this process, At the time of the signature.
 	Size int64     `json:"size"`
 	At   time.Time `json:"at,omitzero"`
-	// Failure is why it does not cosign at present. Refused: it knows another history.
+	// Failure is why it does not cosign at present. Refused is set if it knows another history.
 	Failure string `json:"failure,omitempty"`
 	Refused bool   `json:"refused"`
 
@@ -83,15 +83,15 @@ func New(o Options) (*Cosigner, error) {
 	return c, nil
 }
 
-// Record has refusals entered into a trail. Until then they are only logged.
+// Record sets the trail that refusals are entered into. Until then they are only logged.
 func (c *Cosigner) Record(t *audit.Trail) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trail = t
 }
 
-// Cosign asks all witnesses to sign a checkpoint, and returns its note with the signatures
-// it got; nil without new ones. The error says who did not sign. It is audit.Options.Cosign.
+// Cosign asks all witnesses to sign a checkpoint, and returns its note with the signatures that
+// it got, or nil if none is new. The error says who did not sign. It is audit.Options.Cosign.
 func (c *Cosigner) Cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
 	c.waitForQuorum(time.Now())
 	answers := c.askAll(ctx, o)
@@ -134,8 +134,8 @@ type outcome struct {
 	err        error
 }
 
-// askAll asks the witnesses at once, except any that failed a moment ago or has signed
-// the same offer.
+// askAll asks the witnesses at once, except those that failed a moment ago or have signed the
+// same offer.
 func (c *Cosigner) askAll(ctx context.Context, o audit.Offer) []outcome {
 	all := make([]outcome, len(c.peers))
 	now := time.Now()
@@ -160,7 +160,7 @@ func (c *Cosigner) askAll(ctx context.Context, o audit.Offer) []outcome {
 	return all
 }
 
-// errNotAsked: it failed a moment ago.
+// errNotAsked means that it failed a moment ago.
 var errNotAsked = errors.New("it is asked again in a moment")
 
 // join adds signatures to a note, each in the place of its signer's older one.
@@ -182,7 +182,7 @@ func (c *Cosigner) join(signed []byte, more []note.Signature) ([]byte, error) {
 	return text, nil
 }
 
-// succeeded notes a witness's signature.
+// succeeded records a witness's signature.
 func (c *Cosigner) succeeded(i int, o audit.Offer) {
 	p := c.peers[i]
 	p.pause, p.next = 0, time.Time{}
@@ -199,7 +199,8 @@ func (c *Cosigner) succeeded(i int, o audit.Offer) {
 	}
 }
 
-// tellAgreement has the trail's entry about a refusal followed by one about the agreement.
+// tellAgreement makes sure that the trail's entry about a refusal is followed by one about the
+// agreement.
 func (c *Cosigner) tellAgreement(ctx context.Context, i int, o audit.Offer) error {
 	c.mu.Lock()
 	s, trail := c.states[i], c.trail
@@ -214,8 +215,8 @@ func (c *Cosigner) tellAgreement(ctx context.Context, i int, o audit.Offer) erro
 	return nil
 }
 
-// failed notes a witness's failure, and raises the alarm about a refusal. It gives the
-// failure back.
+// failed records a witness's failure, and raises the alarm about a refusal. It returns the
+// failure.
 func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) error {
 	p := c.peers[i]
 	if errors.Is(err, errNotAsked) || errors.Is(err, errLater) {

@@ -28,8 +28,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/witness"
 )
 
-// theWitness is a witness in this process, reached without a network: so tests can set the
-// time.
+// theWitness is a witness in this process that is reached without a network, so that tests can
+// set the time.
 type theWitness struct {
 	http.Handler
 	key witness.Key
@@ -74,7 +74,7 @@ func refusesConnections(http.ResponseWriter, *http.Request) error {
 	return errors.New("connection refused")
 }
 
-// hangs answers nothing.
+// hangs never answers.
 func hangs(_ http.ResponseWriter, r *http.Request) error {
 	<-r.Context().Done()
 	return r.Context().Err()
@@ -166,8 +166,8 @@ func TestAllWitnessesSign(t *testing.T) {
 	assert.Empty(t, s.logs.String())
 }
 
-// An answer was lost, or another relay asked meanwhile: the witness is ahead of what this
-// process knows, and a proof from its size serves.
+// If an answer was lost, or another relay asked meanwhile, the witness is ahead of what this
+// process knows, and a proof from its size is accepted.
 func TestCatchesUpWithTheWitness(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 50, "entry")
@@ -237,8 +237,8 @@ func TestADeadWitnessAlarmsAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// While one witness is away, the others are not asked for the same signature again, and
-// nothing is kept again.
+// While one witness is away, the others are not asked for the same signature again, and nothing
+// is stored again.
 func TestOnlyMissingSignaturesAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +270,8 @@ func TestOnlyMissingSignaturesAreAskedForAgain(t *testing.T) {
 	})
 }
 
-// A trail set back, grown again or shown in two versions: the witness's word is an alarm at once.
+// If a trail was set back, grown again or shown in two versions, the witness's answer raises an
+// alarm at once.
 func TestARefusalAlarmsAtOnce(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 30, "entry")
@@ -325,8 +326,8 @@ func TestAForgetfulWitnessIsNamed(t *testing.T) {
 	})
 }
 
-// What a witness answers comes from a stranger: no answer fells the relay, and none makes it
-// ask without end.
+// What a witness answers comes from a stranger: no answer crashes the relay, and none makes it
+// ask forever.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, "text/plain", []byte("— a.example.com/w AAAA\n"))
 	f.Add(409, witness.SizeType, []byte("7\n"))

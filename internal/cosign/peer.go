@@ -23,12 +23,12 @@ import (
 const (
 	// askTimeout bounds one witness's part in a round, with all its requests.
 	askTimeout = 10 * time.Second
-	// asksPerRound bounds the requests to one witness: a second one follows when the witness
-	// is at another size, further ones when another relay moves it on meanwhile.
+	// asksPerRound bounds the requests to one witness: a second one follows if the witness is
+	// at another size, and further ones if another relay moves it on meanwhile.
 	asksPerRound = 4
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 64 << 10
-	// unknownSize: the witness is asked for it, with an old size of 0.
+	// unknownSize means that the witness is asked for its size, with an old size of 0.
 	unknownSize = -1
 )
 
@@ -43,8 +43,8 @@ type peer struct {
 
 	old    int64     // size of its last cosigned tree, or unknownSize
 	origin string    // of this tree
-	most   int64     // the largest size of this origin cosigned for this process
-	next   time.Time // it is not asked before, after a failure
+	most   int64     // the largest size of this origin that was cosigned for this process
+	next   time.Time // after a failure, it is not asked before this time
 	pause  time.Duration
 }
 
@@ -68,7 +68,7 @@ func newPeer(c config.Witness) (*peer, error) {
 	return &peer{key: c.Key, url: strings.TrimSuffix(c.URL, "/") + witness.Path, verifier: verifier, client: client, old: unknownSize}, nil
 }
 
-// refusal is the answer of a witness with another history. It needs a person.
+// refusal is the answer of a witness that knows another history. It needs a person.
 type refusal struct {
 	reason string
 	size   int64 // of the witness's last cosigned tree; 0: it did not say
@@ -77,13 +77,14 @@ type refusal struct {
 func (r *refusal) Error() string { return r.reason }
 
 var (
-	// errLater: another relay has kept and offered a later checkpoint; its turn comes.
+	// errLater means that another relay has stored and offered a later checkpoint, whose turn
+	// will come.
 	errLater = errors.New("the witness has cosigned a later checkpoint of another relay")
 	// errForgot: the witness no longer knows a tree it has signed.
 	errForgot = errors.New("the witness has lost its memory")
 )
 
-// ask has the witness cosign o.
+// ask asks the witness to cosign o.
 func (p *peer) ask(ctx context.Context, o audit.Offer) ([]note.Signature, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -113,7 +114,7 @@ func (p *peer) ask(ctx context.Context, o audit.Offer) ([]note.Signature, error)
 	return nil, errors.New("the witness is at another size after each answer")
 }
 
-// answer is of HTTP.
+// answer is an HTTP answer.
 type answer struct {
 	status int
 	kind   string // the media type
@@ -152,7 +153,8 @@ func (p *peer) take(o audit.Offer, lines []byte) ([]note.Signature, error) {
 	return n.Sigs, nil
 }
 
-// understand reads an answer without a signature. Nil: ask again with the size learnt.
+// understand reads an answer without a signature. If it returns nil, the witness is to be asked
+// again with the size that was learnt.
 func (p *peer) understand(ctx context.Context, o audit.Offer, old int64, a answer) error {
 	said := fmt.Sprintf("the witness answered %d: %q", a.status, clipped(a.body))
 	sameSize := old == o.Size
@@ -186,7 +188,7 @@ func (p *peer) learn(ctx context.Context, o audit.Offer, size int64) error {
 		p.old = size
 		if size < p.most {
 			forgot := fmt.Errorf("%w: it cosigned %d entries, and knows of %d; its state was set back or lost", errForgot, p.most, size)
-			p.most = 0 // said once; from here on it goes by the new state
+			p.most = 0 // reported once; from here on the new state counts
 			return forgot
 		}
 		return nil
@@ -205,7 +207,7 @@ func (p *peer) learn(ctx context.Context, o audit.Offer, size int64) error {
 // clipped bounds a stranger's text in an error.
 func clipped(text []byte) []byte { return bytes.TrimSpace(text[:min(len(text), 300)]) }
 
-// wait counts a failure: the next try comes after a growing pause.
+// wait counts a failure, after which the next try comes only after a growing pause.
 func (p *peer) wait(now time.Time) {
 	p.pause = min(max(2*p.pause, firstPause), longestPause)
 	p.next = now.Add(p.pause)

@@ -16,7 +16,7 @@ func (c *Cosigner) waitForQuorum(now time.Time) {
 	}
 }
 
-// countQuorum ends the wait, or raises the alarm after too long a one, once.
+// countQuorum ends the wait, or raises the alarm once if it took too long.
 func (c *Cosigner) countQuorum(signed int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Cosigner) countQuorum(signed int, now time.Time) {
 		"signed", signed, "quorum", c.quorum, "since", c.missing.UTC().Format(time.RFC3339))
 }
 
-// Remark is a line for people: how the witnesses are.
+// Remark is a line of text about the witnesses.
 func (c *Cosigner) Remark() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// maxCopied bounds the body of an entry with copies of its states: with them, a large
-// object would exceed the megabyte of many destinations.
+// maxCopied bounds the body of an entry whose states are copied, since with them a large object
+// would exceed the megabyte that many destinations take.
 const maxCopied = 256 << 10
 
-// entry is the used part of an audit event's body.
+// entry is the part of an audit event's body that is used.
 type entry struct {
 	Subject string `json:"subject"`
 	Window  *struct {
@@ -35,7 +35,7 @@ type entry struct {
 	uid    string // of the resource
 }
 
-// detail is the used part of an entry's detail, of every type.
+// detail is the part of an entry's detail that is used, for every type.
 type detail struct {
 	Severity   string `json:"severity"`
 	Direction  string `json:"direction"`
@@ -49,7 +49,7 @@ type detail struct {
 	Actor       string `json:"actor"`
 	ActorReason string `json:"actor_reason"`
 
-	// Of a person's action.
+	// The fields below are those of a person's action.
 	Action    string `json:"action"`
 	Operation string `json:"operation"`
 	Reason    string `json:"reason"`
@@ -66,14 +66,14 @@ type detail struct {
 
 func readEntry(e *relay.Event) *entry {
 	x := &entry{kind: e.Type, uid: strings.TrimSuffix(relay.SourceOf(e.Project, e.Environment)+"/"+e.Subject, "/")}
-	_ = json.Unmarshal(e.Body, x) // unreadable members, as after a redaction, count as absent
+	_ = json.Unmarshal(e.Body, x) // members that cannot be read, as after a redaction, count as absent
 	_ = json.Unmarshal(x.Detail, &x.detail)
 	x.Subject = cmp.Or(x.Subject, e.Subject, e.Type)
 	x.Before, x.After, x.detail.Changes = present(x.Before), present(x.After), present(x.detail.Changes)
 	return x
 }
 
-// present is nil for null.
+// present returns nil for null.
 func present(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil
@@ -194,8 +194,8 @@ func (o *object) apiActivity(x *entry, what string) {
 	}
 }
 
-// seen says how the entries about settings and environments are written, by the last word
-// of the type.
+// seen says how the entries about settings and environments are written, by the last word of
+// the type.
 var seen = map[string]struct {
 	activity activity
 	status   status

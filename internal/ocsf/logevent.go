@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// body is the known part of a log event's body. A member of another type than here counts
-// as absent.
+// body is the known part of a log event's body. A member whose type differs from that here
+// counts as absent.
 type body struct {
 	Action    string `json:"action"`
 	Status    string `json:"status"`
@@ -40,7 +40,7 @@ type person struct {
 // logEvent fills o with a pushed event.
 func (o *object) logEvent(e *relay.Event) {
 	var b body
-	_ = json.Unmarshal(e.Body, &b) // raw_data has the unreadable ones
+	_ = json.Unmarshal(e.Body, &b) // raw_data has those that cannot be read
 	b.cut()
 	o.Metadata.LogName, o.Metadata.Correlation = "event_log", b.RequestID
 	o.Metadata.LoggedTime = e.Received.UnixMilli()
@@ -65,10 +65,10 @@ func (o *object) logEvent(e *relay.Event) {
 	}
 }
 
-// maxText bounds a text taken out of a body, in bytes.
+// maxText bounds a text that is taken from a body, in bytes.
 const maxText = 1024
 
-// cut shortens the texts with several places in the object.
+// cut shortens the texts that are used at several places in the object.
 func (b *body) cut() {
 	for _, text := range []*string{&b.Action, &b.Status, &b.RequestID, &b.ErrorType, &b.Details.ErrorType, &b.UserAgent} {
 		if len(*text) > maxText {
@@ -96,8 +96,8 @@ func session(action string) (activity, bool) {
 	return 0, false
 }
 
-// authentication makes o an Authentication, if the body names the user: the class needs
-// one.
+// authentication makes o an Authentication, if the body names the user, which the class
+// requires.
 func (o *object) authentication(e *relay.Event, a activity, b *body) {
 	user := named{
 		UID:  cmp.Or(b.UserID, b.MemberID, b.User.ID, b.Member.ID, b.Actor.ID),
@@ -123,10 +123,9 @@ const (
 	maxMember     = 1024 // bytes as JSON
 )
 
-// plainMembers are the first 64 short texts, numbers and truth values of a JSON object, by
-// name. Texts are encoded anew, and numbers outside of a double's range left out: some
-// readers refuse a whole object for a lone surrogate or 1e999. raw_data has them as they
-// came.
+// plainMembers returns the first 64 short texts, numbers and truth values of a JSON object, by
+// name. Texts are encoded again, and numbers outside a double's range are left out, since some
+// readers refuse a whole object for a lone surrogate or 1e999. raw_data has them as they came.
 func plainMembers(text []byte) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(text, &all) != nil {

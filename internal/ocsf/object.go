@@ -2,8 +2,8 @@ package ocsf
 
 import "encoding/json"
 
-// object holds the used attributes of all classes. Numbers without omitempty are required
-// by the schema, and zero has a meaning there.
+// object holds the attributes that are used, of all classes. Numbers without omitempty are
+// required by the schema, and zero has a meaning there.
 type object struct {
 	Metadata     metadata `json:"metadata"`
 	ClassUID     int      `json:"class_uid"`
@@ -164,18 +164,18 @@ type unmapped struct {
 	Environment string `json:"environment,omitempty"`
 	Subject     string `json:"subject,omitempty"`
 
-	// Of an entry of the trail.
+	// The fields below are those of an entry of the trail.
 	Cause       string          `json:"cause,omitempty"`
 	Direction   string          `json:"direction,omitempty"`
 	ActorReason string          `json:"actor_reason,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	Roles       []string        `json:"roles,omitempty"`
 	Changes     json.RawMessage `json:"changes,omitempty"`
-	// StatesOmitted: the states and changes are in raw_data only.
+	// StatesOmitted is set if the states and changes are only in raw_data.
 	StatesOmitted bool `json:"states_omitted,omitempty"`
 
 	// Event has the short, plain members of a log event's body.
 	Event map[string]json.RawMessage `json:"event,omitempty"`
-	// RawEncoding is base64 where raw_data is the body in base64.
+	// RawEncoding is base64 if raw_data is the body in base64.
 	RawEncoding string `json:"raw_data_encoding,omitempty"`
 }

@@ -47,7 +47,7 @@ import (
 // Version is the version of the schema.
 const Version = "1.9.0"
 
-// Start begins every output of [Encode].
+// Start is how every output of [Encode] begins.
 const Start = `{"metadata":{"version":"` + Version + `","product":{"name":"auditrelay","vendor_name":"auditrelay"},"uid":"`
 
 // MediaType is the content type of one object.
@@ -62,7 +62,7 @@ func Encode(e *relay.Event) []byte {
 		o.entry(e)
 	}
 	text, err := encode(o)
-	if err != nil { // never: a part of the body that is no JSON is not taken over
+	if err != nil { // this never happens, since a part of the body that is not JSON is not copied
 		o = newObject(e)
 		o.is(baseEvent, other, e.Type)
 		text, _ = encode(o)
@@ -70,13 +70,13 @@ func Encode(e *relay.Event) []byte {
 	return text
 }
 
-// isLogEvent tells a pushed event from an entry of the audit trail: ingest begins the type
-// of each pushed event so, whatever its body says.
+// isLogEvent tells a pushed event from an entry of the audit trail by its type, which ingest
+// begins like this whatever the body says.
 func isLogEvent(kind string) bool {
 	return kind == "event_log" || strings.HasPrefix(kind, "event_log.")
 }
 
-// newObject has the members common to all classes.
+// newObject returns an object with the members that all classes have in common.
 func newObject(e *relay.Event) *object {
 	o := &object{
 		Metadata: metadata{
@@ -97,7 +97,7 @@ func newObject(e *relay.Event) *object {
 	return o
 }
 
-// tags are the sender's labels, with all values of a name together.
+// tags returns the sender's labels, with all values of a name together.
 func tags(labels []relay.Label) []tag {
 	var all []tag
 	places := map[string]int{}

@@ -185,7 +185,7 @@ func TestLogEvents(t *testing.T) {
 	}
 }
 
-// A body outside of UTF-8 is whole, and a large one is not there three times.
+// A body outside UTF-8 is whole, and a large one is not there three times.
 func TestOddAndLargeBodies(t *testing.T) {
 	t.Parallel()
 	e := event("event_log.x", "", "\xff\x00")

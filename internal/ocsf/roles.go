@@ -12,8 +12,8 @@ const (
 	maxListed = 100
 )
 
-// roles makes o a Role Management, if a change of the RBAC policy is about roles. The class
-// knows one role: several share its name, and unmapped.roles has each.
+// roles makes o a Role Management, if a change of the RBAC policy is about roles. The class has
+// room for one role, so several share its name, and unmapped.roles has each.
 func (o *object) roles(x *entry) bool {
 	names := rolesIn(x.detail.Changes)
 	if len(names) == 0 {
@@ -31,8 +31,8 @@ func (o *object) roles(x *entry) bool {
 	return true
 }
 
-// rolesIn are the roles in the paths of changes: /custom_roles/role_id=ID/…, and the
-// default roles, whose members end so.
+// rolesIn returns the roles in the paths of changes: /custom_roles/role_id=ID/…, and the
+// default roles, which are recognised by the ends of their members' names.
 func rolesIn(raw json.RawMessage) []string {
 	var changes []struct {
 		Path string `json:"path"`

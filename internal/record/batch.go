@@ -8,8 +8,7 @@ import (
 )
 
 // segmentTarget is the size at which a batch starts a new segment. A commit takes whole
-// segments, so it can divide a push of any size, and exceeds its bound by one segment at
-// the most.
+// segments, so it can divide a push of any size, and exceeds its bound by at most one segment.
 const segmentTarget = 256 << 10
 
 // A Batch collects the events of one push in the form of a record: each body is copied
@@ -36,13 +35,13 @@ type Batch struct {
 	count   int    // offset of the open group's event count
 	inGroup uint32 // events of the open group
 	events  int
-	record  uint64 // see Record
+	record  uint64 // see the method Record
 }
 
-// cut is where a segment starts in a batch, and how many events it holds.
+// cut is where a segment starts in a batch, and how many events it contains.
 type cut struct{ start, events int }
 
-// Group holds the common attributes of a run of events.
+// Group holds the attributes that a run of events has in common.
 type Group struct {
 	Source, Project, Environment, ContentType string
 
@@ -98,16 +97,16 @@ func (b *Batch) writeGroup() {
 	b.inGroup, b.open = 0, true
 }
 
-// Len is the number of events in the batch.
+// Len returns the number of events in the batch.
 func (b *Batch) Len() int { return b.events }
 
-// Size is the size of the batch before compression, in bytes.
+// Size returns the size of the batch before compression, in bytes.
 func (b *Batch) Size() int { return len(b.buf) }
 
-// Cap is the size of the batch's memory, in bytes.
+// Cap returns the size of the batch's memory, in bytes.
 func (b *Batch) Cap() int { return cap(b.buf) }
 
-// Room is the most bytes Add takes for an event.
+// Room returns the most bytes that Add takes for an event.
 func (b *Batch) Room(e *Entry) int { return b.room + e.room() }
 
 // Grow gives the batch memory for n bytes in all.
@@ -122,17 +121,17 @@ func (b *Batch) Reset() {
 	*b = Batch{buf: b.buf[:0], cuts: b.cuts[:0]}
 }
 
-// Record is the position of the record with the batch's last events in the journal; 0
-// until they are committed.
+// Record returns the journal's position of the record with the batch's last events, or 0 until
+// they are committed.
 func (b *Batch) Record() uint64 { return b.record }
 
-// Committed notes the position of the record with the batch's last events.
+// Committed sets the position of the record with the batch's last events.
 func (b *Batch) Committed(record uint64) { b.record = record }
 
-// Source is the source of the group opened last.
+// Source returns the source of the group opened last.
 func (b *Batch) Source() string { return b.group.Source }
 
-// Bytes are the events as a record holds them, before compression.
+// Bytes returns the events in the form of a record, before compression.
 func (b *Batch) Bytes() []byte { return b.buf }
 
 // Segments counts the batch's segments.

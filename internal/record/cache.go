@@ -7,15 +7,15 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Bounds of a cache: records, and bytes of their events. Sinks in step read the same
+// The bounds of a cache: records, and bytes of their events. Sinks that keep up read the same
 // records within moments of each other.
 const (
 	cachedRecords = 16
 	cachedBytes   = 16 << 20
 )
 
-// Cache decodes a record once for all sources reading it at about the same time. Events
-// are immutable, so sources can share them. A source far behind decodes for itself. Once
+// Cache decodes a record once for all sources that read it at about the same time. Events are
+// immutable, so sources can share them. A source that is far behind decodes for itself. Once
 // every source has read a record, the cache drops it. A Cache is safe for concurrent use.
 type Cache struct {
 	sources int
@@ -26,8 +26,8 @@ type Cache struct {
 	bytes   int                   // of the decoded ones; guarded by mu
 }
 
-// cacheKey identifies a record. The number alone does not: after losing its newest
-// records, a server gives their numbers to others.
+// cacheKey identifies a record. The number alone does not, since a server that has lost its
+// newest records gives their numbers to others.
 type cacheKey struct{ seq, sum uint64 }
 
 // Decoded is the content of a record.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// PushedType begins the types of pushed events. The relay's own events have other types.
+// PushedType is how the types of pushed events begin. The relay's own events have other types.
 const PushedType = "event_log"
 
 // Digest describes a record without its events.
@@ -17,13 +17,13 @@ type Digest struct {
 	// Root is that of the Merkle tree (RFC 6962) over the events, in their order: see
 	// [Salt.Leaf].
 	Root tlog.Hash
-	// Pushed: it holds an event other than the relay's own.
+	// Pushed is set if it contains an event that is not the relay's own.
 	Pushed bool
-	// First and Last are the earliest and latest time an event of it was received.
+	// First and Last are the earliest and latest time at which one of its events was received.
 	First, Last time.Time
 }
 
-// Segment is a part of a record in the making: see [Batch.Segment].
+// Segment is a part of a record that is being made: see [Batch.Segment].
 type Segment struct {
 	Data   []byte
 	Events int
@@ -45,7 +45,7 @@ func DigestOf(rec []byte) (Digest, error) {
 	return d, nil
 }
 
-// DigestMade describes a record just made of segments.
+// DigestMade describes a record that was just made of segments.
 func DigestMade(rec []byte, segments []Segment) (d Digest) {
 	h := newHasher(SaltOf(rec))
 	defer h.free()

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrTooLarge means an event, with its labels, too large for the server.
+// ErrTooLarge means that an event, with its labels, is too large for the server.
 var ErrTooLarge = errors.New("event is too large for the journal")
 
 // Fit returns a batch of the same events in segments of at most limit bytes. This is b
@@ -77,13 +77,13 @@ func (b *Batch) cut() {
 	}
 }
 
-// room is the most bytes a group takes in a batch, without its events.
+// room returns the most bytes that a group takes in a batch, without its events.
 func (g *Group) room() int {
 	return 4*binary.MaxVarintLen32 + len(g.Source) + len(g.Project) + len(g.Environment) + len(g.ContentType) +
 		8 + labelsRoom(g.Labels) + 4
 }
 
-// room is the most bytes an event takes in a batch.
+// room returns the most bytes that an event takes in a batch.
 func (e *Entry) room() int {
 	return 4*binary.MaxVarintLen32 + len(e.ID) + len(e.Type) + len(e.Subject) + 8 + labelsRoom(e.Labels) + len(e.Body)
 }

@@ -35,8 +35,9 @@ func appendNet[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(append(dst, s...), ',')
 }
 
-// HashOf is the SHA-256 of an event, without a salt. Whoever has it can guess at the event, so
-// it leaves the relay only where all of the event may; see [Salt] for the hash that may leave.
+// HashOf returns the SHA-256 of an event, without a salt. Whoever has it can try guesses at the
+// event, so it leaves the relay only where all of the event may; see [Salt] for the hash that
+// may leave.
 func HashOf(e *relay.Event) tlog.Hash { return sha256.Sum256(AppendHashed(nil, e)) }
 
 // hasher makes the root over the events of a record.
@@ -49,7 +50,7 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// newHasher takes one for a record with this salt.
+// newHasher returns a hasher for a record with this salt.
 func newHasher(s Salt) *hasher {
 	h := hashers.Get().(*hasher) //nolint:forcetypeassert // the pool has nothing else
 	h.salts = s.events()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// PieceBytes is the usual size of a piece of a record. A record of a mebibyte may
-	// decode to thousands of them.
+	// PieceBytes is the usual size of a piece of a record. A record of one mebibyte may decode
+	// to thousands of mebibytes.
 	PieceBytes = 4 << 20
 	// MostLabels and mostLabelBytes bound the labels of a stream, and also an
 	// event's own. Ingest takes no more; earlier versions took any number.
@@ -20,8 +20,8 @@ const (
 	mostLabelBytes = 256 << 10
 )
 
-// LabelsCut is the name of an event's last label where some were left out. Its
-// value is their number.
+// LabelsCut is the name of an event's last label if some were left out. Its value is their
+// number.
 const LabelsCut = "auditrelay_labels_left_out"
 
 // Memory of an event and of a label, in bytes, without their texts.
@@ -30,11 +30,11 @@ const (
 	labelRoom = int(unsafe.Sizeof(relay.Label{}))
 )
 
-// Reader returns the events of a record in pieces of a bounded size. The size counts
-// everything a sink may write: memory holds a stream's labels once, but they go to the
-// destination with every event.
+// Reader returns the events of a record in pieces of a bounded size. The size counts everything
+// that a sink may write: memory holds a stream's labels once, but they go to the destination
+// with every event.
 //
-// The events point into memory, and nobody changes or reuses it.
+// The events point into memory that nobody changes or uses again.
 type Reader struct {
 	decoder
 	events int // by the header
@@ -64,7 +64,7 @@ func (r *Reader) Events() int { return r.events }
 // Done reports whether all events were given.
 func (r *Reader) Done() bool { return r.given == r.events }
 
-// LabelsLeftOut counts the events with labels beyond the bounds; known after the first
+// LabelsLeftOut counts the events whose labels exceeded the bounds; it is known after the first
 // call of Next.
 func (r *Reader) LabelsLeftOut() int { return r.cut }
 
@@ -122,8 +122,8 @@ func (r *Reader) event() (relay.Event, int) {
 	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
 }
 
-// eventLabels returns the group's labels followed by those of the next event. Events in a
-// row often have the same ones, as in Datadog's form: they share them.
+// eventLabels returns the group's labels followed by those of the next event. Events in a row
+// often have the same ones, as in Datadog's form, and then share them.
 func (r *Reader) eventLabels() []relay.Label {
 	if r.again != "" && strings.HasPrefix(r.rest, r.again) {
 		r.rest = r.rest[len(r.again):]
@@ -138,7 +138,7 @@ func (r *Reader) eventLabels() []relay.Label {
 	return labels
 }
 
-// whole compares the record's number of events with its header's.
+// whole compares the record's number of events with that in its header.
 func (r *Reader) whole() error {
 	if r.err == nil && r.given != r.events {
 		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)

@@ -31,14 +31,14 @@ const (
 	codecS2    = 1
 )
 
-// maxRaw bounds the memory unpack allocates for any record.
+// maxRaw bounds the memory that unpack allocates for any record.
 const maxRaw = 64 << 20
 
 // ErrCorrupt is wrapped by every error about an unreadable record.
 var ErrCorrupt = errors.New("corrupt record")
 
-// Append appends a record of the batch raw with its number of events. Its salt is a new
-// one, so no two records are equal.
+// Append appends a record of the batch raw with its number of events. Its salt is new, so no
+// two records are equal.
 func Append(dst, raw []byte, events int) []byte {
 	start := len(dst)
 	dst = append(dst, magic...)

@@ -56,7 +56,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(rec[:10])
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, rec []byte) {
-		for _, sealed := range [][]byte{rec, reseal(rec)} { // past the checksum, too
+		for _, sealed := range [][]byte{rec, reseal(rec)} { // so as to pass the checksum too
 			dst := make([]relay.Event, 1, 8)
 			got, err := decodeAll(dst, sealed)
 			if err != nil {
@@ -91,8 +91,8 @@ func TestEveryDamageOfARecordIsFound(t *testing.T) {
 	}
 }
 
-// Events in a row with the same labels share them; another group's labels, or others of
-// their own, are not mixed up with these.
+// Events in a row with the same labels share them. The labels of another group, or other labels
+// of an event, are not mixed up with these.
 func TestEventsShareLabels(t *testing.T) {
 	t.Parallel()
 	one, two := []relay.Label{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}, []relay.Label{{Name: "a", Value: "1"}}

@@ -12,11 +12,11 @@ import (
 
 const saltSize = 16
 
-// Salt keeps the hashes of events from confirming a guess at an event, such as one of which
-// a redacted copy shows all but a telephone number. Each record has a random salt in its
-// header, and each of its events a salt derived from it: to know the salt of one event tells
-// nothing about the others. So a proof of one event gives its salt, and only who has a record
-// can open the hashes of all its events.
+// Salt keeps the hashes of events from confirming a guess at an event, such as one of which a
+// redacted copy shows everything except a telephone number. Each record has a random salt in
+// its header, and each of its events a salt derived from it, so that knowing the salt of one
+// event tells nothing about the others. A proof of one event gives its salt, and only whoever
+// has a record can open the hashes of all its events.
 //
 // The salt is durable exactly as long as the record is, so the hashes are the same after a
 // crash. Once the record is trimmed, nobody can guess at the events of which no proof was made.
@@ -27,10 +27,10 @@ func newSalt() (s Salt) {
 	return s
 }
 
-// SaltOf is the salt of a whole record, such as [DigestOf] has read.
+// SaltOf returns the salt of a whole record, such as [DigestOf] has read.
 func SaltOf(rec []byte) Salt { return Salt(rec[saltAt:headerSize]) }
 
-// Event is the salt of the event at a place in the record, from 0.
+// Event returns the salt of the event at a place in the record, counted from 0.
 func (s Salt) Event(place int) Salt {
 	salts := s.events()
 	return salts.of(place)
@@ -56,8 +56,8 @@ func (s *eventSalts) of(place int) Salt {
 	return s.made
 }
 
-// Leaf is the leaf of an event with this salt and this hash, of [HashOf]: the RFC 6962 hash
-// of the salt's 16 bytes and the 32 bytes of the hash.
+// Leaf returns the leaf of an event with this salt and this hash, from [HashOf]: the RFC 6962
+// hash of the salt's 16 bytes and the 32 bytes of the hash.
 func (s Salt) Leaf(hash tlog.Hash) tlog.Hash {
 	var data [1 + saltSize + sha256.Size]byte // RFC 6962 begins a leaf with a zero
 	copy(data[1:], s[:])
@@ -65,7 +65,7 @@ func (s Salt) Leaf(hash tlog.Hash) tlog.Hash {
 	return sha256.Sum256(data[:])
 }
 
-// Leaves are the leaves of a record's events, of which hashes are given in their order.
+// Leaves returns the leaves of a record's events, whose hashes are given in their order.
 func (s Salt) Leaves(hashes []tlog.Hash) []tlog.Hash {
 	salts := s.events()
 	leaves := make([]tlog.Hash, len(hashes))

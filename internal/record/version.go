@@ -14,8 +14,8 @@ var ErrVersion = errors.New("written by a later version of auditrelay")
 // byte of magic.
 const Version = 1
 
-// CheckVersion tells a record of a later version from a damaged one: if setting the
-// version byte right makes the record whole, a bit was flipped there.
+// CheckVersion tells a record of a later version from a damaged one: if the record is sound
+// once the version byte is set to ours, a bit was flipped there.
 func CheckVersion(rec []byte) error {
 	if len(rec) < len(magic) || string(rec[:3]) != magic[:3] {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 func (s *Silence) same(other Silence) bool { return s.ID == other.ID }
 
-// begins tells of a silence in one line: "silence of shop/live until 2026-11-22 14:00:00 UTC
+// begins describes a silence in one line: "silence of shop/live until 2026-11-22 14:00:00 UTC
 // by ann@host: upgrade".
 func (s *Silence) begins() string {
 	return fmt.Sprintf("silence of %s until %s by %s: %s", display(s.of()), clock(s.Until), s.Person, s.Reason)

@@ -1,10 +1,9 @@
-// Package silences keeps times without alarms, as during maintenance: of one environment, or
-// of all. A silence hides neither a state nor an entry of the trail: it only
-// marks them.
+// Package silences keeps times without alarms, as during maintenance: of one environment, or of
+// all. A silence hides neither a state nor an entry of the trail, but only marks them.
 //
-// The trail is the state: the newest entry of an environment holds all of its silences. So
-// a crash at any line loses none. A book reads the trail once, and then follows its own
-// entries. The silences of another relay with the same trail count from the next start.
+// The trail is the state: the newest entry of an environment has all of its silences, so that a
+// crash at any line loses none. A book reads the trail once, and then follows its own entries.
+// The silences of another relay with the same trail count from the next start.
 package silences
 
 import (
@@ -40,10 +39,10 @@ const (
 	LongestReason = 500
 )
 
-// All stands for every environment; no slug is so.
+// All stands for every environment; no slug looks like this.
 var All = credentials.Environment{Project: "-"}
 
-// The errors of impossible requests.
+// The errors of requests that cannot be fulfilled.
 var (
 	ErrUnknown = errors.New("no such silence is active")
 	ErrInvalid = errors.New("not a possible silence")
@@ -80,8 +79,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Book has the silences. Its methods may be called concurrently; those of a nil book know
-// of none.
+// Book has the silences. Its methods may be called concurrently; a nil book has none.
 type Book struct {
 	trail audit.Log
 	now   func() time.Time
@@ -93,9 +91,10 @@ type Book struct {
 
 // state has the silences of an environment, or of all.
 type state struct {
-	read  bool  // as the trail has them
-	entry int64 // they are from
-	// list has those of the last hour too: a gap is settled after its end.
+	read  bool  // they are as in the trail
+	entry int64 // the entry that they are from
+	// list also has those that ended within the last hour, since a gap is settled after its
+	// end.
 	list []Silence
 }
 
@@ -111,8 +110,8 @@ func New(o Options) *Book {
 	return b
 }
 
-// Load reads the unknown ones from the trail. An unreadable environment waits for the next
-// call, and holds up no other.
+// Load reads from the trail those that are not known yet. An environment that cannot be read
+// waits for the next call, and holds up no other.
 func (b *Book) Load(ctx context.Context) error {
 	if b == nil {
 		return nil
@@ -142,7 +141,7 @@ func (b *Book) Load(ctx context.Context) error {
 }
 
 // Add begins a silence of an environment, or of [All]. s needs Until, Reason and Person. It
-// returns the silence as it stands in the trail; its error wraps ErrInvalid, or the trail's.
+// returns the silence as the trail has it; its error wraps ErrInvalid, or the trail's.
 func (b *Book) Add(ctx context.Context, name credentials.Environment, s Silence) (Silence, error) {
 	now := b.now()
 	s.ID, s.Begun = newID(), now.UTC()
@@ -185,8 +184,8 @@ func (b *Book) check(name credentials.Environment, s *Silence, now time.Time) er
 	return nil
 }
 
-// End ends an active silence before its time. Its error wraps ErrUnknown where there is none
-// with this id.
+// End ends an active silence before its time. Its error wraps ErrUnknown if there is none with
+// this id.
 func (b *Book) End(ctx context.Context, id string, by workspace.Person) (Silence, error) {
 	loaded := b.Load(ctx)
 	s, found := b.find(id)
@@ -210,7 +209,7 @@ func (b *Book) End(ctx context.Context, id string, by workspace.Person) (Silence
 	return s, nil
 }
 
-// List gives the active silences, those of all environments first.
+// List returns the active silences, those of all environments first.
 func (b *Book) List() []Silence {
 	all, now := []Silence{}, b.now()
 	b.mu.Lock()
@@ -229,8 +228,8 @@ func (b *Book) Present(name credentials.Environment) (longest Silence, found boo
 	return b.Active(name, b.now())
 }
 
-// Active gives the silence of an environment at a time within the last hour. Of several
-// it gives the one with the latest end. It reads memory only.
+// Active returns the silence of an environment at a time within the last hour. Of several it
+// returns the one that ends last. It reads only memory.
 func (b *Book) Active(name credentials.Environment, at time.Time) (longest Silence, found bool) {
 	if b == nil {
 		return Silence{}, false
@@ -259,8 +258,8 @@ func (b *Book) find(id string) (Silence, bool) {
 	return all[i], true
 }
 
-// update enters the silences of an environment, and then takes them over. A crash between
-// the two is harmless: the next start reads the trail.
+// update records the silences of an environment, and then takes them over. A crash between the
+// two is harmless, since the next start reads the trail.
 func (b *Book) update(ctx context.Context, name credentials.Environment, kind string, next func(active []Silence) (*detail, error)) error {
 	now := b.now()
 	newest := audit.Entry{Index: -1}

@@ -10,15 +10,14 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// refusal is a PUT refused by the API. A repetition would be refused too, until a person
-// acts.
+// refusal is a PUT that the API refused. It would refuse a repetition too, until a person acts.
 type refusal struct {
 	of     string // the key of the observation before it
 	advice string
 }
 
-// forGood reports whether the API refused a PUT because of its config: then a repetition
-// would be refused too.
+// forGood reports whether the API refused a PUT because of its config. It would then refuse a
+// repetition too.
 func forGood(err error) bool {
 	var api *management.APIError
 	passing := []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
@@ -45,7 +44,7 @@ func (w *watcher) refusedAdvice(err error) string {
 		name, management.CauseOf(err))
 }
 
-// advice is for a person, by finding; empty: there is nothing to do.
+// advice returns advice for a person, by finding; it is empty if there is nothing to do.
 func (w *watcher) advice(f Finding, status management.StreamingStatus) string {
 	name := w.environment()
 	switch f {

@@ -15,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-// subjectPuts is the subject of the entries about PUTs: for each, one before it and one
-// after it.
+// subjectPuts is the subject of the entries about PUTs: each has one before it and one after
+// it.
 const subjectPuts = "event_log_streaming_puts"
 
 // The types of these entries.
@@ -31,40 +31,40 @@ const (
 )
 
 const (
-	// credentialLost is the reason of a PUT without a wait for the trail.
+	// credentialLost is the reason of a PUT that does not wait for the trail.
 	credentialLost = "credential_lost"
-	// underWay is how long another host's PUT may go without an end, and how long the API
-	// may go on to show the config before a PUT. The client's calls end far earlier.
+	// underWay is how long another host's PUT may lack an end, and how long the API may go on
+	// showing the config from before a PUT. The client's calls end far earlier.
 	underWay = 30 * time.Minute
-	// endWithin bounds the wait for an unusable trail.
+	// endWithin bounds the wait for a trail that cannot be used.
 	endWithin = 5 * time.Second
 )
 
-// attempt is a PUT: the Detail of its entries.
+// attempt is a PUT, and the Detail of its entries.
 type attempt struct {
 	looks.Attribution
 	Reason []string `json:"reason"`
 	Why    string   `json:"why,omitempty"` // in the words of the person who asked
 
-	// Of the end. Failure is short, and equal for equal causes.
+	// The fields below are those of the end. Failure is short, and equal for equal causes.
 	Failure   string `json:"failure,omitempty"`
 	Error     string `json:"error,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	Outcome   string `json:"outcome,omitempty"` // as of a person's action
+	Outcome   string `json:"outcome,omitempty"` // as in a person's action
 	Advice    string `json:"advice,omitempty"`  // for a person
 
 	// Sets is the destination, with the last four characters of its secret.
 	Sets  *Shape    `json:"sets,omitempty"`
 	Begun time.Time `json:"begun,omitzero"`
-	Relay string    `json:"relay,omitempty"` // the host name of the acting relay
+	Relay string    `json:"relay,omitempty"` // the host name of the relay that acts
 
-	// Restores: the same destination stood before, set by a PUT or seen as desired. So this
-	// PUT moves the event log nowhere new.
+	// Restores is set if the same destination was there before, set by a PUT or seen as
+	// desired. So this PUT does not move the event log anywhere new.
 	Restores bool `json:"restores,omitempty"`
 
-	// The memory of the PUTs before, for the next one: a restart forgets nothing. Undone
-	// counts those undone in a row, the first at UndoneSince. Turns counts the rotations in a
-	// row because of refused pushes, the newest at TurnedAt.
+	// What the next PUT has to know of those before it, so that a restart forgets nothing.
+	// Undone counts those that were undone in a row, the first at UndoneSince. Turns counts the
+	// rotations in a row because of refused pushes, the newest at TurnedAt.
 	Undone      int       `json:"undone,omitempty"`
 	UndoneSince time.Time `json:"undone_since,omitzero"`
 	Turns       int       `json:"refusal_rotations,omitempty"`
@@ -105,8 +105,8 @@ func (w *watcher) newAttempt(ctx context.Context, o order, t management.Destinat
 	return p
 }
 
-// remember takes over the memory of the trail's newest PUT. Where the trail cannot be read,
-// no PUT is entered either; only a lost credential is replaced all the same.
+// remember takes over what the newest PUT in the trail knows. If the trail cannot be read, no
+// PUT can be recorded either, and only a lost credential is replaced.
 func (w *watcher) remember(ctx context.Context, p *attempt) {
 	p.Restores = w.stood
 	before, err := w.newestPut(ctx)
@@ -146,8 +146,8 @@ func (p *attempt) settle(receipt management.Receipt, err error) {
 	}
 }
 
-// intend enters a PUT before it is sent. Only the replacement of a lost credential does
-// not wait for an unusable trail.
+// intend records a PUT before it is sent. Only the replacement of a lost credential does not
+// wait for a trail that cannot be used.
 func (w *watcher) intend(ctx context.Context, p *attempt) error {
 	w.putsEnded = false
 	err := w.enter(ctx, TypePutIntended, p)
@@ -157,8 +157,8 @@ func (w *watcher) intend(ctx context.Context, p *attempt) error {
 	return err
 }
 
-// end enters the outcome, also after ctx has ended. Without the entry, the next look ends
-// the PUT as unknown.
+// end records the outcome, even after ctx has ended. Without the entry, the next look ends the
+// PUT as unknown.
 func (w *watcher) end(ctx context.Context, p *attempt) error {
 	kind := TypePutEnded
 	if p.Failure != "" {
@@ -190,8 +190,8 @@ func (w *watcher) putEntry(kind string, p *attempt) (*audit.Entry, error) {
 	}, err
 }
 
-// endLost ends the newest PUT as unknown if it has no end, and nobody waits for its
-// outcome any more.
+// endLost ends the newest PUT as unknown if it has no end, and nobody waits for its outcome any
+// more.
 func (w *watcher) endLost(ctx context.Context) error {
 	if w.putsEnded {
 		return nil
@@ -217,7 +217,7 @@ func (w *watcher) endLost(ctx context.Context) error {
 	return nil
 }
 
-// attemptOf reads the Detail of an entry; an unreadable one has no action.
+// attemptOf reads the Detail of an entry; if it cannot be read, the result has no action.
 func attemptOf(e audit.Entry) (p attempt) {
 	if json.Unmarshal(e.Detail, &p) != nil {
 		return attempt{}
@@ -225,10 +225,10 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putOf is the PUT that left the config as a look found it, if any did. It goes back
-// through the PUTs that may have had their effect within the window of the change, as
-// [workspace.Attribute] does: a refused one set nothing, and the API may show one only after
-// a while. One that took effect before the look leaves nothing to an earlier one.
+// putOf returns the PUT that left the config as a look found it, if there is one. It goes back
+// through the PUTs that may have taken effect within the window of the change, as
+// [workspace.Attribute] does: one that was refused set nothing, and the API may show one only
+// after a while. If one took effect before the look, no earlier one is the cause.
 func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (by attempt, found bool, err error) {
 	seen := map[string]bool{} // a PUT's end comes before its intent
 	err = audit.Backwards(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
@@ -237,9 +237,9 @@ func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (b
 			return true
 		}
 		seen[p.Action] = true
-		// It lasted from Begun until its end was recorded. The end of an intent is open. If
-		// the entry of the config before is older than the PUT, the PUT was not seen yet, and
-		// may still be shown for a while.
+		// It lasted from Begun until its end was recorded. The end of an intent is open. If the
+		// entry of the previous config is older than the PUT, the PUT had not been seen yet,
+		// and may still be shown for a while.
 		if p.Outcome != "" && e.Time.Before(f.Window.After) && (!f.Since.Before(p.Begun) || f.Window.After.Sub(e.Time) > underWay) {
 			return false
 		}

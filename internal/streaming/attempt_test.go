@@ -21,7 +21,7 @@ var (
 	toAnother = &config.Stream{GrafanaLoki: &config.StreamGrafanaLoki{Hostname: "b.example.com", Username: "u", Password: secret.New("loki-password-0002")}}
 )
 
-// breakAtPut has the trail fail from the next PUT on, as after a crash at that line.
+// breakAtPut makes the trail fail from the next PUT on, as after a crash at that line.
 func (g *rig) breakAtPut() {
 	g.api.set(func() {
 		g.api.rewrite = func(map[string]string) { g.trail.breaks(errors.New("the process is gone")) }
@@ -34,7 +34,7 @@ func (tr *trail) breaks(err error) {
 	tr.broken = err
 }
 
-// A process dies between its PUT and the entry about the outcome. The next one ends the
+// A process dies between its PUT and the entry about the outcome. The next process ends the
 // intent once, and the change is the relay's, by the action of the intent.
 func TestCrashBetweenThePutAndItsEnd(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestCrashBetweenThePutAndItsEnd(t *testing.T) {
 // called an outsider's.
 func TestAPutThatIsShownLateIsTheRelays(t *testing.T) {
 	t.Parallel()
-	for between := range 3 { // looks before it is shown; then a restart, too
+	for between := range 3 { // looks before it is shown, and then a restart
 		g := newRig(t)
 		r, store := g.start(nil, toRelay)
 		require.NoError(t, look(t, r))
@@ -105,7 +105,7 @@ func TestAPutThatIsShownLateIsTheRelays(t *testing.T) {
 // A PUT that the API refuses does not hide the one before it, which is shown only later.
 func TestAPutThatIsShownAfterARefusedOneIsTheRelays(t *testing.T) {
 	t.Parallel()
-	for between := range 3 { // looks before it is shown; then a restart, too
+	for between := range 3 { // looks before it is shown, and then a restart
 		g := newRig(t)
 		r, _ := g.start(nil, toRelay)
 		require.NoError(t, look(t, r))
@@ -225,7 +225,7 @@ func TestNothingIsSetWithoutAnIntent(t *testing.T) {
 	assert.Zero(t, g.api.count())
 }
 
-// Another relay's PUT may be under way: nobody ends it before its time.
+// Another relay's PUT may be under way, so nobody ends it before its time.
 func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -248,8 +248,8 @@ func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The process dies on the line between the PUT of a rotation and its entry. The next
-// process knows of it: it neither rotates again, nor forgets that it did.
+// The process dies on the line between the PUT of a rotation and its entry. The next process
+// knows about it: it neither rotates again, nor forgets that it was done.
 func TestCrashDuringARotation(t *testing.T) {
 	t.Parallel()
 	refusing := func(o *Options) {

@@ -26,7 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
-// api speaks operations 13 and 14, with faults.
+// api answers operations 13 and 14, with faults.
 type api struct {
 	mu      sync.Mutex
 	kind    string // the destination's type; empty: none
@@ -260,7 +260,7 @@ func (tr *trail) types() []string {
 	return types
 }
 
-// changes are the entries of changed configs.
+// changes returns the entries of changed configs.
 func (tr *trail) changes() (all []audit.Entry, causes []string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -283,7 +283,7 @@ func (tr *trail) newest() (audit.Entry, detail) {
 	return e, d
 }
 
-// rig is an API, a trail and a bucket; reconcilers come and go.
+// rig is an API, a trail and a bucket, while reconcilers come and go.
 type rig struct {
 	t     *testing.T
 	api   *api
@@ -316,7 +316,7 @@ func environments(s ...*config.Stream) []config.Environment {
 	return all
 }
 
-// start makes a reconciler, as a process does that starts.
+// start makes a reconciler, as a process does when it starts.
 func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconciler, *credentials.Store) {
 	g.t.Helper()
 	envs := environments(streams...)

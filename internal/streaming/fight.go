@@ -17,9 +17,9 @@ const subjectFight = "event_log_streaming_fight"
 
 // The types of these entries.
 const (
-	// TypeFight: somebody else undoes the relay's PUTs again and again.
+	// TypeFight means that somebody else undoes the relay's PUTs again and again.
 	TypeFight = "streaming.fight"
-	// TypeFightEnded: the config stood as desired for a while.
+	// TypeFightEnded means that the config stayed as desired for a while.
 	TypeFightEnded = "streaming.fight_ended"
 )
 
@@ -30,23 +30,23 @@ const (
 	// to lastTruce.
 	firstTruce = time.Minute
 	lastTruce  = time.Hour
-	// stands is how long a config stands as desired before a fight is over. A PUT undone
-	// later is no part of a fight.
+	// stands is how long a config stays as desired before a fight is over. A PUT that is undone
+	// later is not part of a fight.
 	stands = time.Hour
 )
 
-// Fight is a config set by somebody else again and again.
+// Fight describes a config that somebody else sets again and again.
 type Fight struct {
-	// Undone counts the relay's PUTs undone in a row, the first at Since.
+	// Undone counts the relay's PUTs that were undone in a row, the first at Since.
 	Undone int       `json:"undone"`
 	Since  time.Time `json:"since"`
 	// Theirs is the config of the others.
 	Theirs *Shape `json:"theirs,omitempty"`
-	// NextPut is when the relay tries again; zero: the config is as desired at present.
+	// NextPut is when the relay tries again; it is zero while the config is as desired.
 	NextPut time.Time `json:"next_put,omitzero"`
 }
 
-const fightAdvice = "find the person or the other relay behind it, by the changes in the trail; have one of the two observe only (mode: observe)"
+const fightAdvice = "find the person or the other relay that does it, by the changes in the trail; have one of the two observe only (mode: observe)"
 
 // fightDetail is the Detail of the entries.
 type fightDetail struct {
@@ -58,21 +58,21 @@ type fightDetail struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// contest is the state of a fight, beside the trail.
+// contest is the state of a fight that is not in the trail.
 type contest struct {
-	judged int64 // the index of the newest judged PUT, from 1; 0: none
-	undone int   // as of this PUT
+	judged int64 // the index of the newest PUT that was judged, from 1; 0 for none
+	undone int   // the count when that PUT was judged
 	since  time.Time
-	known  bool // open is known
-	open   bool // by the trail's newest entry
+	known  bool // whether open is known
+	open   bool // whether the trail's newest entry says that there is a fight
 }
 
-// contested counts, by the trail, the PUTs undone in a row. In a fight, it puts the next
-// one off.
+// contested counts, by the trail, the PUTs that were undone in a row. In a fight, it puts off
+// the next one.
 //
-// The trail alternates: each PUT's entry holds the config set and how many before it were
-// undone, and the config's newest entry shows another one. So a restart forgets nothing.
-// A crash before the entry about the fight leaves it to the next look.
+// The trail alternates: each PUT's entry contains the config that it set and how many PUTs
+// before it were undone, and the config's newest entry shows another one. So a restart forgets
+// nothing. If the process crashes before the entry about the fight, the next look makes it.
 func (w *watcher) contested(ctx context.Context, shown *Shape, differs []string) error {
 	newest, err := w.newestPut(ctx)
 	if err != nil || !newest.found || w.contest.judged == newest.index+1 {
@@ -96,7 +96,7 @@ func (w *watcher) contested(ctx context.Context, shown *Shape, differs []string)
 	if c.undone >= fightAfter {
 		pause := truce(c.undone)
 		until := newest.at.Add(pause)
-		if now := time.Now(); until.After(now.Add(pause)) { // by a clock then ahead
+		if now := time.Now(); until.After(now.Add(pause)) { // set by a clock that was ahead
 			until = now.Add(pause)
 		}
 		w.nextPut = latest(w.nextPut, until)
@@ -108,7 +108,7 @@ func (w *watcher) contested(ctx context.Context, shown *Shape, differs []string)
 	return nil
 }
 
-// undone counts the PUTs undone in a row, up to the newest.
+// undone counts the PUTs that were undone in a row, up to the newest.
 func (w *watcher) undone(ctx context.Context, newest lastPut, shown *Shape) (int, error) {
 	ours := newest.Relay == w.host
 	if newest.Sets == nil || ours && len(Plan(Desired{Shape: *newest.Sets}, shown).Differs) == 0 {
@@ -142,8 +142,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// fight reports a fight: at its beginning in the log and the trail, and always in the
-// health.
+// fight reports a fight: in the log and the trail when it begins, and always in the health.
 func (w *watcher) fight(ctx context.Context, f Fight, differs []string) error {
 	began := w.fights(&f)
 	if began {
@@ -161,7 +160,7 @@ func (w *watcher) fight(ctx context.Context, f Fight, differs []string) error {
 	return w.enterFight(ctx, TypeFight, d)
 }
 
-// calm ends a fight once the config stood as desired for long enough.
+// calm ends a fight once the config has been as desired for long enough.
 func (w *watcher) calm(ctx context.Context) error {
 	if err := w.knowFight(ctx); err != nil || !w.contest.open {
 		return err
@@ -196,7 +195,7 @@ func (w *watcher) knowFight(ctx context.Context) error {
 	}
 	var d fightDetail
 	if w.contest.open = found && e.Type == TypeFight; w.contest.open {
-		_ = json.Unmarshal(e.Detail, &d) // an unreadable one is a fight all the same
+		_ = json.Unmarshal(e.Detail, &d) // one that cannot be read is a fight all the same
 		d.NextPut = time.Time{}
 		w.fights(&d.Fight)
 	}

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// pushesFor is how long a refused push counts as one that goes on: most event logs have
-	// one in this time.
+	// pushesFor is how long pushes count as going on after one was refused: most event logs
+	// have a push within this time.
 	pushesFor = 15 * time.Minute
-	// elsewhereLooks is how many intervals pass until a stream that does not end here is
-	// looked at again. Nobody knows the old password, so it hardly comes back.
+	// elsewhereLooks is how many intervals pass until a stream that does not end here is looked
+	// at again. Nobody knows the old password, so the stream hardly comes back.
 	elsewhereLooks = 10
 )
 
@@ -31,18 +31,18 @@ const (
 type FormerStatus struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
-	// PointsHere: by the API, its event log is streamed with a credential of this relay.
+	// PointsHere is set if the API streams its event log here with a credential of this relay.
 	PointsHere bool   `json:"points_here"`
 	Hostname   string `json:"hostname,omitempty"` // where to, if it points here
-	// LookedAt is the time of the last good look at the API; zero: there was none.
+	// LookedAt is the time of the last good look at the API; zero if there was none.
 	LookedAt time.Time `json:"looked_at,omitzero"`
 	Error    string    `json:"error,omitempty"` // of the last look
 	// RefusedPushes counts its pushes since the start; LastPush is the time of the last one.
 	RefusedPushes int64     `json:"refused_pushes"`
 	LastPush      time.Time `json:"last_push,omitzero"`
-	// Losing: its events still come here, and are lost.
+	// Losing is set if its events still come here, and are lost.
 	Losing bool `json:"losing"`
-	// Reason and Action are for a person, where it is Losing.
+	// Reason and Action are for a person, if Losing is set.
 	Reason string `json:"reason,omitempty"`
 	Action string `json:"action,omitempty"`
 }
@@ -51,7 +51,7 @@ type FormerStatus struct {
 // event logs may still be streamed here: by their refused pushes, and by the API. It sets
 // nothing.
 type Formers struct {
-	client   *management.Client // nil: the API is not asked
+	client   *management.Client // if nil, the API is not asked
 	store    *credentials.Store
 	interval time.Duration
 	log      *slog.Logger
@@ -59,19 +59,19 @@ type Formers struct {
 
 	mu    sync.Mutex // guards looks
 	looks map[credentials.Environment]formerLook
-	said  map[string]bool // of Run's goroutine: those named in the log
+	said  map[string]bool // those named in the log; used by Run's goroutine only
 }
 
 // formerLook is the newest look at one environment.
 type formerLook struct {
-	hostname string // empty: it does not point here
+	hostname string // empty if it does not point here
 	good     time.Time
-	next     time.Time // not before then
+	next     time.Time // the next look is not before this time
 	err      error
 }
 
-// NewFormers makes one; [Formers.Run] looks. Of the options it needs the credentials, the
-// logger and the interval; without a client only the refused pushes tell.
+// NewFormers makes a Formers; [Formers.Run] does the looking. It needs the credentials, the
+// logger and the interval of the options; without a client it knows only of refused pushes.
 func NewFormers(o Options) *Formers {
 	f := &Formers{
 		store: o.Credentials, interval: cmp.Or(o.Interval, time.Minute), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -121,16 +121,17 @@ func (f *Formers) look(ctx context.Context, one credentials.Former) {
 		l.next = now.Add(elsewhereLooks * f.interval)
 	}
 	if errors.Is(err, management.ErrUnreachable) {
-		l.next = time.Time{} // the next one is asked when the API can be
+		l.next = time.Time{} // the next one is asked once the API can be used
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks[one.Environment] = l
 }
 
-// pointsTo returns the host name of a stream with a credential of this relay; empty: it
-// goes elsewhere, or nowhere. The user name has a hash of the environment, and the end of
-// the password is compared: another relay may have made a credential for it since.
+// pointsTo returns the host name of a stream that uses a credential of this relay; it is empty
+// if the stream goes elsewhere, or nowhere. The user name contains a hash of the environment.
+// The end of the password is compared too, because another relay may have made a credential for
+// it since.
 func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string, error) {
 	a, err := f.client.EventLogStreaming(ctx, one.Project, one.Environment.Environment, management.GrafanaLoki)
 	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {

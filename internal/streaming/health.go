@@ -9,25 +9,25 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// Finding is a fault although the API answers.
+// Finding is what is wrong while the API answers.
 type Finding string
 
 // The findings.
 const (
-	// FindingNone: it is as desired, and declared ACTIVE.
+	// FindingNone means that the config is as desired, and declared ACTIVE.
 	FindingNone Finding = ""
-	// FindingNotActive: it is as desired, but not declared ACTIVE.
+	// FindingNotActive means that it is as desired, but not declared ACTIVE.
 	FindingNotActive Finding = "not_active"
-	// FindingDiffers: it is not as desired, and this is a dry run, or it has
+	// FindingDiffers means that it is not as desired, and that this is a dry run, or it has
 	// just been seen.
 	FindingDiffers Finding = "differs"
-	// FindingNotTaken: it was set, and the API shows something else. It is set
-	// again, at ever longer intervals.
+	// FindingNotTaken means that it was set, and the API shows something else. It is set again,
+	// at ever longer intervals.
 	FindingNotTaken Finding = "not_taken"
-	// FindingRefused: it is not as desired, and the API refuses to set it. It is tried again
-	// at ever longer intervals, and at once when the API shows another config.
+	// FindingRefused means that it is not as desired, and the API refuses to set it. It is
+	// tried again at ever longer intervals, and at once when the API shows another config.
 	FindingRefused Finding = "refused"
-	// FindingAbsent: by the API's word, the environment does not exist.
+	// FindingAbsent means that the environment does not exist, according to the API.
 	FindingAbsent Finding = "absent"
 )
 
@@ -35,29 +35,29 @@ const (
 type Health struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
-	// Mode is config.ModeEnforce or config.ModeObserve. Observed: the relay watches the
-	// config, and desires none.
+	// Mode is config.ModeEnforce or config.ModeObserve. Observed is set if the relay only
+	// watches the config, and desires none.
 	Mode     string `json:"mode"`
 	Observed bool   `json:"observed"`
-	// Status is the latest streaming_status from the API; unknown ones pass through.
-	// Empty: it declared none yet.
+	// Status is the latest streaming_status from the API; unknown ones are passed through. It
+	// is empty if the API has declared none yet.
 	Status management.StreamingStatus `json:"status"`
-	// DestinationType is where the API last showed the stream to end; empty: nowhere, or
-	// not looked at. Destination is its host name or site.
+	// DestinationType is where the stream ended when the API last showed it; it is empty if
+	// that was nowhere, or was not looked at. Destination is its host name or site.
 	DestinationType management.DestinationType `json:"destination_type"`
 	Destination     string                     `json:"destination"`
-	// Finding is the fault, Differs its fields, and Advice a sentence for the person who
-	// can mend it; empty: nobody has to.
+	// Finding is what is wrong, Differs names the fields, and Advice is a sentence for the
+	// person who can correct it; it is empty if nobody has to.
 	Finding Finding  `json:"finding"`
 	Differs []string `json:"differs,omitempty"`
 	Advice  string   `json:"advice,omitempty"`
 	// Fight is set while somebody else sets the config again and again.
 	Fight *Fight `json:"fight"`
-	// LastLook is when the API was last read, LastChange when a change was last
-	// recorded; zero: not in this run.
+	// LastLook is when the API was last read, LastChange when a change was last recorded; zero
+	// if not in this run.
 	LastLook   time.Time `json:"last_look,omitzero"`
 	LastChange time.Time `json:"last_change,omitzero"`
-	// LastError is the error of the last look; empty: none.
+	// LastError is the error of the last look; empty if there was none.
 	LastError string `json:"last_error,omitempty"`
 }
 
@@ -84,7 +84,7 @@ func (r *Reconciler) Health() []Health {
 	return all
 }
 
-// saw notes a successful look.
+// saw records a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
 	w.untold = w.atStart(f)
 	w.lastLook, w.lastRequests = o.at, o.requests
@@ -113,7 +113,7 @@ func (w *watcher) show(o observation, f Finding, differs []string) {
 	}
 }
 
-// absent notes the environment as missing.
+// absent records that the environment does not exist.
 func (w *watcher) absent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *watcher) absent() {
 	w.metrics.absent(w.env, w.observed())
 }
 
-// fights notes a fight, nil for none, and reports whether it is news.
+// fights records a fight, nil for none, and reports whether it is new.
 func (w *watcher) fights(f *Fight) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *watcher) fought() Fight {
 	return *w.health.Fight
 }
 
-// changed notes an entry in the trail, with its detail.
+// changed records an entry in the trail, with its detail.
 func (w *watcher) changed(e *audit.Entry, d detail) {
 	w.mu.Lock()
 	w.health.LastChange = e.Time
@@ -156,7 +156,7 @@ func (w *watcher) changed(e *audit.Entry, d detail) {
 	w.log.Info("streaming recorded in the trail", "type", e.Type, "detail", string(e.Detail))
 }
 
-// ended notes how a look ended. A lasting failure is logged at growing intervals.
+// ended records how a look ended. A failure that lasts is logged at growing intervals.
 func (w *watcher) ended(err error) {
 	text := ""
 	if err != nil {
@@ -167,10 +167,10 @@ func (w *watcher) ended(err error) {
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
-	case isGone(err), errors.Is(err, management.ErrUnreachable): // told of once, for all looks
+	case isGone(err), errors.Is(err, management.ErrUnreachable): // logged once, for all looks
 	case err != nil:
 		began := !w.failing.Lasts()
-		if w.failing.Again(management.CauseOf(err)) && (!began || w.refusal == nil) { // else told of as a finding
+		if w.failing.Again(management.CauseOf(err)) && (!began || w.refusal == nil) { // otherwise it is reported as a finding
 			w.log.Error("look at the streaming config failed", append(w.failing.Fields(), "error", err)...)
 		}
 	default:

@@ -50,8 +50,8 @@ func TestAnImplausibleAnswerChangesNothing(t *testing.T) {
 	}
 }
 
-// An API may answer so for a type that has no config. It is one, as long as the trail knows
-// of none; so a first config can be set.
+// An API may answer like this for a type that has no config. That means that there is none, as
+// long as the trail knows of none, so that a first config can be set.
 func TestAnEmptyAnswerMayBeNoConfigAtFirst(t *testing.T) {
 	t.Parallel()
 	empty := `{}`
@@ -65,8 +65,8 @@ func TestAnEmptyAnswerMayBeNoConfigAtFirst(t *testing.T) {
 	}
 }
 
-// A server that ignores the type of a read shows the same config twice. That is one, of its
-// own type.
+// A server that ignores the type of a read shows the same config twice. That is only one
+// config, of its own type.
 func TestAServerThatIgnoresTheTypeMakesNoSecondConfig(t *testing.T) {
 	t.Parallel()
 	loki := `{"destination_type":"GRAFANA_LOKI","destination_config":{"grafana_loki":{"hostname":"loki.example.com","username":"u","password_last_four":"0001"}},"streaming_status":"ACTIVE"}`

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// look ends a PUT without an end in the trail, then reads, records and mends.
+// look ends a PUT that has no end in the trail, then reads, records and corrects the config.
 func (w *watcher) look(ctx context.Context) error {
 	lost := w.endLost(ctx)
 	if err := w.mend(ctx); err != nil {
@@ -22,8 +22,8 @@ func (w *watcher) look(ctx context.Context) error {
 	return lost
 }
 
-// mend reads, records, and sets the config if it differs. A finding goes into the trail
-// before it is replaced: while the trail cannot be written, nothing is changed, except a
+// mend reads, records, and sets the config if it differs. A finding goes into the trail before
+// the config is replaced: while the trail cannot be written, nothing is changed, except for a
 // lost credential.
 func (w *watcher) mend(ctx context.Context) error {
 	defer w.tell()
@@ -53,13 +53,13 @@ func (w *watcher) mend(ctx context.Context) error {
 	return w.put(ctx, order{reason: action.reason()})
 }
 
-// atStart reports whether a first look is followed by a PUT. What it saw is no fault yet, and
-// nobody is told of one before the outcome: with many environments, it takes a while.
+// atStart reports whether a PUT follows a first look. What the look saw is not wrong yet, and
+// nobody is told before the outcome, which takes a while with many environments.
 func (w *watcher) atStart(f Finding) bool {
 	return w.lastLook.IsZero() && f == FindingDiffers && !w.dryRun && w.mode() == config.ModeEnforce
 }
 
-// tell tells what a first look saw, where no PUT has done so.
+// tell reports what a first look saw, if no PUT has done so.
 func (w *watcher) tell() {
 	if w.untold {
 		w.show(w.newest, FindingDiffers, w.newest.differs)
@@ -93,8 +93,8 @@ func (w *watcher) see(ctx context.Context) (observation, Action, error) {
 	return seen, action, w.present(ctx, seen)
 }
 
-// renew replaces a credential although it is as desired: if every push with it is
-// refused, or by its age.
+// renew replaces a credential although it is as desired, because every push with it is refused,
+// or because of its age.
 func (w *watcher) renew(ctx context.Context) error {
 	if w.mode() == config.ModeObserve {
 		return nil
@@ -106,7 +106,7 @@ func (w *watcher) renew(ctx context.Context) error {
 	return w.rotateOld(ctx)
 }
 
-// present notes the environment as existing.
+// present records that the environment exists.
 func (w *watcher) present(ctx context.Context, seen observation) error {
 	if seen.repeated {
 		return nil
@@ -115,14 +115,14 @@ func (w *watcher) present(ctx context.Context, seen observation) error {
 	return w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0])
 }
 
-// unseen notes why nothing could be read, and hands the error on.
+// unseen records why nothing could be read, and returns the error.
 func (w *watcher) unseen(ctx context.Context, err error) error {
 	w.nowhere = false
 	w.checks.Failed(Subject)
 	w.checks.Failed(SubjectSecond)
 	var a *management.Absence
 	switch {
-	case ctx.Err() != nil, errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
+	case ctx.Err() != nil, errors.Is(err, management.ErrUnreachable): // what follows the breaker reports it
 		return err
 	case errors.As(err, &a):
 		w.absent()
@@ -134,8 +134,8 @@ func (w *watcher) unseen(ctx context.Context, err error) error {
 	return errors.Join(err, w.noteReads(ctx, err, w.types[0]))
 }
 
-// noteReads enters how the reads of a look ended; failed is the error of the one of type
-// t, nil where all succeeded.
+// noteReads records how the reads of a look ended; failed is the error of the one of type t, or
+// nil if all succeeded.
 func (w *watcher) noteReads(ctx context.Context, failed error, t management.DestinationType) error {
 	now := map[string]looks.Failure{}
 	if failed != nil && !errors.Is(failed, management.ErrUnreachable) {
@@ -144,10 +144,10 @@ func (w *watcher) noteReads(ctx context.Context, failed error, t management.Dest
 	return w.failures.Note(ctx, now)
 }
 
-// attribute tells the relay's own change from another's. The API may show our prepared
-// credential as set, or the desired config after a PUT without a known outcome: then a
-// PUT of this process had its effect, and its answer was lost. The trail names those of
-// earlier processes (see putOf).
+// attribute tells the relay's own change from that of others. If the API shows our prepared
+// credential as set, or the desired config after a PUT without a known outcome, then a PUT of
+// this process took effect, and its answer was lost. Those of earlier processes are in the
+// trail (see putOf).
 func (w *watcher) attribute(a Action) looks.Attribution {
 	if a.Promote != "" || w.cause.Cause != "" && len(a.Differs) == 0 && !w.observed() {
 		return w.own()
@@ -163,8 +163,8 @@ func (w *watcher) own() looks.Attribution {
 	return w.cause
 }
 
-// replaceLost sets a new credential for a lost one, though the trail cannot say so yet: the
-// provider sends refused pushes never again.
+// replaceLost sets a new credential for a lost one, though the trail cannot record it yet,
+// because the provider never sends refused pushes again.
 func (w *watcher) replaceLost(ctx context.Context, trail error, a Action) error {
 	if !errors.Is(trail, audit.ErrUnavailable) || w.mode() == config.ModeObserve || !a.Lost || time.Now().Before(w.nextPut) {
 		return nil
@@ -218,7 +218,7 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 	return nil
 }
 
-// taken notes a config as desired.
+// taken records that a config is as desired.
 func (w *watcher) taken() {
 	w.puts, w.nextPut, w.putErr, w.stood = 0, time.Time{}, nil, true
 	w.refusal, w.cause, w.contest.judged = nil, looks.Attribution{}, 0

@@ -14,23 +14,24 @@ import (
 
 // observation is one look at an environment's configs at the API.
 type observation struct {
-	shape    *Shape // nil: it streams nowhere
+	shape    *Shape // nil if it streams nowhere
 	status   management.StreamingStatus
-	raw      json.RawMessage // as received, canonical; nil: no config
+	raw      json.RawMessage // as received, canonical; nil if there is no config
 	began    time.Time       // the first read
 	at       time.Time       // after the last one
-	requests []string        // the ids of the requests behind it
-	repeated bool            // it streams nowhere, as before; this was not proven again
+	requests []string        // the ids of the requests that it took
+	repeated bool            // it streams nowhere, as before, and this was not proven again
 
-	// second is the config of the other destination type, if both types have one; nil:
-	// none. secondErr says why it is unknown.
+	// second is the config of the other destination type, if both types have one, otherwise
+	// nil. secondErr says why it is not known.
 	second    json.RawMessage
 	secondErr error
 
 	differs []string // from the desired config
 }
 
-// destination is the end of the stream, with its host name or site; empty: nowhere.
+// destination returns where the stream ends, with its host name or site; it is empty for
+// nowhere.
 func (o observation) destination() (management.DestinationType, string) {
 	if o.shape == nil {
 		return "", ""
@@ -44,23 +45,23 @@ type found struct {
 	status  management.StreamingStatus
 	raw     json.RawMessage
 	receipt management.Receipt
-	absent  error // the 404, not judged yet
-	empty   bool  // a success answer, and no destination in it
+	absent  error // the 404, which is not judged yet
+	empty   bool  // a success answer without a destination
 }
 
-// errImplausible marks a success answer that cannot be true. It changes nothing: neither
-// the trail nor the config.
+// errImplausible marks a success answer that cannot be true. It changes nothing, neither in the
+// trail nor in the config.
 var errImplausible = errors.New("implausible answer")
 
-// observe reads the configs of both destination types. The first is the desired type:
-// its config is the environment's. Where it has none, the other's is.
+// observe reads the configs of both destination types. The first is the desired type, and its
+// config is the environment's; if it has none, the other's is.
 //
-// The desired type is read last. A config found by this read proves the environment, so
-// the other type's 404 is believed without a further request. Nor does an environment
-// need one if it still streams nowhere.
+// The desired type is read last. If this read finds a config, the environment exists, so that
+// the other type's 404 is believed without a further request. Neither does an environment need
+// one if it still streams nowhere.
 //
-// A config that the trail knows is gone by a 404 only. A success answer without a
-// destination, as a broken proxy gives it, says nothing then.
+// Only a 404 means that a config which the trail knows is gone. A success answer without a
+// destination, such as a broken proxy gives, means nothing then.
 func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 	began := time.Now()
 	defer func() { o.began = began }()
@@ -94,7 +95,7 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 			return observation{}, otherErr
 		}
 		if other.shape != nil && w.observed() {
-			// Where the relay desires no type, the one with a config is read last from now on.
+			// If the relay desires no type, the one with a config is read last from now on.
 			w.types[0], w.types[1] = w.types[1], w.types[0]
 		}
 		return w.seen(other, found{}, nil, main.receipt), nil
@@ -103,7 +104,7 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 }
 
 // sort gives each answer to its type. A server that ignores the type of a read answers both
-// with the same config: that is one config, and no second one.
+// with the same config, which is then one config and not two.
 func (w *watcher) sort(main, other *found) error {
 	if main.shape != nil && other.shape != nil && main.shape.Type == other.shape.Type {
 		if main.shape.Type == w.types[0] {
@@ -157,8 +158,8 @@ func (w *watcher) seen(main, second found, secondErr error, also management.Rece
 	return o
 }
 
-// believe takes a believed 404 of a config for an answer: it is the receipt of the
-// parent's read. A missing environment is an error all the same.
+// believe treats a 404 of a config that is believed as an answer, with the receipt of the
+// parent's read. If the environment does not exist, that is still an error.
 func (w *watcher) believe(err error) (management.Receipt, error) {
 	var a *management.Absence
 	if !errors.As(err, &a) || a.WholeEnvironment {
@@ -197,8 +198,8 @@ func (s *Shape) isEmpty() bool {
 	return false
 }
 
-// shapeOf reads the destination out of a config, nil where it has none. A destination
-// of an unknown type is one all the same.
+// shapeOf reads the destination from a config; nil if it has none. A destination of an unknown
+// type counts as one.
 func shapeOf(v management.EventLogStreaming) *Shape {
 	d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
 	switch {

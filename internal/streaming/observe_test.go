@@ -100,7 +100,7 @@ func TestLeftAlone(t *testing.T) {
 	assert.Empty(t, r.Health())
 }
 
-// TestASecondDestination beside the relay's would carry every event elsewhere.
+// A second destination next to the relay's would carry every event elsewhere.
 func TestASecondDestination(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

@@ -19,8 +19,8 @@ type Shape struct {
 	LastFour string                     `json:"last_four,omitempty"`
 }
 
-// leadsTo reports whether both are one destination. A rotated password is no other one; another
-// Datadog key may be another organization's.
+// leadsTo reports whether both are the same destination. A rotated password does not make it
+// another one; another Datadog key may be another organization's.
 func (s Shape) leadsTo(other Shape) bool {
 	return s.Type == other.Type && strings.EqualFold(s.Hostname, other.Hostname) && s.Username == other.Username && s.Site == other.Site &&
 		(s.Type != management.Datadog || s.LastFour == other.LastFour)
@@ -29,21 +29,21 @@ func (s Shape) leadsTo(other Shape) bool {
 // Desired is where an environment is to stream to.
 type Desired struct {
 	Shape
-	// Generated describes the relay's own credential, where the destination is the
-	// relay; LastFour is empty then. Else it is nil.
+	// Generated describes the relay's own credential, if the destination is the relay; LastFour
+	// is empty then. Otherwise it is nil.
 	Generated *credentials.State
 }
 
 // Action brings an environment to the desired state.
 type Action struct {
-	// Differs names the fields in need of a PUT; empty: none is due.
+	// Differs names the fields for which a PUT is needed; it is empty if none is due.
 	Differs []string
 	// Promote is the last four characters of an own credential at the API, if it is not
 	// marked as the current one yet.
 	Promote string
-	// Drop is the last four of a prepared one, if the API does not show it.
+	// Drop is the last four characters of a prepared credential that the API does not show.
 	Drop string
-	// Lost: the API shows the relay's own user name, and nothing is known of its
+	// Lost is set if the API shows the relay's own user name, and nothing is known of its
 	// credential any more. Every push is refused until a PUT.
 	Lost bool
 }
@@ -56,12 +56,12 @@ func (a Action) reason() []string {
 	return a.Differs
 }
 
-// Plan compares the desired state with the API's, nil for no destination at all. It is
+// Plan compares the desired state with the API's, which is nil for no destination at all. It is
 // pure.
 //
-// A secret is compared by its last four characters, so a new one with the same ending
-// passes for the old one. Where they are unknown, the secret is taken to be right. Host
-// names are compared without case and a final dot, as DNS does.
+// A secret is compared by its last four characters, so a new one with the same ending is taken
+// for the old one. If they are unknown, the secret is assumed to be right. Host names are
+// compared without case and a final dot, as in DNS.
 func Plan(d Desired, actual *Shape) Action {
 	if actual == nil || actual.Type != d.Type {
 		return Action{Differs: []string{"destination_type"}}
@@ -88,8 +88,8 @@ func Plan(d Desired, actual *Shape) Action {
 	return a
 }
 
-// planGenerated decides about the own credential, and reports whether the API shows it.
-// It is promoted even where other fields differ: the environment pushes with it.
+// planGenerated decides about the own credential, and reports whether the API shows it. It is
+// promoted even if other fields differ, since the environment pushes with it.
 func planGenerated(s credentials.State, shown string, a *Action) bool {
 	switch {
 	case shown == "" && s.Current != "":
@@ -106,7 +106,7 @@ func planGenerated(s credentials.State, shown string, a *Action) bool {
 	return false
 }
 
-// desired gives the shape of a config; own describes the relay's credential of the
+// desired returns the shape of a config; own describes the relay's credential of the
 // environment.
 func desired(s *config.Stream, own credentials.State) Desired {
 	switch {

@@ -18,7 +18,7 @@ type Preview struct {
 	At          time.Time `json:"at"`   // when the API was read
 	// Status is the streaming_status; a PUT does not ask for one.
 	Status management.StreamingStatus `json:"status"`
-	// Differs: a PUT is due.
+	// Differs is set if a PUT is due.
 	Differs bool    `json:"differs"`
 	Fields  []Field `json:"fields"`
 	// Finding and Advice are as in [Health].
@@ -34,7 +34,7 @@ type Field struct {
 	Differs bool   `json:"differs"`
 }
 
-// newSecret stands for a credential to be generated.
+// newSecret stands for a credential that is still to be generated.
 const newSecret = "(a new one)"
 
 // Plan reads an environment's streaming config, and compares it with the desired one. It

@@ -24,13 +24,13 @@ type order struct {
 // put sets the desired config, and looks again at the result.
 func (w *watcher) put(ctx context.Context, o order) error {
 	w.nowhere = false
-	// Counted first, so failures are spaced out as well.
+	// This is counted first, so that failures are spaced out as well.
 	w.puts++
 	w.took = false
 	w.putAt = time.Now()
 	w.nextPut = w.putAt.Add(putWait(w.interval, w.puts))
 	w.putErr = w.set(ctx, o)
-	if errors.Is(w.putErr, management.ErrUnreachable) { // the client spaces out the calls by itself
+	if errors.Is(w.putErr, management.ErrUnreachable) { // the client itself spaces out the calls
 		w.puts, w.nextPut = w.puts-1, time.Time{}
 	}
 	return w.putErr
@@ -42,17 +42,18 @@ func (w *watcher) set(ctx context.Context, o order) error {
 		return err
 	}
 	p := w.newAttempt(ctx, o, t, d)
-	// A crash before the intent: nothing was sent. The prepared credential is dropped.
+	// If the process crashes before the intent, nothing was sent. The prepared credential is
+	// dropped.
 	if err := w.intend(ctx, p); err != nil {
 		return err
 	}
-	// A crash, or a lost answer, from here on: the API may hold the new config. The
-	// prepared credential is accepted already. The next look ends the intent as unknown,
-	// finds the config shown, and records the change as this attempt's.
+	// After a crash or a lost answer from here on, the API may have the new config. The
+	// prepared credential is accepted already. The next look ends the intent as unknown, finds
+	// that the config is shown, and records the change as that of this attempt.
 	w.cause = p.Attribution
 	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
 	if answer.StatusCode != 0 {
-		err = nil // an unreadable 2xx is one all the same
+		err = nil // a 2xx that cannot be read is a success too
 	}
 	w.metrics.wasPut(err)
 	p.settle(answer.Receipt, err)
@@ -75,8 +76,8 @@ func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) e
 	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
 }
 
-// failed judges a PUT without success. A refused one had no effect, and its action is
-// forgotten.
+// failed judges a PUT that did not succeed. One that was refused had no effect, and its action
+// is forgotten.
 func (w *watcher) failed(p *attempt, err error) error {
 	if p.Outcome != workspace.OutcomeRefused {
 		return fmt.Errorf("%w; the API may have set the config all the same: the next look tells", err)
@@ -86,7 +87,7 @@ func (w *watcher) failed(p *attempt, err error) error {
 		return err
 	}
 	p.Advice = w.refusedAdvice(err)
-	if len(w.newest.differs) > 0 { // else it is as desired, whatever was asked for
+	if len(w.newest.differs) > 0 { // otherwise it is as desired, whatever was asked for
 		w.refusal = &refusal{of: w.newest.key(), advice: p.Advice}
 		w.saw(w.newest, FindingRefused, w.newest.differs)
 	}
@@ -116,8 +117,8 @@ func (w *watcher) destination(ctx context.Context) (management.DestinationType, 
 	}}, nil
 }
 
-// putWait is the time for the n-th PUT in a row to take effect: the next look may try
-// again, then every second, every fourth, and so on.
+// putWait is how long the n-th PUT in a row has to take effect: the next look may try again,
+// then every second, every fourth, and so on.
 func putWait(interval time.Duration, n int) time.Duration {
 	return min(interval<<min(n-1, 10), max(maxPutWait, interval)) / 2
 }

@@ -1,18 +1,18 @@
-// Package streaming keeps the environments' event log streaming config as desired, and
-// watches the API's view of it. Of an environment without a desired config it only
-// watches.
+// Package streaming keeps the environments' event log streaming config as desired, and watches
+// how the API shows it. If an environment has no desired config, it only watches.
 //
-// It looks at each environment again and again: it reads the configs of both destination
-// types (operation 13), records the changes since the trail's newest entry, and sets a
-// config (operation 14) if it differs from the desired one. Each look decides by its own
-// findings. Its memory of earlier ones only saves requests; so a crash at any line costs
-// a look and nothing else.
+// It looks at each environment again and again: it reads the configs of both destination types
+// (operation 13), records what changed since the trail's newest entry, and sets a config
+// (operation 14) if it differs from the desired one. Each look decides by what it finds. What
+// it remembers of earlier ones only saves requests, so a crash at any line costs a look and
+// nothing else.
 //
-// A PUT has an entry before it and one after it, so the trail names the relay's action
-// behind a change, whatever crashed between. The next look ends a PUT without an end.
+// A PUT has an entry before it and one after it, so that the trail names the relay's action
+// that caused a change, wherever a crash comes between. The next look ends a PUT that has no
+// end.
 //
-// A credential rotates in two durable phases: the new one is accepted before the PUT,
-// and made current after it.
+// A credential rotates in two durable phases: the new one is accepted before the PUT, and
+// becomes current after it.
 package streaming
 
 import (
@@ -38,9 +38,9 @@ import (
 
 // Options configure a reconciler.
 type Options struct {
-	// Environments are the relay's. One without a desired Stream is observed: its config is read
-	// and recorded, and never set. With SkipSettings,
-	// one without any Stream is left alone.
+	// Environments are those of the relay. One without a desired Stream is observed: its config
+	// is read and recorded, and never set. With SkipSettings, one without any Stream is left
+	// alone.
 	Environments []config.Environment
 	// Interval between two looks at one environment. Default 60s.
 	Interval time.Duration
@@ -54,7 +54,7 @@ type Options struct {
 	Recorder    audit.Log
 	Presence    *looks.Presence // shared with all who look at the same environments
 	Newest      *looks.Newest   // is told of the looks; may be nil
-	// Arrivals tells of refused pushes; nil: nothing is known of them.
+	// Arrivals knows of refused pushes; if it is nil, nothing is known of them.
 	Arrivals *arrivals.Book
 
 	Logger     *slog.Logger          // default: nowhere
@@ -81,11 +81,11 @@ type watcher struct {
 	metrics  *metrics
 
 	wake chan struct{} // holds one token: a push was refused
-	// Of run's goroutine:
+	// The fields below belong to the goroutine of run.
 	alarms  alarms
 	failing lasting.Failure // of the looks
 
-	turn chan struct{} // holds one token: a look, a rotation or an apply is under way
+	turn chan struct{} // holds one token while a look, a rotation or an apply is under way
 	// Of whoever has the turn:
 	types        [2]management.DestinationType // the one whose config counts, and the other
 	nowhere      bool                          // by the last look, it streams nowhere
@@ -94,7 +94,7 @@ type watcher struct {
 	lastRequests []string          // of the last look
 	puts         int               // since it was last seen as desired
 	took         bool              // the API took the last one
-	untold       bool              // health does not tell yet what the first look saw
+	untold       bool              // health does not show yet what the first look saw
 	putAt        time.Time         // of the last one
 	nextPut      time.Time         // not before then
 	putErr       error             // the error of the last one
@@ -120,7 +120,7 @@ func New(o Options) (*Reconciler, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Interval = cmp.Or(o.Interval, time.Minute)
-	host, _ := os.Hostname() // unknown: then only age ends another process's PUT
+	host, _ := os.Hostname() // if it is unknown, only age ends another process's PUT
 	r := &Reconciler{byName: map[credentials.Environment]*watcher{}}
 	gate := newGate(o)
 	for _, e := range o.Environments {
@@ -174,7 +174,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// observed: the config is watched, and never set.
+// observed reports whether the config is watched, and never set.
 func (w *watcher) observed() bool { return w.env.Stream == nil || w.env.Stream.Observe }
 
 // mode is the environment's mode by its configuration; a dry run observes all of them.
@@ -190,7 +190,7 @@ func (w *watcher) run(ctx context.Context) {
 		err := w.inTurn(looking, w.checkedLook)
 		if ctx.Err() != nil {
 			w.attestLast(ctx)
-			return // a look cut off by ctx is no failure
+			return // a look that ctx cut off is no failure
 		}
 		w.ended(err)
 		refused, err := w.rest(ctx, errors.Is(err, management.ErrUnreachable))

@@ -151,7 +151,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	require.ErrorIs(t, rotate(t, r, "a"), ErrDryRun)
 }
 
-// A PUT with a lost answer has the same effect as a crash right behind the PUT.
+// A PUT whose answer is lost has the same effect as a crash right after the PUT.
 func TestCrashAfterThePut(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

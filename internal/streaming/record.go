@@ -21,7 +21,7 @@ const (
 	// Subject is an environment's streaming config: the one of the desired destination
 	// type, or else of the other.
 	Subject = "event_log_streaming"
-	// SubjectSecond is a config of the other type beside it.
+	// SubjectSecond is a config of the other type, if both types have one.
 	SubjectSecond = "event_log_streaming_second"
 
 	subjectReads  = "event_log_streaming_reads"
@@ -36,12 +36,12 @@ const (
 	TypeChanged = "streaming.changed"
 	// TypeStatusChanged is a change of the streaming_status alone.
 	TypeStatusChanged = "streaming.status_changed"
-	// TypeRestated repeats the state: a newer entry is damaged, and may have been of
+	// TypeRestated repeats the state, because a newer entry is damaged and may have been about
 	// this config.
 	TypeRestated = "streaming.restated"
 	// TypeFailed names the failing reads, and their causes.
 	TypeFailed = "streaming.failed"
-	// TypeRecovered: all reads succeed again.
+	// TypeRecovered means that all reads succeed again.
 	TypeRecovered = "streaming.recovered"
 	// TypeChecked attests the looks.
 	TypeChecked = "streaming.checked"
@@ -59,16 +59,16 @@ type detail struct {
 	Advice string `json:"advice,omitempty"`
 	// Fields are the paths of the changed members.
 	Fields []string `json:"fields,omitempty"`
-	// Unsure: entries behind Before are damaged and may have been of this config, so
-	// there may have been changes between.
+	// Unsure is set if entries after Before are damaged and may have been about this config, so
+	// that there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
 	// Requests are the ids of the reads of the configs before and after.
 	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 
-// record adds an observation to the trail, unless the trail's newest entries show it
-// already. The trail itself is the memory of recorded changes: a crash between a change
-// and its entry delays the entry and loses nothing.
+// record adds an observation to the trail, unless the trail's newest entries show it already.
+// The trail itself remembers the recorded changes: a crash between a change and its entry
+// delays the entry and loses nothing.
 func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 	if err := w.recordConfig(ctx, Subject, o.raw, o, d); err != nil || o.secondErr != nil {
 		return err
@@ -98,7 +98,7 @@ func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.Raw
 	return nil
 }
 
-// entry is the entry to record with its detail, nil for none.
+// entry returns the entry to record with its detail, or nil if there is none.
 func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, detail, error) {
 	e := &audit.Entry{
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
@@ -106,8 +106,8 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	}
 	d.Unsure, d.Requests.After = last.Unsure, o.requests
 	if !found && subject == SubjectSecond {
-		// The environment was looked at before, or is looked at now for the first time;
-		// either way this config is news.
+		// The environment was looked at before, or is looked at now for the first time; in
+		// either case this config is new.
 		e.Type = TypeChanged
 		e.Window, d.Requests.Before = w.window(ctx, audit.Entry{Subject: subject}, o)
 	}
@@ -160,8 +160,7 @@ func compare(subject string, before, after json.RawMessage) (meaning.Comparison,
 	return meaning.Compare(subject, a, b), nil
 }
 
-// meaning explains a change. If it cannot, it returns nil, and the entry goes in without
-// it.
+// meaning explains a change. If it cannot, it returns nil, and the entry is made without it.
 func (w *watcher) meaning(ctx context.Context, e *audit.Entry, changed meaning.Comparison, by attempt) (*meaning.Reading, error) {
 	var how meaning.How
 	if by.Cause == looks.CauseRelay && e.Subject == Subject {
@@ -181,8 +180,8 @@ func (w *watcher) meaning(ctx context.Context, e *audit.Entry, changed meaning.C
 	return &reading, nil
 }
 
-// author says who made a change, by the trail: a PUT of a relay whose outcome this process
-// does not know, or a person's action. Without one, the change is as found.
+// author says who made a change, by the trail: a PUT of a relay whose outcome this process does
+// not know, or a person's action. Without one, the change stays as it was found.
 func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found looks.Attribution) (attempt, error) {
 	if f.Subject == Subject && f.Type == TypeChanged {
 		if put, ok, err := w.putOf(ctx, shown, f); err != nil || ok {
@@ -206,12 +205,12 @@ func typeOf(same bool, fields []string) string {
 	return TypeChanged
 }
 
-// window is the time of a change, and the requests before it: after the last look known
-// to agree with the trail's newest entry, by this process, by a check, or by the entry
-// itself. It is nil where another relay's clock is ahead, and where nothing was seen before.
+// window is the time of a change, and the requests before it: after the last look that is known
+// to agree with the trail's newest entry, by this process, by a check, or by the entry itself.
+// It is nil if another relay's clock is ahead, or if nothing was seen before.
 func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (*audit.Window, []string) {
 	var d detail
-	_ = json.Unmarshal(last.Detail, &d) // an unreadable one has no requests
+	_ = json.Unmarshal(last.Detail, &d) // if it cannot be read, there are no requests
 	after, requests := last.Time, d.Requests.After
 	if w.lastLook.IsZero() {
 		check, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectChecks)
@@ -250,7 +249,7 @@ func (w *watcher) attested(o observation) {
 	w.checks.Saw(SubjectSecond, o.at, hashOf(o.second), o.requests)
 }
 
-// hashOf is the SHA-256 of a config in hex, empty for none.
+// hashOf returns the SHA-256 of a config in hex, or nothing for no config.
 func hashOf(raw json.RawMessage) string {
 	if raw == nil {
 		return ""

@@ -17,26 +17,26 @@ const (
 	mostRun  = time.Minute
 	// settles is the time for the provider to push with a new credential.
 	settles = 10 * time.Second
-	// firstTurn is the pause after a rotation because of refused pushes; each further one
-	// is four times longer, up to lastTurn. After two lastTurns they begin anew.
+	// firstTurn is the pause after a rotation because of refused pushes; each further one is
+	// four times longer, up to lastTurn. After two lastTurns they begin again at firstTurn.
 	firstTurn = time.Minute
 	lastTurn  = 24 * time.Hour
 )
 
 // refusedPushes judges the refused pushes of an environment whose config is as desired.
 //
-// A secret changed by hand to one with the same last four characters is invisible at the
-// API, and has every push refused. A stranger with the user name has some refused, and
-// good pushes come between. The longest run of refusals before a good push tells how long
-// to wait for one.
+// If somebody changes a secret by hand to one with the same last four characters, the API does
+// not show it, and every push is refused. If a stranger knows the user name, some pushes are
+// refused, and good ones come between. The longest run of refusals before a good push tells how
+// long to wait for one.
 type refusedPushes struct {
 	env     *arrivals.Environment // nil: nothing is known of pushes
 	run     time.Time             // the run last seen, by its beginning
 	longest time.Duration         // of those ended by a good push
-	judge   time.Time             // when to look at the present run again; zero: at the next look
+	judge   time.Time             // when to look at the present run again; zero for the next look
 }
 
-// since is the beginning of the present run of refusals, and its newest; zero without one.
+// since returns when the present run of refusals began, and its newest; zero without one.
 func (r *refusedPushes) since() (first, last time.Time) {
 	if r.env == nil {
 		return
@@ -62,8 +62,8 @@ func (r *refusedPushes) still(run time.Time) bool {
 // proof is how long a run lasts before it counts.
 func (r *refusedPushes) proof() time.Duration { return min(max(2*r.longest, leastRun), mostRun) }
 
-// rotateRefused replaces the credential where the API shows the relay's own and every
-// push with its user name is refused all the same.
+// rotateRefused replaces the credential if the API shows the relay's own and every push with
+// its user name is refused all the same.
 func (w *watcher) rotateRefused(ctx context.Context) error {
 	w.refused.judge = time.Time{}
 	first, last := w.refused.since()
@@ -88,7 +88,7 @@ func (w *watcher) rotateRefused(ctx context.Context) error {
 	return w.put(ctx, order{reason: []string{refusedPushesReason}})
 }
 
-// settled is when the provider pushes with the credential of the PUT, and no other.
+// settled is when the provider pushes only with the credential of the PUT.
 func (p *lastPut) settled(now time.Time) time.Time {
 	if p.at.After(now) { // by a clock then ahead
 		return time.Time{}
@@ -96,8 +96,8 @@ func (p *lastPut) settled(now time.Time) time.Time {
 	return p.at.Add(settles)
 }
 
-// nextTurn is when the credential may be rotated again because of refused pushes. The
-// trail counts these rotations, so a restart forgets none.
+// nextTurn is when the credential may be rotated again because of refused pushes. The trail
+// counts these rotations, so a restart forgets none.
 func (p *lastPut) nextTurn(now time.Time) time.Time {
 	if p.turns(now) == 0 || p.TurnedAt.After(now) { // a clock then ahead stops nothing
 		return now

@@ -34,15 +34,15 @@ func newGate(o Options) *gate {
 func (g *gate) pass(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if wait := g.next.Sub(now); wait > 0 && wait <= g.apart { // a clock then ahead stops nothing
+	if wait := g.next.Sub(now); wait > 0 && wait <= g.apart { // a clock that was ahead then stops nothing
 		return false
 	}
 	g.next = now.Add(g.apart)
 	return true
 }
 
-// schedule rotates a generated credential by its age. The credentials store has the time
-// when it was made, so a restart neither skips a rotation nor repeats one.
+// schedule rotates a generated credential by its age. The credentials store knows when it was
+// made, so a restart neither skips a rotation nor repeats one.
 type schedule struct {
 	every    time.Duration // 0: never
 	gate     *gate
@@ -63,8 +63,8 @@ func (s *schedule) due(env credentials.Environment, made, now time.Time) bool {
 	return now.Sub(made) >= s.every-early || made.Sub(now) > s.every // made by a clock far ahead
 }
 
-// rotateOld rotates a credential of too high an age. A crash before the PUT leaves the
-// age as it is; after it, the next look promotes the new one.
+// rotateOld rotates a credential that is too old. A crash before the PUT leaves the age as it
+// is; after a crash that follows it, the next look promotes the new one.
 func (w *watcher) rotateOld(ctx context.Context) error {
 	s := &w.schedule
 	if s.every == 0 || w.env.Stream.Relay == nil || w.contest.open {

@@ -8,9 +8,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
-// LookNow has an environment looked at, because a push with its user name was refused. It
-// never blocks. The first refusal has a look at once, further ones at growing pauses, up
-// to the interval: so a stranger with the user name cannot make the relay hammer the API.
+// LookNow makes the relay look at an environment, because a push with its user name was
+// refused. It never blocks. The first refusal leads to a look at once, further ones after
+// growing pauses, up to the interval, so that a stranger with the user name cannot make the
+// relay flood the API.
 func (r *Reconciler) LookNow(env credentials.Environment) {
 	w := r.byName[env]
 	if w == nil {
@@ -32,7 +33,7 @@ type alarms struct {
 	pause    time.Duration
 }
 
-// due is when a push refused now has its look.
+// due returns when a push that is refused now leads to a look.
 func (a *alarms) due(now time.Time) time.Time {
 	if a.next.After(now) {
 		return a.next
@@ -40,7 +41,7 @@ func (a *alarms) due(now time.Time) time.Time {
 	return now
 }
 
-// took notes such a look. After two quiet intervals, the pauses begin anew.
+// took records such a look. After two quiet intervals, the pauses start over.
 func (a *alarms) took(now time.Time) {
 	if now.Sub(a.next) > 2*a.interval {
 		a.pause = 0
@@ -49,12 +50,12 @@ func (a *alarms) took(now time.Time) {
 	a.next = now.Add(a.pause)
 }
 
-// mended notes a PUT. The next refused push has its look at once, as soon as those with the
-// replaced credential are over.
+// mended records a PUT. The next refused push leads to a look at once, as soon as those with
+// the replaced credential are over.
 func (a *alarms) mended(now time.Time) { a.next, a.pause = now.Add(settles), 0 }
 
-// rest waits for the next look: at its interval, for a refused push, where refused pushes
-// are to be judged, or when the API can be used again. It reports whether pushes are refused.
+// rest waits for the next look: at its interval, for a refused push, when refused pushes are to
+// be judged, or when the API can be used again. It reports whether pushes are refused.
 func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error) {
 	reach, changed := w.client.Reach()
 	// A tenth of jitter spreads out many environments by itself.
@@ -63,7 +64,7 @@ func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error
 		scheduled = earliest(scheduled, time.Now().Add(time.Second))
 	}
 	judge, run, alarm, wake := w.refused.judge, w.refused.run, time.Time{}, w.wake
-	w.refused.judge = time.Time{} // once: the next look may fail
+	w.refused.judge = time.Time{} // only once, since the next look may fail
 	for {
 		at := earliest(scheduled, judge, alarm)
 		timer := time.NewTimer(time.Until(at))
@@ -92,7 +93,7 @@ func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error
 	}
 }
 
-// earliest is the first of the times, except zero ones.
+// earliest returns the first of the times, ignoring zero ones.
 func earliest(first time.Time, more ...time.Time) time.Time {
 	for _, t := range more {
 		if !t.IsZero() && t.Before(first) {

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// mostWaiting bounds the traced pushes waiting for one sink. Beyond it, the oldest are
+// mostWaiting bounds the traced pushes that wait for one sink. Beyond it, the oldest are
 // forgotten.
 const mostWaiting = 1000
 
@@ -20,7 +20,7 @@ type waiting struct {
 	push      *Push
 	record    uint64
 	committed time.Time
-	read      time.Time // when a batch with its record was handed to the sink; zero: not yet
+	read      time.Time // when a batch with its record was handed to the sink; zero if it was not yet
 }
 
 // deliveries are the traced pushes on their way to one sink. It is a relay.Source, and
@@ -31,12 +31,12 @@ type deliveries struct {
 	record func(relay.Position) uint64
 
 	mu      sync.Mutex
-	waiting []waiting // in the order of their commits, about; guarded by mu
+	waiting []waiting // roughly in the order of their commits; guarded by mu
 	acked   uint64    // the newest delivered record; guarded by mu
 }
 
-// Source returns a source with the same batches. It makes the spans of their delivery.
-// record gives the record of a position.
+// Source returns a source with the same batches that makes the spans of their delivery. record
+// returns the record of a position.
 func (t *Tracer) Source(sink string, source relay.Source, record func(relay.Position) uint64) relay.Source {
 	if t == nil {
 		return source

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// shortestSecret is the least length of a searched text: a shorter one is an everyday
-	// word.
+	// shortestSecret is the least length of a text to search for, since a shorter one may be an
+	// everyday word.
 	shortestSecret = 4
-	// maxReason bounds the logged text of an error, in characters, and reasonFrom the text
-	// it is made from, in bytes.
+	// maxReason bounds how much of an error's text is logged, in characters, and reasonFrom the
+	// text that it is made from, in bytes.
 	maxReason  = 500
 	reasonFrom = 4 << 10
 )
 
-// quiet logs failing exports now and then. The library hands errors to a global handler.
+// quiet logs now and then that exports fail. The library hands errors to a global handler.
 type quiet struct {
 	sdktrace.SpanExporter
 	log     *slog.Logger
 	clean   *strings.Replacer
-	failing lasting.Failure // of the one exporting goroutine
+	failing lasting.Failure // used by the one goroutine that exports
 }
 
 // ExportSpans implements [sdktrace.SpanExporter].
@@ -44,7 +44,7 @@ func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 	return nil
 }
 
-// reason is an error in one line. The library puts up to 4 MiB of the collector's answer
+// reason returns an error in one line. The library puts up to 4 MiB of the collector's answer
 // into it, and a collector may echo the headers.
 func (q *quiet) reason(err error) string {
 	text := q.clean.Replace(err.Error())
@@ -57,7 +57,7 @@ func cleaner(headers map[string]secret.Text) *strings.Replacer {
 	for _, value := range headers {
 		secrets = append(append(secrets, value.Reveal()), strings.Fields(value.Reveal())...)
 	}
-	// The longest first: none leaves a rest of another behind.
+	// The longest comes first, so that none leaves a part of another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range secrets {

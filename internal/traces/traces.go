@@ -1,12 +1,13 @@
-// Package traces makes OpenTelemetry traces of events on their way: push, commit, and the
-// delivery to each sink, and sends them by OTLP over HTTP
+// Package traces makes OpenTelemetry traces of events on their way: the push, the commit, and
+// the delivery to each sink. It sends them by OTLP over HTTP
 // (https://opentelemetry.io/docs/specs/otlp/).
 //
-// A push is drawn by chance, when it begins. Its delivery is matched by the position of
-// its record in the journal. It keeps waiting deliveries in memory, within bounds: after
-// a restart, or for a sink far behind, a trace ends before the delivery. Traces hold no
-// event and no secret, and losing them is harmless: an export is tried once, and a stop
-// waits for moments only. Redirects are not followed, as the headers would go along.
+// Whether a push is traced is decided by chance when it begins. Its delivery is matched by the
+// position of its record in the journal. Waiting deliveries are kept in memory, within bounds:
+// after a restart, or for a sink that is far behind, a trace ends before the delivery. Traces
+// contain no event and no secret, and losing them is harmless: an export is tried once, and a
+// stop waits only for moments. Redirects are not followed, since the headers would be sent
+// along.
 //
 // A nil *Tracer makes no traces and costs nothing.
 package traces
@@ -35,8 +36,8 @@ type Options struct {
 	// Endpoint is the address for spans, such as https://otel.example.com:4318/v1/traces.
 	Endpoint string
 	Headers  map[string]secret.Text
-	TLS      *tls.Config // nil: the system's roots
-	// Ratio is the share of pushes with a trace, above 0 to 1.
+	TLS      *tls.Config // nil for the system's roots
+	// Ratio is the share of pushes that are traced, above 0 and at most 1.
 	Ratio   float64
 	Version string
 	Logger  *slog.Logger
@@ -55,7 +56,8 @@ type Tracer struct {
 const (
 	// exportTimeout bounds one export.
 	exportTimeout = 10 * time.Second
-	// closeTimeout bounds the export at the end: no restart waits for a silent collector.
+	// closeTimeout bounds the export at the end, so that no restart waits for a silent
+	// collector.
 	closeTimeout = 2 * time.Second
 )
 
@@ -80,7 +82,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{ratio: o.Ratio, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
 }
 
-// client is in place of the library's own: that one follows redirects with all headers.
+// client replaces the library's own, which follows redirects with all headers.
 func client(tlsConfig *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout:       exportTimeout,
@@ -112,14 +114,14 @@ func (t *Tracer) Push(begun time.Time, endpoint string) *Push {
 	return &Push{t: t, span: span}
 }
 
-// Push is the trace of one push. A nil *Push is of a push without a trace.
+// Push is the trace of one push. A nil *Push belongs to a push without a trace.
 type Push struct {
 	t    *Tracer
 	span trace.Span
 }
 
-// Committed notes the commit of the push's events, from begun until now. record is the
-// position of the last one's record.
+// Committed records the commit of the push's events, from begun until now. record is the
+// position of the record with the last one.
 func (p *Push) Committed(begun time.Time, record uint64, events int) {
 	if p == nil {
 		return

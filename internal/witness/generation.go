@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// unknown refuses an origin out of trust. A later generation of a known log is told apart,
-// where the log's own key has signed it.
+// unknown refuses an origin that is not trusted. A later generation of a known log is
+// recognised if the log's own key has signed it.
 func (w *Witness) unknown(origin string, text []byte) error {
 	for _, l := range w.logs {
 		if proof.TrailOf(l.origin) != proof.TrailOf(origin) {
@@ -37,8 +37,8 @@ func (w *Witness) unknown(origin string, text []byte) error {
 	return &Refusal{Kind: Unknown, Status: http.StatusNotFound, Text: "this witness does not know the log: its operator has to add its key"}
 }
 
-// laterThan finds a cosigned generation later than an origin never cosigned. Else the holder
-// of the key could go back to a generation unused so far.
+// laterThan finds a cosigned generation that is later than an origin which was never cosigned.
+// Otherwise the holder of the key could go back to a generation that was not used so far.
 func (w *Witness) laterThan(origin string) string {
 	for other := range w.known {
 		if l := w.logs[other]; l != nil && proof.TrailOf(other) == proof.TrailOf(origin) && l.place > w.logs[origin].place {

@@ -26,8 +26,8 @@ type Handler struct {
 	last     *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	told    map[said]*telling // under mu; what was logged of logs in trust, and no other
-	failure error             // under mu; of the state's disk, until it takes a state again
+	told    map[said]*telling // what was logged about trusted logs, and no others; guarded by mu
+	failure error             // of the disk with the state, until it takes a state again; guarded by mu
 }
 
 // said is what a line of the log is about, and telling when it was written.
@@ -38,8 +38,8 @@ type telling struct {
 	more int // how many such refusals followed without a line
 }
 
-// tellAgain is the shortest time between two lines about refusals of one kind of one log, so
-// that nobody can fill the disk with them.
+// tellAgain is the least time between two lines about refusals of one kind of one log, so that
+// nobody can fill the disk with them.
 const tellAgain = time.Hour
 
 // NewHandler makes the handler of a witness, with its metrics in r.
@@ -81,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveCheckpoint gives the newest cosigned checkpoint of the log with an origin of this hash.
+// serveCheckpoint serves the newest cosigned checkpoint of the log whose origin has this hash.
 func (h *Handler) serveCheckpoint(w http.ResponseWriter, r *http.Request, hash string) {
 	text, found := h.witness.cosigned(hash)
 	if !found {
@@ -174,8 +174,8 @@ func (h *Handler) tell(level slog.Level, what string, refusal *Refusal) {
 	h.log.Log(context.Background(), level, what, append(fields, "refused_since_the_last_line", more)...)
 }
 
-// fail answers after a failure of this witness. A full disk fails each request: it is
-// logged once.
+// fail answers after a failure of this witness. A full disk fails each request, but is logged
+// once.
 func (h *Handler) fail(w http.ResponseWriter, err error) {
 	h.requests.WithLabelValues("failed").Inc()
 	h.mu.Lock()
@@ -203,7 +203,7 @@ func (h *Handler) cosigned(request Request) {
 	h.last.WithLabelValues(origin).Set(float64(time.Now().Unix()))
 }
 
-// Err is why the witness cannot cosign at present.
+// Err returns why the witness cannot cosign at present.
 func (h *Handler) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -72,7 +72,8 @@ func TestAnswersAsSpecified(t *testing.T) {
 	}
 }
 
-// A full disk is an answer to try again, an error in the log, and bad health; once.
+// A full disk is answered with the request to try again, and makes one error in the log and bad
+// health.
 func TestAFullDiskIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 40, "entry")
@@ -92,7 +93,7 @@ func TestAFullDiskIsSaidOnce(t *testing.T) {
 	assert.Contains(t, logs.String(), "cosigned again")
 }
 
-// A client gone in the middle of its request gets no state changed.
+// If a client goes away in the middle of its request, no state changes.
 func TestHalfARequestIsNone(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 40, "entry")

@@ -50,8 +50,8 @@ func parseKey(text string) (Key, error) {
 	return Key{signer, public}, nil
 }
 
-// GenerateKey makes a key of this name and keeps it in a new file. A crash before the
-// file's rename leaves no key, and one behind it a whole one.
+// GenerateKey makes a key of this name and keeps it in a new file. A crash before the file's
+// rename leaves no key, and one after it a whole one.
 func GenerateKey(file, name string) (Key, error) {
 	text, _, err := note.GenerateKey(rand.Reader, name)
 	if err != nil {
@@ -68,7 +68,7 @@ func GenerateKey(file, name string) (Key, error) {
 }
 
 // publicOf derives the verifier key of a valid signing key. It has the signature type of
-// cosignatures, so nobody takes it for the key of plain notes.
+// cosignatures, so that nobody takes it for the key of plain notes.
 func publicOf(text string) (string, error) {
 	name, public, err := proof.PublicKeyOf(text)
 	if err != nil {

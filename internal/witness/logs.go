@@ -18,8 +18,8 @@ type LogState struct {
 	ClosedBy string `json:"closed_by,omitempty"`
 }
 
-// Logs lists the logs in trust and the ones cosigned once, by origin. The size is 0 for a
-// log never cosigned.
+// Logs lists the logs that are trusted and those that were cosigned before, by origin. The size
+// is 0 for a log that was never cosigned.
 func (w *Witness) Logs() []LogState {
 	all := map[string]LogState{}
 	for origin := range w.logs {
@@ -43,7 +43,8 @@ func (w *Witness) sizeOf(origin string) int64 {
 	return w.known[origin].read.Size
 }
 
-// cosigned is the newest cosigned checkpoint of the log whose origin has this SHA-256, in hex.
+// cosigned returns the newest cosigned checkpoint of the log whose origin has this SHA-256, in
+// hex.
 func (w *Witness) cosigned(hash string) (text string, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,7 +41,7 @@ func (r Request) Marshal() []byte {
 	return append(append(body, '\n'), r.Checkpoint...)
 }
 
-// ParseRequest reads a body. The checkpoint is not looked into.
+// ParseRequest reads a body. It does not examine the checkpoint.
 func ParseRequest(body []byte) (Request, error) {
 	line, rest, _ := bytes.Cut(body, []byte("\n"))
 	number, ok := bytes.CutPrefix(line, []byte("old "))

@@ -19,8 +19,8 @@ import (
 // logState is the witness's state of one origin.
 type logState struct {
 	Origin string `json:"origin"`
-	// Checkpoint is the newest cosigned one, with the signatures of its log and of this
-	// witness: the latter proves the state at the next start.
+	// Checkpoint is the newest one that was cosigned, with the signatures of its log and of
+	// this witness; the latter proves the state at the next start.
 	Checkpoint string `json:"checkpoint"`
 	// ClosedBy is the origin of a later generation of the same log. Nothing is cosigned
 	// here any more.
@@ -31,7 +31,7 @@ type logState struct {
 
 // stateFile is the form of the file.
 type stateFile struct {
-	// Witness is the public key, so the state of one witness does not pass for another's.
+	// Witness is the public key, so that the state of one witness is not taken for another's.
 	Witness string     `json:"witness"`
 	Logs    []logState `json:"logs"`
 }
@@ -42,8 +42,8 @@ type states map[string]logState
 // ErrNoState marks a witness without its state: it may have cosigned any size of any log.
 var ErrNoState = errors.New("the witness's state is gone")
 
-// Create makes the state of a new witness, of no logs. It refuses to replace one: with
-// state set back, a witness cosigns a history other than before.
+// Create makes the state of a new witness, of no logs. It refuses to replace one, since with an
+// older state a witness would cosign another history than before.
 func Create(file string, key Key) error {
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("create witness state: %s exists", file)
@@ -51,7 +51,7 @@ func Create(file string, key Key) error {
 	return states{}.write(file, key)
 }
 
-// readStates reads the file. Each checkpoint must have the witness's own signature: a
+// readStates reads the file. Each checkpoint must have the witness's own signature, so that a
 // flipped bit is an error, and never another size.
 func readStates(file string, key Key) (states, error) {
 	data, err := os.ReadFile(file)
@@ -63,7 +63,7 @@ func readStates(file string, key Key) (states, error) {
 	}
 	var f stateFile
 	strict := json.NewDecoder(bytes.NewReader(data))
-	strict.DisallowUnknownFields() // a damaged name is no missing log
+	strict.DisallowUnknownFields() // a damaged name must not look like a missing log
 	if err := strict.Decode(&f); err != nil {
 		return nil, fmt.Errorf("read witness state %s: %w", file, err)
 	}
@@ -95,8 +95,8 @@ func openOwn(key Key, text string) (proof.Checkpoint, error) {
 	return proof.ParseCheckpoint(n.Text)
 }
 
-// write makes the states durable. A crash leaves the old file or the new one. After an
-// error either may be there; no signature of the new state has left yet.
+// write makes the states durable. A crash leaves the old file or the new one. After an error
+// either may be there; no signature of the new state has been sent yet.
 func (s states) write(file string, key Key) error {
 	f := stateFile{Witness: key.public, Logs: []logState{}}
 	for _, origin := range slices.Sorted(maps.Keys(s)) {
@@ -112,10 +112,10 @@ func (s states) write(file string, key Key) error {
 	return nil
 }
 
-// Recover makes lost state anew from checkpoints with this witness's own signature, as the
-// logs serve them. Of one log the largest counts. The holder of a log's key can have cosigned
-// a larger one than is shown here; so take the newest copies of independent readers, too.
-// Existing state goes forward only.
+// Recover makes lost state again from checkpoints with this witness's own signature, as the
+// logs serve them. Of one log the largest counts. The holder of a log's key may have had a
+// larger one cosigned than is shown here, so give it the newest copies of independent readers
+// too. State that exists only moves forward.
 func Recover(file string, key Key, checkpoints []string) error {
 	all, err := readStates(file, key)
 	if errors.Is(err, ErrNoState) {

@@ -1,24 +1,24 @@
-// Package witness cosigns checkpoints of logs, each only if it continues the one before:
+// Package witness cosigns checkpoints of logs, each only if it continues the previous one:
 // C2SP tlog-witness (https://c2sp.org/tlog-witness) with timestamped cosignatures
-// (https://c2sp.org/tlog-cosignature). A log with a split view, or set back to an older
-// state, gets no signature. It is a room of our own as the one library known of
-// (github.com/transparency-dev/witness) brings SQLite, Spanner and OpenTelemetry along;
+// (https://c2sp.org/tlog-cosignature). A log that shows a split view, or was set back to an
+// older state, gets no signature. The package exists because the one library that is known
+// (github.com/transparency-dev/witness) requires SQLite, Spanner and OpenTelemetry;
 // signatures and proofs come from libraries.
 //
 // # State
 //
 // A witness is worth as much as its memory. One file has the newest cosigned checkpoint of
-// each log, with the witness's own signature. The file is made by Create alone: a witness
-// without it does not start, as "never seen" and "forgotten" look the same from outside.
-// See Recover.
+// each log, with the witness's own signature. Only Create makes the file: a witness without
+// it does not start, since "never seen" and "forgotten" look the same from outside. See
+// Recover.
 //
 // # Generations
 //
-// A trail with a lost tree or key goes on under another origin, ORIGIN/from-N or
-// ORIGIN/since-T. To a reader this is another log, so a witness with trust in it by itself would let
-// two histories pass. It does not: a person at the witness adds the new key, after asking
-// why. Generations are listed oldest first. From the first cosignature of a later one on,
-// the earlier ones are closed, so only one history can grow.
+// A trail that has lost its tree or key goes on under another origin, ORIGIN/from-N or
+// ORIGIN/since-T. To a reader this is another log, so a witness that trusted it by itself
+// would let two histories pass. It does not: a person at the witness adds the new key, after
+// asking why. Generations are listed oldest first. From the first cosignature of a later one
+// on, the earlier ones are closed, so that only one history can grow.
 package witness
 
 import (
@@ -45,12 +45,12 @@ type Witness struct {
 	key  Key
 	logs map[string]*log // by origin
 
-	mu    sync.Mutex // from the look at a state to its successor on the disk
-	known states     // under mu; as on the disk, or older after a failed write, or with a newer cosignature of the same tree
+	mu    sync.Mutex // held from reading a state until its successor is on the disk
+	known states     // as on the disk, or older after a failed write, or with a newer cosignature of the same tree; guarded by mu
 	write func(states) error
 }
 
-// log is a log in the witness's trust.
+// log is a log that the witness trusts.
 type log struct {
 	origin    string
 	place     int      // in the list: later generations come later
@@ -59,7 +59,8 @@ type log struct {
 	writes    budget // of new states; under Witness.mu
 }
 
-// mostWrites bounds how often a minute the holder of one log's key has the state written.
+// mostWrites bounds how often per minute the holder of one log's key can have the state
+// written.
 const mostWrites = 120
 
 // budget counts what happens within a minute.
@@ -77,8 +78,8 @@ func (b *budget) take(now time.Time) bool {
 	return b.used <= mostWrites
 }
 
-// Open opens the witness with the state in file, and trust in the logs of these verifier
-// keys: their names are the origins. An origin may have several keys. The generations of a
+// Open opens the witness with the state in file, and with trust in the logs of these verifier
+// keys, whose names are the origins. An origin may have several keys. The generations of a
 // trail are in order, the oldest first.
 func Open(file string, key Key, logs []string) (*Witness, error) {
 	w := &Witness{file: file, key: key, logs: map[string]*log{}}
@@ -118,12 +119,12 @@ const (
 
 // Refusal is why a request gets no signature. Only one of the kind Inconsistent accuses the
 // log: two checkpoints with its signatures show two trees of one size. Anybody can send an
-// honest log's checkpoint with a wrong proof, or an older one again.
+// honest log's checkpoint with a wrong proof, or send an older one again.
 type Refusal struct {
 	Kind   string
 	Status int // of HTTP
 	Text   string
-	// Log is the log in trust whose key signed the checkpoint; empty where none did.
+	// Log is the trusted log whose key signed the checkpoint; it is empty if none did.
 	Log string
 	// Checkpoint is the refused one, with the signatures of that log's keys only. Cosigned is
 	// the newest cosigned one, for Inconsistent.
@@ -165,9 +166,9 @@ func (w *Witness) Add(r Request) ([]byte, error) {
 	after := maps.Clone(w.known)
 	after[c.Origin] = now
 	w.closeOlder(after, c.Origin)
-	// A crash before this line's end leaves either state on the disk, and no signature
-	// has left: the log asks again. Behind it the signature may be lost on its way; then
-	// the log learns the new size from the answer 409.
+	// If the process crashes before this line has ended, either state is on the disk, and no
+	// signature was sent, so the log asks again. After it the signature may be lost on its way;
+	// then the log learns the new size from the answer 409.
 	if err := w.write(after); err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
 }
 
 // forged reports whether a note has a line with the name and the number of one of the log's
-// keys that is not its signature: [note.Open] looks only at the first line of each key.
+// keys that is not its signature, since [note.Open] looks only at the first line of each key.
 func (l *log) forged(n *note.Note, text []byte) bool {
 	lines := bytes.Split(text[len(proof.NoteText(text)):], []byte("\n"))
 	for _, v := range l.verifiers {
@@ -232,12 +233,12 @@ func (r *Refusal) of(l *log, n *note.Note) *Refusal {
 	return r
 }
 
-// check holds a request against the state, in the order of the specification.
+// check compares a request with the state, in the order of the specification.
 func check(r Request, c proof.Checkpoint, before logState) *Refusal {
 	refuse := func(kind string, status int, format string, args ...any) *Refusal {
 		return &Refusal{Kind: kind, Status: status, Text: fmt.Sprintf(format, args...)}
 	}
-	empty, _ := tlog.TreeHash(0, nil) // reads nothing
+	empty, _ := tlog.TreeHash(0, nil) // it reads nothing
 	switch old := before.read.Size; {
 	case before.ClosedBy != "":
 		return refuse(Superseded, http.StatusForbidden, "this witness has cosigned a later generation, %s, and closed this one", before.ClosedBy)
@@ -259,7 +260,7 @@ func check(r Request, c proof.Checkpoint, before logState) *Refusal {
 	return nil
 }
 
-// sign gives the note with its log's signatures and ours, and the line with ours.
+// sign returns the note with its log's signatures and ours, and the line with ours.
 func (w *Witness) sign(n *note.Note) (signed string, line []byte, err error) {
 	trusted := &note.Note{Text: n.Text, Sigs: n.Sigs} // without foreign signatures
 	text, err := note.Sign(trusted, w.key.signer)

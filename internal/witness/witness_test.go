@@ -38,7 +38,7 @@ func newWitness(t *testing.T, logs ...string) *Witness {
 	return w
 }
 
-// reopened is the witness as its next start finds it.
+// reopened returns the witness as its next start finds it.
 func reopened(t *testing.T, w *Witness, logs ...string) *Witness {
 	t.Helper()
 	next, err := Open(w.file, w.key, logs)
@@ -114,8 +114,8 @@ func TestRefusesAsSpecified(t *testing.T) {
 	requireCosigned(t, w, request(l, 20, 40))
 }
 
-// One log shows two histories, each with a good signature: whichever comes first is the
-// only one.
+// One log shows two histories, each with a good signature. Whichever comes first is the only
+// one that is accepted.
 func TestRefusesASplitView(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 20, "entry")
@@ -153,7 +153,7 @@ func TestTakesNoGenerationByItself(t *testing.T) {
 	requireRefused(t, fresh, request(l, 0, 15), Superseded, http.StatusForbidden)
 }
 
-// Two requests at once: the later one must see the state of the earlier, or a tree could be
+// Of two requests at once, the later one must see the state of the earlier, or a tree could be
 // rolled back.
 func TestRequestsAtOnceDoNotRollBack(t *testing.T) {
 	t.Parallel()
