@@ -151,7 +151,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		r.prune(time.Now())
 		require.LessOrEqual(t, len(r.Replaced), maxReplaced)
-		newIndex().addRecord(live, &r, newIndex())
+		newIndex().addRecord(live.Username(), &r, false, newIndex())
 		for h := range r.all {
 			require.True(t, r.promote(h.LastFour, time.Now()))
 			require.Equal(t, h.LastFour, r.Current.LastFour)

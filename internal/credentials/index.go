@@ -26,8 +26,22 @@ type index struct {
 // grant is the environment of a credential, and its end (zero: none).
 type grant struct {
 	environment Environment
+	former      bool // the environment is not configured any more
 	until       time.Time
-	used        *atomic.Int64 // Unix seconds, 0 for never; shared with the next index
+	*uses
+}
+
+// uses are of one credential. An index shares them with the next one.
+type uses struct {
+	last   atomic.Int64 // in Unix seconds; 0 for never
+	former atomic.Int64 // pushes that were refused since the environment is not configured
+}
+
+func (u *uses) lastTime() time.Time {
+	if u == nil || u.last.Load() == 0 {
+		return time.Time{}
+	}
+	return time.Unix(u.last.Load(), 0).UTC()
 }
 
 // The kinds keep a Datadog key from being taken for a Basic credential.
@@ -52,14 +66,18 @@ func (ix *index) id(kind byte, name, password digest) digest {
 	return sha256.Sum256(b[:])
 }
 
-// find looks a credential up at a moment.
-func (ix *index) find(id digest, now time.Time) (Environment, bool) {
+// find looks a credential up at a moment, of an environment that is configured or of a former
+// one.
+func (ix *index) find(id digest, now time.Time, former bool) (Environment, bool) {
 	g, ok := ix.grants[id]
-	if !ok || !g.until.IsZero() && !now.Before(g.until) {
+	if !ok || g.former != former || !g.until.IsZero() && !now.Before(g.until) {
 		return Environment{}, false
 	}
-	if s := now.Unix(); g.used.Load() != s {
-		g.used.Store(s)
+	if s := now.Unix(); g.last.Load() != s {
+		g.last.Store(s)
+	}
+	if former {
+		g.uses.former.Add(1)
 	}
 	return g.environment, true
 }
@@ -74,7 +92,7 @@ func (ix *index) addStatic(environments []config.Environment) error {
 			if other, taken := ix.grants[id]; taken && other.environment != env {
 				return fmt.Errorf("credential %d of %s is one of %s too", i+1, env, other.environment)
 			}
-			ix.grants[id] = grant{environment: env, used: new(atomic.Int64)}
+			ix.grants[id] = grant{environment: env, uses: new(uses)}
 		}
 	}
 	return nil
@@ -88,16 +106,15 @@ func (ix *index) staticID(c config.Credential) digest {
 }
 
 // addRecord takes an environment's generated credentials; before is the previous index,
-// with their last uses.
-func (ix *index) addRecord(env Environment, r *record, before *index) {
-	name := sum(env.Username())
+// with their uses.
+func (ix *index) addRecord(name string, r *record, former bool, before *index) {
 	for h := range r.all {
-		id := ix.id(kindBasic, name, h.Hash)
-		used := before.grants[id].used
-		if used == nil {
-			used = new(atomic.Int64)
+		id := ix.id(kindBasic, sum(name), h.Hash)
+		known := before.grants[id].uses
+		if known == nil {
+			known = new(uses)
 		}
-		ix.grants[id] = grant{env, h.Until, used}
+		ix.grants[id] = grant{r.environment(), former, h.Until, known}
 	}
 }
 

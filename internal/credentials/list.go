@@ -86,12 +86,7 @@ func (ix *index) listedStatic(env Environment, c config.Credential) Listed {
 	}
 }
 
-func (ix *index) lastUsed(id digest) time.Time {
-	if g, ok := ix.grants[id]; ok && g.used.Load() != 0 {
-		return time.Unix(g.used.Load(), 0).UTC()
-	}
-	return time.Time{}
-}
+func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].uses.lastTime() }
 
 // Revoke ceases to accept a generated password at once, by its last four characters. It
 // returns once the change is durable; [ErrUnknown]: there is no such one. If it is the

@@ -21,6 +21,8 @@ type record struct {
 	Replaced []hashed `json:"replaced,omitempty"`
 }
 
+func (r *record) environment() Environment { return Environment{r.Project, r.Environment} }
+
 const (
 	recordVersion = 1
 	// maxReplaced bounds a record, whatever goes wrong with rotations.

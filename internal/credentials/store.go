@@ -49,13 +49,10 @@ type Store struct {
 
 	environments []config.Environment // immutable
 
-	index atomic.Pointer[index] // for Basic and APIKey; replaced whole
+	index atomic.Pointer[index] // replaced whole
 
-	past atomic.Pointer[index] // for Former; replaced whole
-
-	mu      sync.Mutex         // guards records, formers and the replacement of both indexes
-	records map[string]stored  // by user name, as newest known here
-	formers map[string]*former // by user name, of environments that are not configured
+	mu      sync.Mutex        // guards records and the replacement of the index
+	records map[string]stored // by user name, as newest known here, of all environments
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watch has ended
@@ -78,8 +75,8 @@ func Open(ctx context.Context, table store.Table, o Options) (*Store, error) {
 		names:   map[string]Environment{},
 		owners:  map[string]Environment{},
 		static:  newIndex(),
-		records: map[string]stored{}, formers: map[string]*former{},
-		done: make(chan struct{}),
+		records: map[string]stored{},
+		done:    make(chan struct{}),
 	}
 	for _, e := range o.Environments {
 		env := Environment{e.Project, e.Environment}
@@ -95,7 +92,6 @@ func Open(ctx context.Context, table store.Table, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.index.Store(s.static)
-	s.past.Store(newIndex())
 	if err := s.readAll(ctx); err != nil {
 		return nil, fmt.Errorf("read the credentials: %w", err)
 	}
@@ -115,13 +111,13 @@ func (s *Store) Close() {
 // an unknown name as for a wrong password.
 func (s *Store) Basic(username, password string) (Environment, bool) {
 	ix := s.index.Load()
-	return ix.find(ix.id(kindBasic, sum(username), sum(password)), time.Now())
+	return ix.find(ix.id(kindBasic, sum(username), sum(password)), time.Now(), false)
 }
 
 // APIKey returns the environment of a DD-API-KEY.
 func (s *Store) APIKey(key string) (Environment, bool) {
 	ix := s.index.Load()
-	return ix.find(ix.id(kindAPIKey, digest{}, sum(key)), time.Now())
+	return ix.find(ix.id(kindAPIKey, digest{}, sum(key)), time.Now(), false)
 }
 
 // Owner returns the environment of a user name, whatever the password.
@@ -145,11 +141,11 @@ func (s *Store) apply(name string, r stored) bool {
 		ix.grants[id] = g
 	}
 	for name, r := range s.records {
-		ix.addRecord(s.names[name], &r.record, s.index.Load())
+		_, configured := s.names[name]
+		ix.addRecord(name, &r.record, !configured, s.index.Load())
 	}
 	s.index.Store(ix)
-	env := s.names[name]
-	s.log.Debug("credentials changed", "project", env.Project, "environment", env.Environment, "revision", r.revision)
+	s.log.Debug("credentials changed", "project", r.Project, "environment", r.Environment, "revision", r.revision)
 	return true
 }
 

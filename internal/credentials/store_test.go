@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -356,9 +355,9 @@ func TestChecksAllocateNothing(t *testing.T) {
 
 func BenchmarkBasic(b *testing.B) {
 	ix := newIndex()
-	ix.grants[ix.id(kindBasic, sum("user"), sum("password"))] = grant{environment: live, used: new(atomic.Int64)}
+	ix.grants[ix.id(kindBasic, sum("user"), sum("password"))] = grant{environment: live, uses: new(uses)}
 	b.ReportAllocs()
 	for b.Loop() {
-		ix.find(ix.id(kindBasic, sum("user"), sum("password")), time.Now())
+		ix.find(ix.id(kindBasic, sum("user"), sum("password")), time.Now(), false)
 	}
 }

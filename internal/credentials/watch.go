@@ -75,10 +75,11 @@ func (s *Store) take(v store.Value) {
 			return
 		}
 	}
+	if !configured && v.Data != nil && r.environment().Username() != name {
+		return // it is none of ours
+	}
 	switch {
-	case !configured:
-		s.applyFormer(name, r)
-	case !s.apply(name, r) || !v.Doubtful:
+	case !s.apply(name, r) || !v.Doubtful || !configured:
 	case v.Data == nil:
 		s.report(Damage{env, lostRecord, true})
 	default:
