@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"sync"
@@ -40,18 +41,40 @@ func before(r *store.Record) uint64 {
 	return m.events - min(m.events, record.Count(r.Data))
 }
 
+// between reads the records in [from, end), and the gaps between them. The last gap may go
+// beyond end.
+func between(ctx context.Context, events store.Log, from, end store.Pos) iter.Seq2[store.Item, error] {
+	return func(yield func(store.Item, error) bool) {
+		if from >= end {
+			return
+		}
+		for item, err := range events.Read(ctx, from, false) {
+			if err != nil {
+				yield(item, fmt.Errorf("read the journal from record %d on: %w", from, err))
+				return
+			}
+			last := lastOf(&item)
+			if item.Record != nil && last >= end || !yield(item, nil) || last+1 >= end {
+				return
+			}
+		}
+	}
+}
+
+// lastOf is the last position of an item.
+func lastOf(item *store.Item) store.Pos {
+	if item.Gap != nil {
+		return item.Gap.To
+	}
+	return item.Record.Pos
+}
+
 // recordFrom reads the first record in [from, end), or nil if there is none. Its data may
 // be kept.
 func recordFrom(ctx context.Context, events store.Log, from, end store.Pos) (*store.Record, error) {
-	for item, err := range events.Read(ctx, from, false) {
-		if err != nil {
-			return nil, fmt.Errorf("read record %d: %w", from, err)
-		}
-		if r := item.Record; r != nil {
-			if r.Pos >= end {
-				break
-			}
-			return r, nil
+	for item, err := range between(ctx, events, from, end) {
+		if err != nil || item.Record != nil {
+			return item.Record, err
 		}
 	}
 	return nil, nil //nolint:nilnil // a missing record is no error

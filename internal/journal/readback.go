@@ -74,15 +74,12 @@ func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
 func (j *Journal) readRange(ctx context.Context, from, end store.Pos) (held []store.Record, whole bool, err error) {
 	whole = true
 	size := 0
-	for item, err := range j.events.Read(ctx, from, false) {
+	for item, err := range between(ctx, j.events, from, end) {
 		if err != nil {
 			return nil, false, err
 		}
 		if item.Record == nil {
 			continue
-		}
-		if item.Record.Pos >= end {
-			break
 		}
 		r := *item.Record
 		r.Data = slices.Clone(r.Data)
@@ -90,9 +87,6 @@ func (j *Journal) readRange(ctx context.Context, from, end store.Pos) (held []st
 		for size += len(r.Data); size > lookBytes && len(held) > 1; {
 			size -= len(held[0].Data)
 			held, whole = held[1:], false
-		}
-		if r.Pos == end-1 {
-			break
 		}
 	}
 	return held, whole, nil

@@ -164,20 +164,18 @@ const (
 
 // read reads the next records and gaps of the span.
 func (s *Span) read(ctx context.Context) error {
-	size, last := 0, store.Pos(0)
-	for item, err := range s.j.events.Read(ctx, s.next, false) {
+	size := 0
+	for item, err := range between(ctx, s.j.events, s.next, s.end) {
 		if err != nil {
-			return fmt.Errorf("read record %d: %w", s.next, err)
+			return err
 		}
-		if gap := item.Gap; gap != nil {
-			last = gap.To
-		} else {
+		if item.Record != nil {
 			r := *item.Record
 			r.Data = slices.Clone(r.Data)
-			item.Record, last, size = &r, r.Pos, size+len(r.Data)
+			item.Record, size = &r, size+len(r.Data)
 		}
 		s.held = append(s.held, item)
-		if size >= spanBytes || len(s.held) == spanRecords || last+1 >= s.end {
+		if size >= spanBytes || len(s.held) == spanRecords {
 			break
 		}
 	}
@@ -191,21 +189,11 @@ func (s *Span) Ack(context.Context, relay.Position) error { return nil }
 // returns false. It passes over positions without a record. The data is visit's until it
 // returns; it may be of another form than this version's.
 func (j *Journal) Records(ctx context.Context, from, end uint64, visit func(position uint64, data []byte) bool) error {
-	if from >= end {
-		return nil
-	}
-	for item, err := range j.events.Read(ctx, store.Pos(max(from, 1)), false) {
+	for item, err := range between(ctx, j.events, store.Pos(max(from, 1)), store.Pos(end)) {
 		if err != nil {
-			return fmt.Errorf("read the journal from record %d on: %w", from, err)
+			return err
 		}
-		r := item.Record
-		if r == nil {
-			if uint64(item.Gap.To)+1 >= end {
-				return nil
-			}
-			continue
-		}
-		if uint64(r.Pos) >= end || !visit(uint64(r.Pos), r.Data) || uint64(r.Pos)+1 == end {
+		if r := item.Record; r != nil && !visit(uint64(r.Pos), r.Data) {
 			return nil
 		}
 	}

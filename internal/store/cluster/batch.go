@@ -55,7 +55,10 @@ func (a *attempt) message(i int, at int64) *nats.Msg {
 	return m
 }
 
-// batch publishes several messages, which the server stores together.
+// batch publishes several messages, which the server stores together. A server without replicas
+// keeps them in a folder of their own until then, which costs it 4 ms and more, however few they
+// are; with replicas it keeps them in memory. Messages that are published one after the other
+// would cost a sync each, and could be stored in part and in another order.
 func (a *attempt) batch(ctx context.Context) (last uint64, err error) {
 	nc, inbox := a.log.store.js.Conn(), a.log.store.js.Conn().NewInbox()
 	answers, err := nc.SubscribeSync(inbox)

@@ -22,8 +22,7 @@ type lazyValues struct {
 	path   string
 	dirty  bool           // something was written since the last sync
 	broken bool           // the file has to be replaced
-	place  map[string]int // key to its pair of slots
-	free   []int          // pairs whose key was removed
+	place  map[string]int // key to its pair of slots, which it keeps when it is removed
 	pairs  int
 }
 
@@ -58,23 +57,11 @@ func openLazy(s *Store, into map[string]entry) (*lazyValues, error) {
 	}
 	w := &window{f: v.f}
 	v.pairs = int((size - dataStart + 2*pageSize - 1) / (2 * pageSize) * lazyPage)
-	used := make([]bool, v.pairs)
 	for pair := range v.pairs {
 		for i := range uint64(2) {
 			if key, e, ok := v.read(w, pair, i); ok && e.rev > into[key].rev {
 				into[key], v.place[key] = e, pair
 			}
-		}
-	}
-	for key, pair := range v.place {
-		used[pair] = into[key].data != nil
-		if into[key].data == nil {
-			delete(v.place, key)
-		}
-	}
-	for pair, taken := range used {
-		if !taken {
-			v.free = append(v.free, pair)
 		}
 	}
 	return v, nil
@@ -133,14 +120,7 @@ func (v *lazyValues) put(key string, e entry, all map[string]entry) error {
 	pair, ok := v.place[key]
 	if !ok {
 		pair = v.pairs
-		if n := len(v.free); n > 0 {
-			pair, v.free = v.free[n-1], v.free[:n-1]
-			// An older value of the key that was removed must not come back.
-			if _, err := v.f.WriteAt(make([]byte, lazySlot), v.offset(pair, 1-e.rev%2)); err != nil {
-				return fmt.Errorf("write %s: %w", v.path, err)
-			}
-		}
-		v.pairs = max(v.pairs, pair+1)
+		v.pairs++
 		v.place[key] = pair
 	}
 	at := v.offset(pair, e.rev%2)
@@ -231,6 +211,6 @@ func (v *lazyValues) replace(all map[string]entry) error {
 		return fmt.Errorf("replace %s: %w", v.path, err)
 	}
 	_ = v.f.Close() // nothing in it counts any more
-	v.f, v.place, v.pairs, v.free, v.broken, v.dirty = f, place, n, nil, false, false
+	v.f, v.place, v.pairs, v.broken, v.dirty = f, place, n, false, false
 	return nil
 }

@@ -12,15 +12,9 @@ type Kind string
 // The kinds of places. A store's folder has a folder for each log, with its segments, its
 // two marks and nothing else; and the files of the table, and the lock.
 const (
-	// Header is one of the two copies of a file's header.
-	Header Kind = "header"
 	// Record is a record of a log: 48 bytes of header, then key and data, then 8 bytes of
 	// checksum.
 	Record Kind = "record"
-	// EndMark is one of the two slots that say where the log ends, in turn.
-	EndMark Kind = "end mark"
-	// FirstMark is one of the two slots that say where the log begins.
-	FirstMark Kind = "first mark"
 	// Durable is a value of the table in one of its two copies.
 	Durable Kind = "value"
 	// Lazy is a value of the table that is written without a sync.
@@ -30,8 +24,7 @@ const (
 // Place is where something stands in the files of a store.
 type Place struct {
 	Kind Kind
-	// Pos is the position of a record, the base of the segment for its header, and the
-	// revision of a value.
+	// Pos is the position of a record, or the revision of a value.
 	Pos store.Pos
 	// Key is the key of a record or a value.
 	Key          string
@@ -39,8 +32,7 @@ type Place struct {
 	Offset, Size int64
 }
 
-// Locate says where a log's headers, records and marks stand, file by file, in the order of
-// their positions. With an empty name it does so for the table of the store.
+// Locate says where a log's records stand, file by file, in the order of their positions. With an empty name it does so for the table of the store.
 func Locate(dir, log string) ([]Place, error) {
 	s := &Store{fs: readOnlyFS{osFS{readOnly: true}}, view: true, dir: dir, boot: bootID(), log: discard}
 	if log == "" {
@@ -60,13 +52,7 @@ func Locate(dir, log string) ([]Place, error) {
 		if err != nil {
 			return nil, err
 		}
-		places[0].Pos, places[1].Pos = seg.base, seg.base
 		all = append(all, places...)
-	}
-	for i := range int64(2) {
-		all = append(all,
-			Place{Kind: EndMark, File: r.mark.path, Offset: i * slotSize, Size: slotSize},
-			Place{Kind: FirstMark, File: r.trimmed.path, Offset: i * slotSize, Size: slotSize})
 	}
 	return all, nil
 }
@@ -86,8 +72,8 @@ func locateTable(s *Store) (all []Place, err error) {
 	return all, nil
 }
 
-// locate finds the headers and records of one file.
-func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) ([]Place, error) {
+// locate finds the records of one file.
+func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) (all []Place, err error) {
 	f, err := s.fs.Open(path, false)
 	if err != nil {
 		return nil, err
@@ -97,7 +83,6 @@ func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) ([]P
 	if err != nil {
 		return nil, err
 	}
-	all := []Place{{Kind: Header, File: path, Size: headerSize}, {Kind: Header, File: path, Offset: pageSize, Size: headerSize}}
 	w := &window{f: f}
 	for at := int64(dataStart); ; {
 		offset, h, ok := w.find(at, size, seed, 1, last)

@@ -214,7 +214,7 @@ func TestAFailedSyncOfLazyValues(t *testing.T) {
 	m.leave()
 }
 
-// A lazy value that was removed does not come back when its place is taken by another key.
+// A lazy value that was removed does not come back.
 func TestARemovedLazyValueStaysAway(t *testing.T) {
 	t.Parallel()
 	f := openFolder(t).(*folder)
