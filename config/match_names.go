@@ -24,7 +24,7 @@ func relayTypes() []string {
 		"streaming.put_intended", "streaming.put_ended", "streaming.put_failed",
 		"health.changed", "health.gap", "silence.added", "silence.ended", "environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
-		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation", "trail.key_rotated", "trail.checkpoint",
+		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.restored", "trail.generation", "trail.key_rotated", "trail.checkpoint",
 		"trail.witness_refused", "trail.witness_agreed",
 		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired", "relay.started", "relay.stopped",
 	}

@@ -197,7 +197,7 @@ func trailEvents(cfg *config.Config) (all []trailEvent) {
 func namings(t *testing.T, cfg *config.Config) (all []string) {
 	t.Helper()
 	for _, e := range trailEvents(cfg) {
-		if e.kind != audit.TypeDamaged && e.kind != audit.TypeGeneration {
+		if e.kind != audit.TypeDamaged && e.kind != audit.TypeRestored && e.kind != audit.TypeGeneration {
 			continue
 		}
 		var body struct {

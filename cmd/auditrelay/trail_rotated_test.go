@@ -75,12 +75,12 @@ func TestFilesDeletedAfterARotationAreMissed(t *testing.T) {
 				require.NoError(t, os.CopyFS(tlog, os.DirFS(older)))
 			},
 			[3]int{3, 0, 0},
-			"the trail's streams have them, and its files do not",
+			"the trail's log has them, and its files do not",
 		},
 		"all files are deleted": {
 			func(tlog string) { require.NoError(t, os.RemoveAll(tlog)) },
 			[3]int{3, 1, 1},
-			"the trail's streams have them, and its files do not",
+			"the trail's log has them, and its files do not",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

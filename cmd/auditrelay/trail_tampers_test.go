@@ -101,7 +101,6 @@ func (x *tamperer) entry() tampered {
 		touched = countFrom(int64(a), int64(len(drafts)))
 	}
 	c.what = fmt.Sprintf("entries %v", touched)
-	c.again = slices.Contains([]string{"entry forged", "entry swapped", "entry left out"}, c.kind)
 	x.lose(&c, touched)
 	return c
 }
@@ -122,13 +121,13 @@ func (x *tamperer) forgeTwice(a int) {
 }
 
 // lose expects findings about these entries of the log only. Half of the time it takes the
-// trail's files away. As long as they have the entries, nothing is lost, and the trail names
-// nothing.
+// trail's files away. As long as they have the entries, nothing is lost, and the trail says that
+// they are restored.
 func (x *tamperer) lose(c *tampered, touched []int64) {
 	kinds := []string{"restored"}
+	c.named = true
 	if x.r.IntN(2) == 0 {
 		x.remove("tlog")
-		c.named = true
 		kinds = []string{"altered", "missing", "moved", "removed", "foreign", "truncated", "misfiled"}
 		c.kind += ", without files"
 	}
@@ -172,7 +171,7 @@ func (x *tamperer) entries() tampered {
 	}
 	c.what = fmt.Sprintf("from entry %d on", from)
 	x.lose(&c, countFrom(int64(from), int64(len(drafts))))
-	c.named = c.named && !strings.HasPrefix(c.kind, "entries end mark")
+	c.named = !strings.HasPrefix(c.kind, "entries end mark")
 	return c
 }
 

@@ -35,7 +35,7 @@ func TestTrailVerifyReadsAStoppedRelay(t *testing.T) {
 	flipRecord(audit.EntriesLog, 4)(t, dir)
 	code, out, _ = command(t, "trail", "verify", "--offline", "--data-dir", dir)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, out, "missing: entry 4: the trail's streams")
+	assert.Contains(t, out, "missing: entry 4: the trail's log")
 }
 
 // A stranger with the public key verifies a running relay's trail over HTTP, takes a proof of

@@ -115,7 +115,7 @@ func namings(t *testing.T, path string) (all []string) {
 		}
 		seen[rec.ID()] = true
 		switch kind := fmt.Sprint(rec.Attributes["type"]); kind {
-		case audit.TypeDamaged, audit.TypeGeneration:
+		case audit.TypeDamaged, audit.TypeRestored, audit.TypeGeneration:
 			var e struct {
 				Detail struct {
 					Reason   string

@@ -14,6 +14,7 @@ type span = spans.Span[int64]
 // often the trail is opened.
 type namedDamage struct {
 	entries, checkpoints []span
+	restored             []span
 	pins                 []string // details
 }
 
@@ -22,6 +23,8 @@ func (n *namedDamage) add(problems []Problem) {
 		switch p.Kind {
 		case "pin", "forwarded":
 			n.pins = append(n.pins, p.Detail)
+		case "restored":
+			n.restored = append(n.restored, span{From: p.From, To: p.To})
 		case "checkpoint":
 			n.checkpoints = append(n.checkpoints, span{From: p.From, To: p.To})
 		default:
@@ -43,6 +46,8 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 				left = append(left, p)
 			}
 			continue
+		case "restored":
+			known = n.restored
 		case "checkpoint":
 			known = n.checkpoints
 		}

@@ -9,8 +9,13 @@ import (
 )
 
 // The trail's files hold the signed entries a second time. An entry that is lost or damaged
-// in the log is read from there, if its leaf is the signed one. Nothing is written back, and
-// the trail does not name it: as long as the files have it, nothing is lost.
+// in the log is read from there, if its leaf is the signed one. Nothing is written back. As
+// long as the files have it, nothing is lost; but somebody may have altered the log, so the
+// trail names it once.
+
+// TypeRestored names entries that the log lost, and that are read from the files. Its Detail
+// is a naming.
+const TypeRestored = "trail.restored"
 
 // copied is a run of entries that are read from the files.
 type copied struct {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 )
 
 // VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes KeyFile and what
 // else says where the key is, PinFile, ForwardedFile and Files. Unnamed are the problems
-// without a name in the trail; a start would name them. A missing key, or one other than the
+// and the restored entries that the trail does not name yet; a start would name them. A missing key, or one other than the
 // signer's, is a problem if anything was signed.
 func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []Problem, err error) {
 	key, keyErr := o.loadKey()
@@ -24,7 +25,7 @@ func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report
 	if o.KeyFile != "" || keyErr == nil { // nobody but the relay needs to have another
 		x.checkKey(key, keyErr)
 	}
-	return x.report, x.named.unnamed(x.report.Problems), nil
+	return x.report, x.named.unnamed(slices.Concat(x.report.Problems, x.report.Restored)), nil
 }
 
 func (x *examination) checkKey(key keyPair, err error) {

@@ -26,8 +26,9 @@ type Report struct {
 	// Problems, none where the trail is whole. Problems named by the trail itself, in a
 	// signed entry, are among them: they stay.
 	Problems []Problem
-	// Restored are entries lost or damaged in the stream, and found in the second copy.
-	// They are no problems: see [Options].Copy.
+	// Restored are entries that are lost or damaged in the log, and that are read from the
+	// trail's files, since their leaf hashes are the signed ones. They are no problems, and
+	// settled once the trail names them: see [Options].Files.
 	Restored []Problem
 }
 

@@ -55,11 +55,11 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.name(ctx, x.named.unnamed(x.report.Problems)); err != nil {
+	if err := t.name(ctx, TypeDamaged, x.named.unnamed(x.report.Problems)); err != nil {
 		return err
 	}
-	if restored := x.report.Restored; len(restored) > 0 {
-		t.log.Warn("the audit trail has lost entries from its log; they are read from its files", "entries", spellOut(restored))
+	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
+		return err
 	}
 	t.newKey, t.sound = false, true
 	t.offerAgain(x)
@@ -199,13 +199,13 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	return nil
 }
 
-// name puts problems into the trail.
-func (t *Trail) name(ctx context.Context, problems []Problem) error {
+// name puts problems into the trail, in entries of a type.
+func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error {
 	for len(problems) > 0 {
 		some := problems[:min(len(problems), maxProblems)]
 		problems = problems[len(some):]
-		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "problems", spellOut(some), "salvage", t.options.SalvageDir)
-		if err := t.appendOwn(ctx, TypeDamaged, t.naming(some)); err != nil {
+		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "type", kind, "problems", spellOut(some), "salvage", t.options.SalvageDir)
+		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
 			return err
 		}
 		t.metrics.named.Add(float64(len(some)))

@@ -26,13 +26,17 @@ import (
 // names damage as a whole reading at the start would.
 //
 // No checkpoint has the note's content: the generations, the entries without weight, and the
-// index of the newest entries. The trail's key signs it, it names the entry that it ends
-// with, and a start without a good one reads everything first. Who puts an older note back
-// hides newer damage, until the reading in the background ends. Nobody gains a root: the tree
-// comes from checkpoints only.
+// index of the newest entries. The trail's key signs it, and it names the two logs that were
+// read and the entry that it ends with. A start without a good note, or with other logs, reads
+// everything first: nothing that was read before says anything about logs that somebody has
+// put there since. Whoever puts an older note back hides newer damage in the same logs until
+// the reading in the background ends. Nobody gains a root: the tree comes from checkpoints
+// only.
 
 // verifiedNote has the findings of a reading of the whole trail.
 type verifiedNote struct {
+	// Logs are the IDs of the logs of entries and of checkpoints.
+	Logs        [2]string    `json:"logs"`
 	Generations []Generation `json:"generations"`
 	Unsound     []span       `json:"unsound,omitempty"`
 	Problems    int          `json:"problems,omitempty"`
@@ -46,7 +50,7 @@ type verifiedNote struct {
 const (
 	// verifiedHead begins the note, and the signed text. No checkpoint looks like it: their
 	// second line is a number.
-	verifiedHead = "auditrelay/verified-trail/v3\n"
+	verifiedHead = "auditrelay/verified-trail/v4\n"
 	// maxResume bounds the entries that a start reads after the newest checkpoint and after
 	// the note. The note is written again after half as many.
 	maxResume = 4096
@@ -107,6 +111,9 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 	}
 	v := verifiedNote{Generations: shown.generations, Unsound: shown.unsound, Problems: shown.problems, Entries: t.next(), Newest: t.newest.all()}
 	var err error
+	if v.Logs, err = t.logIDs(ctx); err != nil {
+		return err
+	}
 	if v.Leaf, err = t.readLeaf(ctx, v.Entries-1); err != nil {
 		return err
 	}
@@ -126,6 +133,18 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 	return nil
 }
 
+// logIDs are the IDs of the logs of entries and of checkpoints.
+func (t *Trail) logIDs(ctx context.Context) (ids [2]string, err error) {
+	for i, log := range []store.Log{t.entries, t.checkpoints} {
+		state, err := log.State(ctx)
+		if err != nil {
+			return ids, fmt.Errorf("read the id of a log of the audit trail: %w", err)
+		}
+		ids[i] = state.ID.String()
+	}
+	return ids, nil
+}
+
 // dropVerified removes the note before damage is named: it does not know of it. The keeper
 // writes the next one.
 func (t *Trail) dropVerified() {
@@ -140,6 +159,9 @@ func (t *Trail) dropVerified() {
 func (t *Trail) resume(ctx context.Context) bool {
 	v, good := t.readVerified()
 	if !good || t.restored || t.newKey || t.options.Shared || !t.marked {
+		return false
+	}
+	if ids, err := t.logIDs(ctx); err != nil || ids != v.Logs {
 		return false
 	}
 	last := &v.Generations[len(v.Generations)-1]

@@ -97,6 +97,30 @@ func TestAForgedNoteHasAllReadFirst(t *testing.T) {
 	}
 }
 
+// A log that somebody has put in the place of one that was read is read before anything of it
+// is handed on, however alike the two are.
+func TestAnotherLogIsReadFirst(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 10)
+	waitSigned(t, trail, 10)
+	require.NoError(t, trail.Close(t.Context()))
+	for _, name := range []string{EntriesLog, CheckpointsLog} {
+		trail = openTrail(t, st, o)
+		require.True(t, trail.resumed)
+		<-trail.read
+		require.NoError(t, trail.Close(t.Context()))
+		st.log(name).id.Log[15]++
+		trail = openTrail(t, st, o)
+		require.False(t, trail.resumed, name)
+		requireWhole(t, trail, 10)
+		<-trail.read
+		require.NoError(t, trail.Close(t.Context()))
+	}
+}
+
 // Damage behind the newest reading is found and named while the relay runs, as a start
 // that reads everything names it: see TestTampering, too.
 func TestDamageSinceTheNewestReadingIsNamed(t *testing.T) {

@@ -57,6 +57,7 @@ func (s *testStore) Log(ctx context.Context, name string, o store.Options) (stor
 	}
 	l, err := s.Store.Log(ctx, name, o)
 	s.logs[name] = &testLog{log: l}
+	copy(s.logs[name].id.Log[:], name)
 	return s.logs[name], err
 }
 
@@ -79,7 +80,8 @@ type testLog struct {
 	// Set before the log is in use, or in the trail's turn; each may be nil.
 	failing  func() error    // why the next append is refused
 	appended func(store.Pos) // told of each append
-	limit    int             // of a record, as that of a cluster's server; 0 for the disk's
+	id       store.ID
+	limit    int // of a record, as that of a cluster's server; 0 for the disk's
 }
 
 func (l *testLog) now() store.Log {
@@ -143,7 +145,13 @@ func (l *testLog) isLost(pos store.Pos) bool {
 	return l.lost[pos]
 }
 
-func (l *testLog) State(ctx context.Context) (store.State, error) { return l.now().State(ctx) }
+// State implements [store.Log]. The log keeps its ID whatever replaces its records, as that of
+// somebody who writes to its files does, unless it is exchanged.
+func (l *testLog) State(ctx context.Context) (store.State, error) {
+	s, err := l.now().State(ctx)
+	s.ID = l.id
+	return s, err
+}
 
 func (l *testLog) MaxRecord() int {
 	if l.limit > 0 {

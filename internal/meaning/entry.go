@@ -68,6 +68,7 @@ var entrySentences = map[string]struct {
 	"relay.started":           {"the relay started", Info},
 	"relay.stopped":           {"the relay stopped", Info},
 	"trail.damaged":           {"damage to the audit trail was found", High},
+	"trail.restored":          {"entries lost or damaged in the audit trail's log are read from its files", High},
 	"trail.generation":        {"the audit trail begins a new generation", High},
 	"trail.archived":          {"old entry bundles of the audit trail were moved to an archive", Low},
 	"trail.key_rotated":       {"the key of the audit trail names its successor", Medium},

@@ -78,8 +78,8 @@ func (h *house) all() (list []audit.Recorded) {
 	return list
 }
 
-// What the log has lost, every reader gets from the files. It is no damage, and nothing is
-// written because of it.
+// What the log has lost, every reader gets from the files. It is no damage, and the trail names
+// it once.
 func TestEntriesLostInTheLogAreReadFromTheFiles(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 300)
@@ -98,7 +98,8 @@ func TestEntriesLostInTheLogAreReadFromTheFiles(t *testing.T) {
 	require.Equal(t, [][2]int64{{7, 7}, {20, 20}, {30, 31}, {290, 300}}, runs)
 
 	list := h.all()
-	require.Len(t, list, 301)
+	require.Len(t, list, 302)
+	require.Equal(t, audit.TypeRestored, list[301].Type)
 	for i, e := range list {
 		require.EqualValues(t, i, e.Index)
 		require.False(t, e.Unsound)
@@ -117,11 +118,12 @@ func TestEntriesLostInTheLogAreReadFromTheFiles(t *testing.T) {
 	require.JSONEq(t, string(long(300).After), string(last.After))
 	_, err = h.trail.AppendIf(t.Context(), entry(301), 289)
 	require.ErrorIs(t, err, audit.ErrConflict, "entry 300 is the newest one")
-	h.timelineHas(301)
+	h.timelineHas(302)
 	h.sign()
-	require.EqualValues(t, 301, h.trail.Size(), "nothing is named")
+	h.sign()
+	require.EqualValues(t, 302, h.trail.Size(), "it is named once")
 	h.run()
-	h.requireWhole(0, 301)
+	h.requireWhole(0, 302)
 	require.Equal(t, message(t, 7), string(h.prove(0, 7)))
 }
 
@@ -175,8 +177,9 @@ func TestEntriesLostInBothAreNamed(t *testing.T) {
 			e, err := h.trail.Get(t.Context(), 40)
 			require.NoError(t, err)
 			require.True(t, e.Unsound)
-			require.Len(t, h.all(), 301)
+			require.Len(t, h.all(), 302)
 			require.Equal(t, audit.TypeDamaged, h.all()[300].Type)
+			require.Equal(t, audit.TypeRestored, h.all()[301].Type)
 		})
 	}
 }

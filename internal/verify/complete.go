@@ -45,7 +45,7 @@ func factOf(record []byte) (f fact, interesting bool) {
 	}
 	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
 	switch kind := string(name); kind {
-	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged, tiles.TypeArchived:
+	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored, tiles.TypeArchived:
 		return fact{kind: kind, record: bytes.Clone(record)}, true
 	}
 	return fact{}, false
@@ -92,7 +92,7 @@ func (c *completeness) take(f fact) {
 	switch f.kind {
 	case settingsChecked, streamingChecked:
 		c.check(f.index, place{f.kind, e.Project, e.Environment}, looks.CheckOf(e))
-	case audit.TypeGeneration, audit.TypeDamaged:
+	case audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored:
 		var o opening
 		if json.Unmarshal(e.Detail, &o) == nil {
 			c.named(f, o)
@@ -133,13 +133,18 @@ func (c *completeness) succeeded() {
 		c.successor.index, c.successor.key)})
 }
 
-// named reports the damage named by the trail itself.
+// named reports the damage named by the trail itself. What it says to be restored is settled:
+// the entries are proven.
 func (c *completeness) named(f fact, o opening) {
 	if f.kind == audit.TypeGeneration {
 		o.index = f.index
 		c.opened = o
 	}
 	for _, p := range o.Problems {
+		if p.Kind == restored {
+			c.report.settle(Finding{Kind: restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
+			continue
+		}
 		c.report.Completeness.add(Finding{Kind: Named, From: -1, To: -1, Detail: fmt.Sprintf("entry %d of the trail names damage: %s", f.index, p)})
 	}
 }

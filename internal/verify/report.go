@@ -22,6 +22,10 @@ type Report struct {
 	// Archived are the entries whose bundles were moved to an archive, as the trail itself
 	// says. Only their hashes were checked.
 	Archived []Archived `json:"archived,omitempty"`
+	// Settled is damage that cost nothing, and that the trail itself names: entries that are
+	// damaged in the log, and that are proven from the trail's files. It counts against no
+	// verdict.
+	Settled []Finding `json:"settled,omitempty"`
 	// Apart are events of a sink's copy that look like the trail's and are not: pushed ones that
 	// imitate entries, and those of other programs. They count for nothing, and against nothing.
 	Apart Apart `json:"apart,omitzero"`
@@ -64,6 +68,12 @@ const (
 	mostFindings = 10_000
 )
 
+func (r *Report) settle(f Finding) {
+	if len(r.Settled) < mostFindings {
+		r.Settled = append(r.Settled, f)
+	}
+}
+
 func (r *Report) setApart(f Finding) {
 	if r.Apart.Events++; len(r.Apart.Findings) < mostApart {
 		r.Apart.Findings = append(r.Apart.Findings, f)
@@ -104,6 +114,10 @@ const (
 	Omitted    = "omitted"     // entries with only a hash in their event
 	NotCovered = "unsigned"    // entries behind the newest checkpoint
 )
+
+// restored is the kind of entries that are damaged in the log, and that are read from the
+// trail's files.
+const restored = "restored"
 
 // Finding is something against a verdict.
 type Finding struct {

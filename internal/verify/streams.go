@@ -17,7 +17,7 @@ func Streams(streams audit.Report, o Options) Report {
 	return r
 }
 
-// AddNewer adds what the streams have and the files lack. The files follow the streams, and a
+// AddNewer adds what the log has and the files lack. The files follow the log, and a
 // relay that stops writes them to their end. So where they lack signed entries, or a whole
 // generation, the relay was killed just before it wrote them, or somebody has deleted files
 // or put older ones in their place: nobody can tell these apart, and the next start writes the
@@ -31,11 +31,11 @@ func (r *Report) AddNewer(streams audit.Report, o Options) {
 		switch {
 		case g.Size <= l.Size:
 		case err != nil:
-			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, File: inTheStreams, Detail: err.Error()})
+			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, File: inTheLog, Detail: err.Error()})
 		default:
 			r.Completeness.add(Finding{
 				Kind: Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: tiles.Dir,
-				Detail: "the trail's streams have them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
+				Detail: "the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
 			})
 			r.Entries += g.Size - l.Size
 			l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
@@ -43,7 +43,7 @@ func (r *Report) AddNewer(streams audit.Report, o Options) {
 	}
 	if streams.Entries > streams.Signed {
 		r.Completeness.add(Finding{
-			Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: inTheStreams,
+			Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: inTheLog,
 			Detail: "no checkpoint covers them yet; the relay signs them at its next start",
 		})
 	}
@@ -51,7 +51,7 @@ func (r *Report) AddNewer(streams audit.Report, o Options) {
 	r.Completeness.close()
 }
 
-const inTheStreams = "the trail's streams"
+const inTheLog = "the trail's log"
 
 // vouched says why nothing vouches for the key of a generation: it is neither the policy's, nor
 // named by a trusted generation before. Without a policy every key will do.
@@ -80,10 +80,10 @@ func (r *Report) logOf(g audit.Generation) *Log {
 	return &r.Logs[len(r.Logs)-1]
 }
 
-// AddStreams adds a problem of the trail's streams. One named by the trail itself, in a
+// AddStreams adds a problem of the trail's log. One named by the trail itself, in a
 // signed entry, counts against completeness.
 func (r *Report) AddStreams(p audit.Problem, named bool) {
-	f := Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheStreams, Detail: p.Detail}
+	f := Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheLog, Detail: p.Detail}
 	if p.Kind == "pin" || p.Kind == Key {
 		f.From, f.To = -1, -1
 	}
@@ -97,20 +97,20 @@ func (r *Report) AddStreams(p audit.Problem, named bool) {
 	r.Completeness.close()
 }
 
-// HoldAgainst holds the proven entries against the streams they were derived from. Streams
-// put back to an earlier state, with all notes beside them, end before them.
+// HoldAgainst holds the proven entries against the log that they were derived from. A log that
+// was put back to an earlier state, with all notes, ends before them.
 func (r *Report) HoldAgainst(streams audit.Report) {
 	from := streams.Entries
 	for _, p := range slices.Concat(streams.Problems, streams.Restored) { // known already
-		if p.Kind == "truncated" || p.Kind == "restored" {
+		if p.Kind == "truncated" || p.Kind == restored {
 			from = max(from, p.To+1)
 		}
 	}
 	for _, l := range r.Logs {
 		if end := l.Base + l.Size; end > from {
 			r.Integrity.add(Finding{
-				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: inTheStreams,
-				Detail: "the streams end before them, and the trail's files have them: the streams were put back to an earlier state",
+				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: inTheLog,
+				Detail: "the log ends before them, and the trail's files have them: the log was put back to an earlier state",
 			})
 			from = end
 		}

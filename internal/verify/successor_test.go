@@ -88,7 +88,7 @@ func TestTheFilesAreHeldAgainstTheStreams(t *testing.T) {
 		"older":     {audit.Report{Entries: 9, Signed: 9, Generations: []audit.Generation{generation("a", 0, 9)}}, "missing: entries 6 to 8: tlog: ", 9},
 		"deleted":   {audit.Report{Entries: 9, Signed: 9, Generations: []audit.Generation{generation("a", 0, 6), generation("a/from-6", 6, 3)}}, "missing: entries 6 to 8: tlog: ", 9},
 		"not begun": {audit.Report{Entries: 6, Signed: 6, Generations: []audit.Generation{generation("a", 0, 6), generation("a/from-6", 6, 0)}}, "", 6},
-		"unsigned":  {audit.Report{Entries: 7, Signed: 6, Generations: []audit.Generation{generation("a", 0, 6)}}, "unsigned: entry 6: the trail's streams: ", 6},
+		"unsigned":  {audit.Report{Entries: 7, Signed: 6, Generations: []audit.Generation{generation("a", 0, 6)}}, "unsigned: entry 6: the trail's log: ", 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

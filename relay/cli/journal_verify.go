@@ -60,7 +60,7 @@ func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) error
 	if err != nil {
 		return err
 	}
-	for _, p := range report.Problems {
+	for _, p := range slices.Concat(report.Problems, report.Restored) {
 		found := problem{
 			Log: audit.EntriesLog, What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
 			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on",
@@ -69,12 +69,6 @@ func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) error
 			found.Advice = "nothing is left to do: the trail names it"
 		}
 		v.Problems = append(v.Problems, found)
-	}
-	for _, p := range report.Restored {
-		v.Problems = append(v.Problems, problem{
-			Log: audit.EntriesLog, What: "audit trail: " + p.String(), Settled: true,
-			Advice: "nothing is left to do: the trail reads them from its files",
-		})
 	}
 	return nil
 }

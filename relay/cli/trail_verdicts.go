@@ -41,6 +41,9 @@ func printVerdicts(w io.Writer, r verify.Report) error {
 	for _, a := range r.Archived {
 		fmt.Fprintf(&b, "%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s; --archive DIR checks them whole\n", a.To-a.From+1, a.From, a.To, printable(a.Where))
 	}
+	for _, found := range r.Settled {
+		fmt.Fprintf(&b, "settled: %s\n", printable(found.String()))
+	}
 	if r.Apart.Events > 0 {
 		fmt.Fprintf(&b, "%d events look like the trail's and are none of it: they count for nothing, and against nothing\n", r.Apart.Events)
 		for _, found := range r.Apart.Findings[:min(len(r.Apart.Findings), mostShownApart)] {

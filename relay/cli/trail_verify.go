@@ -48,7 +48,7 @@ it:
 It reads one of these:
   --url URL              what a running relay serves under /tlog/
   --config, --data-dir   the files of the relay on this machine; with --offline those of a
-                         stopped one, held against its streams, which may have more
+                         stopped one, held against its log, which may have more
   --dir DIR              what 'trail export --form tlog' wrote
   --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
                          JSON lines in any order; duplicates are fine. The root is computed
@@ -94,7 +94,7 @@ root is not shown; 64 wrong usage.`,
 }
 
 func (f *verifyFlags) addTo(cmd *cobra.Command) {
-	f.addFilesTo(cmd, "the relay is stopped: read its streams too")
+	f.addFilesTo(cmd, "the relay is stopped: read its log too")
 	flags := cmd.Flags()
 	f.site.addTo(cmd, "the `URL` of the trail, or of one log of it")
 	f.kafka.addTo(cmd)

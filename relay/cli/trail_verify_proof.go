@@ -89,8 +89,7 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 			made.AddStreams(p, true)
 		}
 	}
-	// The trail itself does not name what it reads from its files.
-	for _, p := range slices.Concat(unnamed, report.Restored) {
+	for _, p := range unnamed {
 		made.AddStreams(p, false)
 	}
 	made.HoldAgainst(report)
