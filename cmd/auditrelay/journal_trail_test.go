@@ -59,7 +59,7 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		"key":        {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "audit.key"))) }, "the signing key is gone"},
 		"log": {func(t *testing.T, dir string) {
 			require.NoError(t, damage.Of(dir).LoseFolder(audit.EntriesLog))
-		}, "entries 0 to 9 truncated"},
+		}, "entries 0 to 9 missing"},
 		"checkpoint beside the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))
 		}, "the checkpoint beside the key: check signature"},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -162,16 +161,15 @@ func (x *tamperer) entries() tampered {
 		x.reseal(audit.EntriesLog, drafts[:from])
 	case "entries removed":
 		x.remove(entriesDir)
-	case "entries end mark put back": // who starts on the files finds the entries after it all the same
-		from = len((&tamperer{t: x.t, dir: x.made.older}).drafts(audit.EntriesLog))
+	case "entries end mark put back": // the entries after it are found all the same
 		x.put(x.made.older, filepath.Join(entriesDir, "end"))
+		return tampered{kind: c.kind + ", no finding"}
 	default:
 		x.put(x.made.older, entriesDir)
 		from = len(x.drafts(audit.EntriesLog))
 	}
 	c.what = fmt.Sprintf("from entry %d on", from)
 	x.lose(&c, countFrom(int64(from), int64(len(drafts))))
-	c.named = !strings.HasPrefix(c.kind, "entries end mark")
 	return c
 }
 
@@ -179,7 +177,7 @@ func (x *tamperer) entries() tampered {
 func (x *tamperer) checkpoint() tampered {
 	drafts := x.drafts(audit.CheckpointsLog)
 	a := x.r.IntN(len(drafts) - 1)
-	c := tampered{kind: "checkpoint " + pick(x, "flipped", "forged", "erased"), what: fmt.Sprintf("number %d", a+1), named: true}
+	c := tampered{kind: "checkpoint " + pick(x, "flipped", "forged", "erased", "left out"), what: fmt.Sprintf("number %d", a+1), named: true}
 	switch c.kind {
 	case "checkpoint flipped":
 		x.flip(x.places(audit.CheckpointsLog)[a])
@@ -187,6 +185,8 @@ func (x *tamperer) checkpoint() tampered {
 		other := tamperer{t: x.t, dir: x.stranger.dir}
 		drafts[a].Data = other.drafts(audit.CheckpointsLog)[a%10].Data
 		x.reseal(audit.CheckpointsLog, drafts)
+	case "checkpoint left out": // as if it had never been; the trail's files have it
+		x.reseal(audit.CheckpointsLog, slices.Delete(drafts, a, a+1))
 	default:
 		require.NoError(x.t, x.store().Erase(audit.CheckpointsLog, a))
 	}

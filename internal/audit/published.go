@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"slices"
 
@@ -11,8 +12,11 @@ import (
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after
 // the trail, so a trail with less in it was put back to an earlier state.
 
-// Published is the newest checkpoint of one log of the trail's files.
+// Published is a checkpoint of one log of the trail's files.
 type Published struct {
+	// Seq is the number that it had among the trail's kept checkpoints. The newest one of a
+	// log comes without.
+	Seq uint64
 	// Note is the signed note, and PublicKey the key said to have signed it, in the note form.
 	Note      []byte
 	PublicKey string
@@ -49,6 +53,37 @@ func (r *examiner) takePublished(x *examination, list []Published) {
 			x.foreign = append(x.foreign, c)
 		}
 	}
+}
+
+// noteSum tells the notes of checkpoints apart.
+func noteSum(note []byte) [8]byte {
+	sum := sha256.Sum256(note)
+	return [8]byte(sum[:8])
+}
+
+// checkHistory names the checkpoints that were left out of the log, and that the files have
+// still. Those that cover more than the log can prove are of a trail that was put back, which
+// other findings say.
+func (r *examiner) checkHistory(x *examination) {
+	if r.files == nil {
+		return
+	}
+	r.files.History(func(p Published) {
+		if x.notes[noteSum(p.Note)] || p.Seq > x.keptSeq && !r.still {
+			return
+		}
+		c, err := r.openKnown(x, p.Note)
+		if err != nil {
+			return // the files are damaged, and are written again
+		}
+		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.base && c.size <= g.Size })
+		named := slices.ContainsFunc(x.report.Problems, func(q Problem) bool {
+			return q.Kind == "checkpoint" && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
+		})
+		if proven && !named {
+			x.checkpointProblem(p.Seq, "tlog/ has a checkpoint under this number, and the log has it nowhere")
+		}
+	})
 }
 
 // openKnown opens a note with the key, or an earlier signer's.

@@ -17,6 +17,7 @@ import (
 type published []Published
 
 func (p published) Published() []Published { return p }
+func (published) History(func(Published))  {}
 
 func (published) Record(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
 func (published) Tiles(string) tlog.TileReader         { return nil }
@@ -27,7 +28,7 @@ func (d *damageable) published(t *testing.T, checkpoints ...int) (list []Publish
 	for _, n := range checkpoints {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 		require.NoError(t, err)
-		list = append(list, Published{[]byte(c.text), c.public})
+		list = append(list, Published{Note: []byte(c.text), PublicKey: c.public})
 	}
 	return list
 }

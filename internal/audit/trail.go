@@ -115,6 +115,8 @@ type Files interface {
 	// Published gives the newest checkpoint of each tree. The files are written after the
 	// trail: a trail with less in it was put back, as with [Options].ForwardedFile.
 	Published() []Published
+	// History calls handle with each checkpoint that the files ever had.
+	History(handle func(Published))
 }
 
 // Trail is an open trail. Its methods may be called concurrently.

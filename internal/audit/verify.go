@@ -38,6 +38,7 @@ type examination struct {
 	files     Files             // nil for none
 	copied    []copied          // entries found only there
 	newest    map[string]int64  // the newest entry of each resource, sound or not
+	notes     map[[8]byte]bool  // the sums of all notes with a good signature
 	keptSeq   uint64            // the newest checkpoint's position
 	goodSeq   uint64            // the newest good one's
 
@@ -88,7 +89,7 @@ type examiner struct {
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, marked: r.marked, files: r.files}
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	x.given = givenToSinks
@@ -117,6 +118,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	r.checkPin(x)
 	x.checkForwarded()
 	x.checkForeign()
+	r.checkHistory(x)
 	x.setApart()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.Len()
@@ -177,6 +179,7 @@ func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.It
 // only.
 func (x *examination) kept(c checkpoint) {
 	x.goodSeq = c.seq
+	x.notes[noteSum([]byte(c.text))] = true
 	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
 	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
 		x.report.Heartbeats++

@@ -1,8 +1,11 @@
 package tiles
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -113,4 +116,27 @@ func (s *Store) Published() (all []audit.Published) {
 		all = append(all, audit.Published{Note: signed, PublicKey: line.Key})
 	}
 	return all
+}
+
+// History calls handle with each whole line of the history of each log. No signature is checked.
+func (s *Store) History(handle func(audit.Published)) {
+	list, err := s.Logs()
+	if err != nil {
+		return
+	}
+	for _, listed := range list {
+		f, err := os.Open(s.Log(listed.Number).path(HistoryFile))
+		if err != nil {
+			continue
+		}
+		in := bufio.NewReader(f)
+		for err == nil {
+			var text []byte
+			var line Line
+			if text, err = in.ReadBytes('\n'); err == nil && json.Unmarshal(text, &line) == nil {
+				handle(audit.Published{Seq: line.Seq, Note: []byte(line.Checkpoint), PublicKey: line.Key})
+			}
+		}
+		_ = f.Close() // it was only read
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -32,7 +33,7 @@ func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := disk.Logs(dir)
+	names, err := disk.Logs(ctx, dir, s.Table())
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (f *logFiles) verify(ctx context.Context, progress func(done, total int64))
 			if err != nil {
 				return err
 			}
-			if p := v.take(name, item); p != nil {
+			if p := v.take(name, item); p != nil && !isTrail(name) {
 				p.Settled = f.settled(name, state.ID, p.From, p.To)
 				p.Advice = "put a copy of the file back, or start the relay: it names this in the quarantine, and goes on"
 				if p.Settled {
@@ -156,6 +157,10 @@ func (f *logFiles) verify(ctx context.Context, progress func(done, total int64))
 	}
 	return v, err
 }
+
+// isTrail reports whether a log is one of the trail's. The trail names its own damage, and
+// tells it apart from what its files still have: see verifyTrail.
+func isTrail(name string) bool { return name == audit.EntriesLog || name == audit.CheckpointsLog }
 
 // take counts what a log has at one place, and returns what is wrong with it, or nil.
 func (v *verification) take(name string, item store.Item) *problem {

@@ -108,11 +108,14 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 	if err != nil {
 		return err
 	}
-	logs, err := disk.Logs(filepath.Join(cfg.DataDir, app.StoreDir))
+	logs, err := disk.Logs(ctx, filepath.Join(cfg.DataDir, app.StoreDir), s.Table())
 	if err != nil {
 		return err
 	}
 	for _, name := range logs {
+		if isTrail(name) {
+			continue // the trail names its own damage, as at a start
+		}
 		opts := store.Options{}
 		if name == quarantine.Events {
 			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
@@ -121,7 +124,6 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 			return fmt.Errorf("repair the log %s: %w", name, err)
 		}
 	}
-	// The trail names its own damage as at a start.
 	if err := withTrail(ctx, cfg, s, log, func(context.Context, *audit.Trail) error { return nil }); err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package disk
 
 import (
+	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -98,15 +101,23 @@ func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) (all
 	}
 }
 
-// Logs names the logs in a store's folder.
-func Logs(dir string) ([]string, error) {
+// Logs names the logs of the store in a folder, with those that only its table remembers.
+func Logs(ctx context.Context, dir string, table store.Table) ([]string, error) {
 	var logs []string
 	names, err := (osFS{}).Names(dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range names {
 		files, err := (osFS{}).Names(filepath.Join(dir, name))
 		if err == nil && len(files) > 0 {
 			logs = append(logs, name)
 		}
 	}
-	return logs, err
+	known, err := table.List(ctx, logPrefix)
+	for _, value := range known {
+		logs = append(logs, strings.TrimPrefix(value.Key, logPrefix))
+	}
+	slices.Sort(logs)
+	return slices.Compact(logs), err
 }

@@ -22,7 +22,8 @@ type recovery struct {
 	from            store.Pos // the oldest position kept
 	// remembered is what the table knows of the log; nil if it knows nothing, or only of an
 	// earlier log of this name.
-	remembered *endMark
+	remembered        *endMark
+	rememberedExactly bool
 	// bare is set if the folder has neither an end mark nor a segment that names the log.
 	bare bool
 }
@@ -144,7 +145,7 @@ func (r *recovery) readSegments() error {
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or
 // those that the table remembers, or new ones. A segment that names another log says nothing.
 func (r *recovery) identify() {
-	r.remembered = r.store.remembered(r.name)
+	r.remembered, r.rememberedExactly = r.store.remembered(r.name)
 	r.bare = r.known == nil
 	_, _ = rand.Read(r.id[:]) // it never fails
 	_, _ = rand.Read(r.secret[:])

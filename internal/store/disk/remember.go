@@ -13,18 +13,24 @@ import (
 const logPrefix = "log/"
 
 // lostMargin is how many positions after the remembered end are passed over when files are
-// lost: the table is told the end every second, and records that came later had positions,
-// too.
+// lost. The table is told the end of a busy log every second, and that of any other log with
+// each append, but without a sync: after a power cut it may know less.
 const lostMargin = 1 << 16
 
-// remembered is what the table knows of a log, or nil.
-func (s *Store) remembered(name string) *endMark {
+// remembered is what the table knows of a log, or nil. Where it is exact, no later record was
+// ever confirmed.
+func (s *Store) remembered(name string) (m *endMark, exact bool) {
 	if s.table == nil {
-		return nil // only places are looked for
+		return nil, false // only places are looked for
 	}
 	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	return parseMark(s.table.entries[logPrefix+name].data)
+	value := s.table.entries[logPrefix+name].data
+	s.table.mu.Unlock()
+	if len(value) != markLength+1 {
+		return nil, false
+	}
+	m = parseMark(value[:markLength])
+	return m, value[markLength] == 1 && m.boot == s.boot && s.boot != [16]byte{}
 }
 
 // introduce makes the table remember a log that was opened. Of one that it does not know it
@@ -33,7 +39,7 @@ func (s *Store) remembered(name string) *endMark {
 // A crash before that leaves the log's own files, and the next start does the same. A crash
 // after it leaves a value that is older than the log's end, by less than the margin.
 func (l *Log) introduce() error {
-	known := l.store.remembered(l.name)
+	known, _ := l.store.remembered(l.name)
 	err := l.remember(context.Background())
 	if err != nil || known != nil && known.log == l.id {
 		return err
@@ -45,11 +51,16 @@ func (l *Log) introduce() error {
 // than it knew under the same id.
 func (l *Log) remember(ctx context.Context) error {
 	value := l.mark.current()
-	now, was := parseMark(value), l.store.remembered(l.name)
+	now := parseMark(value)
+	was, _ := l.store.remembered(l.name)
 	if now == nil || was != nil && was.log == now.log && (was.end > now.end || bytes.Equal(value, was.encode(nil))) {
 		return nil
 	}
-	return l.store.table.PutLazy(ctx, logPrefix+l.name, value, store.If{})
+	always := byte(1)
+	if l.opts.Allocate {
+		always = 0
+	}
+	return l.store.table.PutLazy(ctx, logPrefix+l.name, append(value, always), store.If{})
 }
 
 // passLost moves the end after everything that the table remembers, if the files hold less.
@@ -65,7 +76,10 @@ func (r *recovery) passLost() bool {
 	} else {
 		r.doubtful = doubtful
 	}
-	r.end = doubtful - 1 + lostMargin
+	r.end = doubtful - 1
+	if !r.rememberedExactly {
+		r.end += lostMargin
+	}
 	if r.remembered.newest.After(r.newest) {
 		r.newest = r.remembered.newest
 	}

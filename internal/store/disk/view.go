@@ -108,14 +108,22 @@ func (r *recovery) show() error {
 	return nil
 }
 
-// showTail finds the end of the newest segment. An exact end mark is the word of a process
-// that may be writing now, so that what stands after it is not looked at.
+// showTail finds the end of the newest segment, as a start does. An exact end mark is the word
+// of a process that may be writing now, so that what stands after it does not count, unless
+// the mark is an older one that was put back.
 func (r *recovery) showTail(s *onDisk) error {
 	f, err := r.store.fs.Open(r.path(s.base), false)
 	if err != nil {
 		return err
 	}
 	t := r.tailOf(s, f)
+	if r.exact {
+		newest := t.said()
+		if r.remembered != nil {
+			newest = max(newest, r.remembered.end)
+		}
+		r.exact = newest <= r.known.end || r.markReaches(newest)
+	}
 	if !r.exact || r.known.base >= s.base && t.offset != r.known.offset {
 		t.run()
 		if sure := max(t.synced, t.confirmed); !r.exact && r.doubt(t, sure) {
@@ -124,6 +132,17 @@ func (r *recovery) showTail(s *onDisk) error {
 	}
 	r.end, r.reached = t.end, t.offset
 	return f.Close()
+}
+
+// markReaches reports whether the end mark, as it is now, says that a position is durable: then
+// a process has gone on since the mark was read.
+func (r *recovery) markReaches(pos store.Pos) bool {
+	again, value, err := openSlots(r.store, r.mark.path, endPurpose(r.name))
+	if err != nil {
+		return false
+	}
+	now := parseMark(value)
+	return now != nil && now.end >= pos && again.f.Close() == nil
 }
 
 func (v *viewedLog) Append(context.Context, ...store.Draft) (store.Pos, error) {

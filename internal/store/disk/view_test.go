@@ -143,6 +143,38 @@ func TestAViewChangesNothing(t *testing.T) {
 	f.open(t)
 }
 
+// An older end mark that was put back hides nothing from a view, since a start finds what
+// stands after it.
+func TestAViewJudgesAnOlderEndMarkAsAStartDoes(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"events", "letters"} {
+		for _, later := range []int{1, 2, 30} { // of 30, some stand in another segment
+			f := openFolder(t).(*folder)
+			appendTo(t, f.Log(t, name), 100)
+			require.NoError(t, f.store.Close())
+			mark := f.at(name, endFile)
+			older, err := os.ReadFile(mark)
+			require.NoError(t, err)
+			f.open(t)
+			for range later {
+				appendTo(t, f.Log(t, name), 60<<10)
+			}
+			require.NoError(t, f.store.Close())
+			require.NoError(t, os.WriteFile(mark, older, 0o600))
+			v, err := View(f.cfg)
+			require.NoError(t, err)
+			viewed, err := v.Log(t.Context(), name, store.Options{})
+			require.NoError(t, err)
+			seen, gaps := read(t, viewed)
+			f.open(t)
+			found, foundGaps := read(t, f.Log(t, name))
+			assert.Len(t, found, later+1, name)
+			assert.Equal(t, found, seen, name)
+			assert.Equal(t, foundGaps, gaps, name)
+		}
+	}
+}
+
 // What Locate finds is what costs exactly one record.
 func TestWhatIsLocatedIsThere(t *testing.T) {
 	t.Parallel()
@@ -184,7 +216,7 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 		assert.Equal(t, store.Damaged, gaps[i].Why)
 		assert.FileExists(t, gaps[i].Kept)
 	}
-	logs, err := Logs(f.cfg.Dir)
+	logs, err := Logs(t.Context(), f.cfg.Dir, f.store.Table())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"events"}, logs)
 }
