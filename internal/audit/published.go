@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
+	"strings"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
@@ -56,9 +57,15 @@ func (r *examiner) takePublished(x *examination, list []Published) {
 }
 
 // noteSum tells the notes of checkpoints apart.
-func noteSum(note []byte) [8]byte {
-	sum := sha256.Sum256(note)
+func noteSum(note string) [8]byte {
+	sum := sha256.Sum256([]byte(note))
 	return [8]byte(sum[:8])
+}
+
+// said tells checkpoints apart by what was signed and when, however the signatures are spelled.
+func (c *checkpoint) said() [8]byte {
+	text, _, _ := strings.Cut(c.text, "\n\n")
+	return noteSum(text + c.signedAt.UTC().String())
 }
 
 // checkHistory names the checkpoints that were left out of the log, and that the files have
@@ -69,11 +76,11 @@ func (r *examiner) checkHistory(x *examination) {
 		return
 	}
 	r.files.History(func(p Published) {
-		if x.notes[noteSum(p.Note)] || p.Seq > x.keptSeq && !r.still {
+		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !r.still {
 			return
 		}
 		c, err := r.openKnown(x, p.Note)
-		if err != nil {
+		if err != nil || c.signedAt.IsZero() || x.notes[c.said()] {
 			return // the files are damaged, and are written again
 		}
 		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.base && c.size <= g.Size })

@@ -108,7 +108,7 @@ func TestForeignLogsThatDecideNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []tlogproof.Checkpoint{{Origin: "example.com/stranger", Size: 30}, {Origin: "example.com/trail", Size: 1 << 40}, {Origin: "example.com/trail/from-1000", Size: 3}} {
 		d, l := newDamageable(t), testlog.New(t, c.Origin, 1, "")
-		d.o.Files = published([]Published{{l.Sign(c), l.Public}})
+		d.o.Files = published([]Published{{Note: l.Sign(c), PublicKey: l.Public}})
 		trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
 		require.Len(t, trail.Generations(), 1, c)
 		require.EqualValues(t, 21, trail.Size(), c)
@@ -123,7 +123,7 @@ func TestFilesOfAWholeTrail(t *testing.T) {
 	d := newDamageable(t)
 	for name, list := range map[string][]Published{
 		"none": nil, "behind": d.published(t, 4), "newest": d.published(t, len(d.checkpoints)),
-		"damaged": {{[]byte("x"), "y"}, {nil, ""}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
+		"damaged": {{Note: []byte("x"), PublicKey: "y"}, {}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
 	} {
 		d.o.Files = published(list)
 		trail, st := d.reopen(t, d.entries, d.checkpoints, 0)

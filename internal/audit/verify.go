@@ -38,7 +38,7 @@ type examination struct {
 	files     Files             // nil for none
 	copied    []copied          // entries found only there
 	newest    map[string]int64  // the newest entry of each resource, sound or not
-	notes     map[[8]byte]bool  // the sums of all notes with a good signature
+	notes     map[[8]byte]bool  // those with a good signature, by their sums
 	keptSeq   uint64            // the newest checkpoint's position
 	goodSeq   uint64            // the newest good one's
 
@@ -179,7 +179,7 @@ func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.It
 // only.
 func (x *examination) kept(c checkpoint) {
 	x.goodSeq = c.seq
-	x.notes[noteSum([]byte(c.text))] = true
+	x.notes[noteSum(c.text)], x.notes[c.said()] = true, true
 	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
 	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
 		x.report.Heartbeats++

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -28,10 +30,8 @@ func (s Store) Drafts(ctx context.Context, log string) (all []store.Draft, err e
 // Rewrite puts another log with these records in the place of a log, as whoever may write the
 // files can do with the program's own code. It has another ID.
 func (s Store) Rewrite(ctx context.Context, log string, drafts []store.Draft) error {
-	if err := s.LoseFolder(log); err != nil {
-		return err
-	}
-	opened, err := disk.Open(disk.Config{Dir: string(s), Writer: "forger", Logger: slog.New(slog.DiscardHandler)})
+	apart := string(s) + ".forged" // the store's table would have the log go on
+	opened, err := disk.Open(disk.Config{Dir: apart, Writer: "forger", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,10 @@ func (s Store) Rewrite(ctx context.Context, log string, drafts []store.Draft) er
 	if err == nil && len(drafts) > 0 {
 		_, err = l.Append(ctx, drafts...)
 	}
-	return errors.Join(err, opened.Close())
+	if err := errors.Join(err, opened.Close(), s.LoseFolder(log)); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(filepath.Join(apart, log), filepath.Join(string(s), log)), os.RemoveAll(apart))
 }
 
 // Forge changes the data of the k-th record of a log in its place, under a checksum that is
