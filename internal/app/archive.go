@@ -11,14 +11,6 @@ import (
 // archiveSubject is the subject of the entries about archives.
 const archiveSubject = "trail_archives"
 
-// rotateKey replaces the trail's signing key, or has the trail name one that is elsewhere.
-func (r *process) rotateKey(ctx context.Context, elsewhere string) (string, error) {
-	if elsewhere != "" {
-		return elsewhere, r.trail.NameNextKey(ctx, elsewhere)
-	}
-	return r.trail.Rotate(ctx)
-}
-
 // archiveTrail moves old entry bundles to a folder.
 func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error) {
 	a := &tiles.Archiver{

@@ -18,8 +18,8 @@ func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
 		Journal: r.journal, Quarantine: r.quarantine, Letters: r.letters, Sinks: r.cfg.Sinks, Delivery: r.deliveries.Delivery, Open: r.openForReplay, Route: sinks.Route, Record: r.recordLoss,
 		Credentials: r.credentials, Streaming: r.streaming, Desk: r.deskForPeople, Silences: r.silences,
-		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, ListSpan: r.listSpan,
-		ArchiveTrail: r.archiveTrail, RotateKey: r.rotateKey, Status: r.admin.Status, Logger: r.log,
+		Timeline: r.timeline, Trail: r.trail, Event: r.auditEvent,
+		ArchiveTrail: r.archiveTrail, Status: r.admin.Status, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err

@@ -10,11 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/pause"
 )
-
-// entryPause is the wait before the next attempt to append an entry.
-const entryPause = 5 * time.Second
 
 func (r *process) startCredentials(ctx context.Context) (err error) {
 	damaged := prometheus.NewCounter(prometheus.CounterOpts{
@@ -60,14 +56,12 @@ func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 		Type: "credentials.damaged", Project: d.Environment.Project, Environment: d.Environment.Environment,
 		Subject: "push_credential", Time: time.Now(), Detail: detail,
 	}
-	for {
+	_ = r.untilDone(ctx, "damage of a push credential could not be entered into the audit trail yet", func(ctx context.Context) error {
 		_, err := r.trail.Append(ctx, e)
 		if err == nil {
 			// A crash before the next line makes a second entry.
 			err = r.credentials.Reported(ctx, d.Environment)
 		}
-		if err == nil || pause.For(ctx, entryPause) != nil {
-			return
-		}
-	}
+		return err
+	})
 }

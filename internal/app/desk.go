@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/pause"
@@ -14,20 +15,29 @@ import (
 func (r *process) startDesk(client *management.Client) {
 	desk := workspace.New(client, r.trail, r.cfg.Environments, r.log)
 	r.stack.push("desk", background(func(ctx context.Context) {
-		for said := false; ; said = true {
-			err := desk.EndOpen(ctx)
-			if err == nil {
-				r.desk.Store(desk)
-				return
-			}
-			if !said && ctx.Err() == nil {
-				r.log.Warn("nobody can act on the workspace yet; it is tried again", "error", err)
-			}
-			if pause.For(ctx, entryPause) != nil {
-				return
-			}
+		if r.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
+			r.desk.Store(desk)
 		}
 	}))
+}
+
+// entryPause is the wait before the next attempt to append an entry.
+const entryPause = 5 * time.Second
+
+// untilDone tries until do succeeds or ctx ends. Its first failure is logged as what.
+func (r *process) untilDone(ctx context.Context, what string, do func(context.Context) error) error {
+	for said := false; ; said = true {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		if !said && ctx.Err() == nil {
+			r.log.Warn(what+"; it is tried again", "error", err)
+		}
+		if err := pause.For(ctx, entryPause); err != nil {
+			return err
+		}
+	}
 }
 
 func (r *process) deskForPeople() (*workspace.Desk, error) {

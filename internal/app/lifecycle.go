@@ -92,7 +92,7 @@ func (r *process) startLifecycle(context.Context) error {
 		case <-ctx.Done():
 			return
 		}
-		if r.enterStart(ctx, l) == nil {
+		if r.untilDone(ctx, "the start could not be entered into the audit trail yet", l.started) == nil {
 			close(entered)
 		}
 	})
@@ -101,22 +101,6 @@ func (r *process) startLifecycle(context.Context) error {
 		return cancel(ctx)
 	})
 	return nil
-}
-
-// enterStart tries until ctx ends.
-func (r *process) enterStart(ctx context.Context, l *lifecycle) error {
-	for said := false; ; said = true {
-		err := l.started(ctx)
-		if err == nil {
-			return nil
-		}
-		if !said && ctx.Err() == nil {
-			r.log.Warn("the start could not be entered into the audit trail yet; it is tried again", "error", err)
-		}
-		if err := pause.For(ctx, entryPause); err != nil {
-			return err
-		}
-	}
 }
 
 // stopWithin bounds the wait for a stop's entry, and again the wait for the sinks to have

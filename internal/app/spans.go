@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
@@ -37,14 +36,4 @@ func (r *process) spansRemark(context.Context) (string, error) {
 		return "warning: the digests of the event stream are late: " + s.Failing, nil
 	}
 	return "none are late", nil
-}
-
-// proveEvent answers the command line.
-func (r *process) proveEvent(ctx context.Context, q digest.Query) (*digest.Bundle, error) {
-	return digest.Prove(ctx, r.journal, r.trail, q)
-}
-
-// listSpan answers the command line.
-func (r *process) listSpan(ctx context.Context, what console.ListSpan, yield func(line any) error) error {
-	return digest.List(ctx, r.journal, r.trail, what.Entry, what.Open, yield)
 }

@@ -34,7 +34,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
@@ -73,18 +72,11 @@ type Options struct {
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
-	// Timeline reads the audit trail, Append adds to it.
+	// Trail is the audit trail, and Timeline its index.
+	Trail    *audit.Trail
 	Timeline *timeline.Index
-	Append   func(context.Context, audit.Entry) (int64, error)
 	// Event makes an entry the same event as live delivery did.
 	Event func(context.Context, audit.Recorded) (relay.Event, error)
-	// ProveEvent proves an event of the journal.
-	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
-	// ListSpan gives the lines of the list of an entry's span.
-	ListSpan func(ctx context.Context, what ListSpan, yield func(line any) error) error
-	// RotateKey replaces the trail's signing key, or has the trail name the public key of a
-	// successor elsewhere, where one is given. It returns the public key.
-	RotateKey func(ctx context.Context, elsewhere string) (public string, err error)
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
 	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
@@ -157,7 +149,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/trail/entries":       lists(s.readTrail),
 		"POST /v1/trail/annotate":      answers(s.annotate),
 		"POST /v1/trail/forward":       works(s, s.forwardTrail),
-		"POST /v1/trail/prove-event":   answers(s.opts.ProveEvent),
+		"POST /v1/trail/prove-event":   answers(s.proveEvent),
 		"POST /v1/trail/span":          lists(s.listSpan),
 		"POST /v1/trail/archive":       works(s, s.archiveTrail),
 		"POST /v1/trail/rotate-key":    answers(s.rotateKey),

@@ -89,5 +89,5 @@ func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (in
 		return 0, err
 	}
 	entry.Time = time.Now()
-	return s.opts.Append(ctx, entry)
+	return s.opts.Trail.Append(ctx, entry)
 }

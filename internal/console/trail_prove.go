@@ -1,6 +1,14 @@
 package console
 
-import "context"
+import (
+	"context"
+
+	"github.com/auditrelay/auditrelay/internal/digest"
+)
+
+func (s *Server) proveEvent(ctx context.Context, q digest.Query) (*digest.Bundle, error) {
+	return digest.Prove(ctx, s.opts.Journal, s.opts.Trail, q)
+}
 
 // ListSpan asks for the list of a span.
 type ListSpan struct {
@@ -10,5 +18,5 @@ type ListSpan struct {
 }
 
 func (s *Server) listSpan(ctx context.Context, req ListSpan, out *stream) error {
-	return s.opts.ListSpan(ctx, req, out.put)
+	return digest.List(ctx, s.opts.Journal, s.opts.Trail, req.Entry, req.Open, out.put)
 }

@@ -24,7 +24,12 @@ func (s *Server) rotateKey(ctx context.Context, req RotateKey) (RotatedKey, erro
 	// A client that goes away does not leave a rotation half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotatePatience)
 	defer cancel()
-	public, err := s.opts.RotateKey(ctx, req.Public)
+	public, err := req.Public, error(nil)
+	if public != "" {
+		err = s.opts.Trail.NameNextKey(ctx, public)
+	} else {
+		public, err = s.opts.Trail.Rotate(ctx)
+	}
 	s.logEnd("rotation of the audit trail's key by command", err, "public_key", public, "user", personOf(ctx).User)
 	return RotatedKey{PublicKey: public}, err
 }

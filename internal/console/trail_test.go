@@ -36,7 +36,7 @@ func (s *stage) withTrail(options *console.Options) (closeTrail func()) {
 	options.Event = func(_ context.Context, e audit.Recorded) (relay.Event, error) {
 		return relay.Event{ID: fmt.Sprintf("entry-%d", e.Index), Type: e.Type, Project: e.Project, Environment: e.Environment, Body: e.After}, nil
 	}
-	options.Timeline, options.Append = index, trail.Append
+	options.Timeline, options.Trail = index, trail
 	return func() {
 		cancel()
 		<-done

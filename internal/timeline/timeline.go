@@ -169,45 +169,31 @@ func (x *Index) tell() {
 
 // Ready waits until the index has all entries there are now.
 func (x *Index) Ready(ctx context.Context) error {
-	for least := x.trail.Size(); ; {
-		x.mu.RLock()
-		ready, err, changed := x.reached >= least, x.err, x.changed
-		x.mu.RUnlock()
-		switch {
-		case ready:
-			return nil
-		case err != nil:
-			return fmt.Errorf("the index of the audit trail cannot be used at present: %w", err)
-		}
-		if err := wait(ctx, changed); err != nil {
-			return err
-		}
-	}
+	least := x.trail.Size()
+	return x.until(ctx, func() bool { return x.reached >= least })
 }
 
 // Grown waits until the index has more than n rows.
 func (x *Index) Grown(ctx context.Context, n int64) error {
+	return x.until(ctx, func() bool { return x.rows.n > n })
+}
+
+// until waits until is holds, which is asked with mu held.
+func (x *Index) until(ctx context.Context, is func() bool) error {
 	for {
 		x.mu.RLock()
-		grown, err, changed := x.rows.n > n, x.err, x.changed
+		done, err, changed := is(), x.err, x.changed
 		x.mu.RUnlock()
 		switch {
-		case grown:
+		case done:
 			return nil
 		case err != nil:
 			return fmt.Errorf("the index of the audit trail cannot be used at present: %w", err)
 		}
-		if err := wait(ctx, changed); err != nil {
-			return err
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the index of the audit trail: %w", ctx.Err())
 		}
-	}
-}
-
-func wait(ctx context.Context, changed <-chan struct{}) error {
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the index of the audit trail: %w", ctx.Err())
 	}
 }
