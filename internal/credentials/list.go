@@ -86,7 +86,7 @@ func (ix *index) listedStatic(env Environment, c config.Credential) Listed {
 	}
 }
 
-func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].uses.lastTime() }
+func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].lastTime() }
 
 // Revoke ceases to accept a generated password at once, by its last four characters. It
 // returns once the change is durable; [ErrUnknown]: there is no such one. If it is the

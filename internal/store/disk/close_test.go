@@ -55,9 +55,10 @@ func TestALogWithoutASegmentIsClosed(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// hungFS is a filesystem whose syncs of segments take until released is closed.
+// hungFS is a filesystem whose syncs of files with a suffix take until released is closed.
 type hungFS struct {
 	*memFS
+	suffix   string
 	began    chan struct{} // gets a value with each sync
 	released chan struct{}
 }
@@ -69,7 +70,7 @@ type hungFile struct {
 
 func (h *hungFS) Open(path string, create bool) (file, error) {
 	f, err := h.memFS.Open(path, create)
-	if err != nil || !strings.HasSuffix(path, segmentSuffix) {
+	if err != nil || !strings.HasSuffix(path, h.suffix) {
 		return f, err
 	}
 	return hungFile{f, h}, nil
@@ -93,7 +94,7 @@ func (f hungFile) Sync() error {
 // take them back, and the log goes on.
 func TestASyncThatHangs(t *testing.T) {
 	t.Parallel()
-	fs := &hungFS{newMemFS(1), make(chan struct{}, 100), make(chan struct{})}
+	fs := &hungFS{newMemFS(1), segmentSuffix, make(chan struct{}, 100), make(chan struct{})}
 	close(fs.released) // for the first segment
 	s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
 	require.NoError(t, err)
@@ -135,5 +136,31 @@ func TestASyncThatHangs(t *testing.T) {
 		assert.Equal(t, "perhaps", string(item.Record.Data))
 		break
 	}
+	require.NoError(t, s.Close())
+}
+
+// A lazy value is put, and can be read, while a sync of the earlier ones takes for ever.
+func TestALazyValueDoesNotWaitForASync(t *testing.T) {
+	t.Parallel()
+	fs := &hungFS{newMemFS(1), lazyFile, make(chan struct{}, 100), make(chan struct{})}
+	close(fs.released) // for the new file
+	s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
+	require.NoError(t, err)
+	s.stop()
+	<-s.stopped // which syncs now and then
+	<-fs.began
+	fs.released = make(chan struct{})
+	require.NoError(t, s.table.PutLazy(t.Context(), "k", []byte("1"), store.If{}))
+	synced := make(chan error)
+	go func() { synced <- s.table.Sync(t.Context()) }()
+	<-fs.began
+	require.NoError(t, s.table.PutLazy(t.Context(), "k", []byte("2"), store.If{}))
+	v, err := s.table.Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, "2", string(v.Data))
+	close(fs.released)
+	require.NoError(t, <-synced)
+	require.NoError(t, s.table.Sync(t.Context()), "the second one is not durable yet")
+	<-fs.began
 	require.NoError(t, s.Close())
 }

@@ -145,19 +145,34 @@ func entryFrame(key string, e *entry, seed uint64, offset int64, index store.Pos
 	return b
 }
 
-// sync makes the newest values durable. After a failed sync no later one of the same file
-// counts, so another file takes its place.
-func (v *lazyValues) sync(all map[string]entry) error {
-	if v.dirty && !v.broken {
-		if err := v.f.Sync(); err != nil {
-			v.fail("sync", err)
-		}
+// unsynced returns the file if it has to be synced, and nil otherwise.
+func (v *lazyValues) unsynced() file {
+	if !v.dirty || v.broken {
+		return nil
+	}
+	v.dirty = false // what is written from now on is for the next sync
+	return v.f
+}
+
+// synced notes how the sync of a file ended, and makes another one if that is necessary: after a
+// failed sync no later one of the same file counts.
+func (v *lazyValues) synced(f file, err error, all map[string]entry) error {
+	if err != nil && f == v.f {
+		v.fail("sync", err)
 	}
 	if v.broken {
 		return v.replace(all)
 	}
-	v.dirty = false
 	return nil
+}
+
+// sync makes the newest values durable.
+func (v *lazyValues) sync(all map[string]entry) error {
+	f := v.unsynced()
+	if f == nil {
+		return v.synced(nil, nil, all)
+	}
+	return v.synced(f, f.Sync(), all)
 }
 
 func (v *lazyValues) fail(what string, cause any) {

@@ -17,6 +17,8 @@ import (
 type Table struct {
 	fs   filesystem
 	turn turn // held by whoever writes
+	// syncing is held by whoever syncs the lazy values. It is locked before turn.
+	syncing turn
 
 	durable *values // used by the holder of the turn
 	lazy    *lazyValues
@@ -49,7 +51,7 @@ var _ store.Table = (*Table)(nil)
 const maxValue = 1 << 20
 
 func openTable(s *Store) (*Table, error) {
-	t := &Table{fs: s.fs, turn: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
+	t := &Table{fs: s.fs, turn: newTurn(), syncing: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
 	var err error
 	if t.lazy, err = openLazy(s, t.entries); err != nil {
 		return nil, err
@@ -154,13 +156,27 @@ func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 	return old, nil
 }
 
-// Sync implements [store.Table].
+// Sync implements [store.Table]. Nobody who puts a value waits for the disk meanwhile.
 func (t *Table) Sync(ctx context.Context) error {
+	if err := t.syncing.lock(ctx); err != nil {
+		return err
+	}
+	defer t.syncing.unlock()
 	if err := t.turn.lock(ctx); err != nil {
 		return err
 	}
+	f := t.lazy.unsynced()
+	t.turn.unlock()
+	err := error(nil)
+	if f != nil {
+		err = f.Sync()
+	}
+	// The outcome has to be noted even if ctx has ended.
+	if closed := t.turn.lock(context.WithoutCancel(ctx)); closed != nil {
+		return closed
+	}
 	defer t.turn.unlock()
-	return t.lazy.sync(t.entries)
+	return t.lazy.synced(f, err, t.entries)
 }
 
 // watch looks whether the table's files are still in their folder, and whether the disk gives
@@ -226,6 +242,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 }
 
 func (t *Table) close() error {
+	t.syncing.end()
 	t.turn.end()
 	t.mu.Lock()
 	t.closed = true
