@@ -101,7 +101,6 @@ func floors() map[string]int {
 		"internal/plaintext":            0,
 		"internal/rhythm":               0,
 		"internal/proof":                0,
-		"internal/spans":                0,
 		"internal/durable":              0,
 		"internal/testbed/waiting":      0,
 		"internal/testbed/powercut":     0,

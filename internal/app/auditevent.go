@@ -72,7 +72,7 @@ const (
 
 // eventOf makes an entry of the trail an event, with a body of at most limit bytes.
 func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (relay.Event, error) {
-	body, err := audit.EventBodyWithin(e, place, limit)
+	body, err := audit.EventBody(e, place, limit)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", e.Index, err)
 	}

@@ -5,7 +5,7 @@ import "time"
 // Clock is what the newest pushes show of their sender's clock: the age of the newest event of
 // a push, at its arrival. It is next to 0 for a live stream whose sender's clock is right. An
 // age below 0 is of an event from the future; the same great age in every push is of a clock
-// behind, or of a constant delay.
+// slow, or of a constant delay.
 type Clock struct {
 	// Samples is their number, at most [ClockSamples]. Each has all pushes of some seconds.
 	Samples int

@@ -3,12 +3,27 @@ package audit
 import (
 	"cmp"
 	"slices"
-
-	"github.com/auditrelay/auditrelay/internal/spans"
 )
 
 // span is a run of indices, both ends included.
-type span = spans.Span[int64]
+type span struct{ From, To int64 }
+
+// cutOut returns the rest of all spans after taken is removed.
+func cutOut(all []span, taken span) (left []span) {
+	for _, s := range all {
+		if taken.To < s.From || s.To < taken.From {
+			left = append(left, s)
+			continue
+		}
+		if s.From < taken.From {
+			left = append(left, span{s.From, taken.From - 1})
+		}
+		if taken.To < s.To {
+			left = append(left, span{taken.To + 1, s.To})
+		}
+	}
+	return left
+}
 
 // namedDamage is the damage named by entries of the trail: each is named once, however
 // often the trail is opened.
@@ -53,7 +68,7 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 		}
 		rests := []span{{From: p.From, To: p.To}}
 		for _, k := range known {
-			rests = spans.Without(rests, k)
+			rests = cutOut(rests, k)
 		}
 		for _, rest := range rests {
 			p.From, p.To = rest.From, rest.To

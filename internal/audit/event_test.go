@@ -18,7 +18,7 @@ func eventBody(tb testing.TB, after string) (body, record []byte) {
 	e.After = json.RawMessage(after)
 	record, err := encodeRecord(e)
 	require.NoError(tb, err)
-	body, err = EventBody(Recorded{Entry: e, Record: record}, Place{Index: 1, Origin: "o", Leaf: leafHash(record)})
+	body, err = EventBody(Recorded{Entry: e, Record: record}, Place{Index: 1, Origin: "o", Leaf: leafHash(record)}, maxEventBody)
 	require.NoError(tb, err)
 	return body, record
 }

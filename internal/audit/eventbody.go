@@ -3,20 +3,15 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// EventBody is the body of an entry's event: the trail's own record with the entry's place, so a
-// receiver can compute the signed root from events alone.
-func EventBody(e Recorded, place Place) ([]byte, error) {
-	return EventBodyWithin(e, place, math.MaxInt)
-}
-
-// EventBodyWithin is [EventBody] in at most limit bytes. A longer one is given in short: without
-// the states, and with as many of the changes in the detail as there is room for. See [Omitted].
-func EventBodyWithin(e Recorded, place Place, limit int) ([]byte, error) {
+// EventBody is the body of an entry's event, in at most limit bytes: the trail's own record with the
+// entry's place, so a receiver can compute the signed root from events alone. A longer one is given
+// in short: without the states, and with as many of the changes in the detail as there is room for.
+// See [Omitted].
+func EventBody(e Recorded, place Place, limit int) ([]byte, error) {
 	var members map[string]json.RawMessage // each is canonical, as the record is
 	if err := json.Unmarshal(e.Record, &members); err != nil {
 		return nil, fmt.Errorf("make audit event: %w", err)

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/auditrelay/auditrelay/internal/spans"
 )
 
 // The trail's files hold the signed entries a second time. An entry that is lost or damaged
@@ -62,7 +60,7 @@ func (x *examination) setApart() {
 		for _, p := range x.report.Problems {
 			rests := []span{{From: p.From, To: p.To}}
 			if p.isOfEntries() {
-				rests = spans.Without(rests, run)
+				rests = cutOut(rests, run)
 			}
 			for _, rest := range rests {
 				p.From, p.To = rest.From, rest.To

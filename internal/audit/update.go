@@ -10,7 +10,7 @@ import (
 type Log interface {
 	// Last returns the newest sound entry of a resource, and whether there is one.
 	Last(ctx context.Context, project, environment, subject string) (Entry, bool, error)
-	// AppendIf adds e behind the resource's entry with the index newest, -1 for none.
+	// AppendIf adds e after the resource's entry with the index newest, -1 for none.
 	AppendIf(ctx context.Context, e Entry, newest int64) (int64, error)
 	// Get returns one entry; ErrMissing says that there is no readable one.
 	Get(ctx context.Context, index int64) (Recorded, error)

@@ -17,7 +17,7 @@ import (
 )
 
 // FileName is the file in a data directory with each environment's
-// rhythm, and its gaps. Without it, the relay learns anew.
+// rhythm, and its gaps. Without it, the relay learns it again.
 const FileName = "rhythm.json"
 
 // maxFile bounds the file, in bytes.
@@ -74,14 +74,14 @@ func (k *Keeper) load() {
 		return
 	}
 	if err != nil {
-		k.log.Warn("the environments' learnt rhythms cannot be read; they are learnt anew", "file", k.options.File, "error", err)
+		k.log.Warn("the environments' learnt rhythms cannot be read; they are learnt again", "file", k.options.File, "error", err)
 		return
 	}
 	for _, w := range k.watches {
 		kept := x.Environments[w.name.String()]
 		if delete(x.Environments, w.name.String()); kept != nil {
 			if err := w.take(kept, x.Saved); err != nil {
-				k.log.Warn("the rhythm of an environment is learnt anew", "project", w.name.Project, "environment", w.name.Environment, "error", err)
+				k.log.Warn("the rhythm of an environment is learnt again", "project", w.name.Project, "environment", w.name.Environment, "error", err)
 			}
 		}
 	}

@@ -27,10 +27,10 @@ func keeperOf(t testing.TB, path string, log *slog.Logger) *Keeper {
 func TestADamagedFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, logged string }{
-		"none":            {"", "they are learnt anew"},
-		"torn":            {`{"environments":{"shop/live":`, "they are learnt anew"},
-		"another's":       {`[]`, "they are learnt anew"},
-		"a damaged model": {`{"environments":{"shop/live":{"model":{"version":77}}}}`, "the rhythm of an environment is learnt anew"},
+		"none":            {"", "they are learnt again"},
+		"torn":            {`{"environments":{"shop/live":`, "they are learnt again"},
+		"another's":       {`[]`, "they are learnt again"},
+		"a damaged model": {`{"environments":{"shop/live":{"model":{"version":77}}}}`, "the rhythm of an environment is learnt again"},
 		"sound":           {`{"environments":{"shop/live":null,"gone/gone":{}}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

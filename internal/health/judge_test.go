@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
@@ -277,7 +278,7 @@ func TestEachStateHasItsPage(t *testing.T) {
 func TestEachStateIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/README.md")
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	for _, s := range States() {
 		assert.Containsf(t, string(text), "\n| `"+string(s)+"` | ", "the table of states in deploy/README.md lacks %s", s)
 		assert.Contains(t, Help(), string(s))

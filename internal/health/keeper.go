@@ -44,7 +44,7 @@ type Options struct {
 	File string
 	// Every is the time between two judgements. Default 1s.
 	Every time.Duration
-	// Settle is how long late events are waited for, from the first good push behind a
+	// Settle is how long late events are waited for, from the first good push after a
 	// gap. Default 1m.
 	Settle time.Duration
 
@@ -65,7 +65,7 @@ type Keeper struct {
 }
 
 // New makes a keeper with the file of earlier processes. An unreadable file is no error: the
-// rhythms are learnt anew.
+// rhythms are learnt again.
 func New(o Options) (*Keeper, error) {
 	o.Every, o.Settle = cmp.Or(o.Every, time.Second), cmp.Or(o.Settle, time.Minute)
 	o.Interval = cmp.Or(o.Interval, time.Minute)

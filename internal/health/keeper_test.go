@@ -47,7 +47,7 @@ func newScene(t *testing.T, every time.Duration, change ...func(*Options)) *scen
 	return s
 }
 
-// start starts a relay anew.
+// start starts a relay again.
 func (s *scene) start(every time.Duration, change ...func(*Options)) {
 	s.t.Helper()
 	s.book = arrivals.New(time.Now)

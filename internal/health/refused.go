@@ -11,7 +11,7 @@ import (
 type refusal struct {
 	name string
 	// after this long without any good push, the environment is refused. A sender tries
-	// again after some refusals; and one bad push beside good ones is none.
+	// again after some refusals; and one bad push among good ones is none.
 	after  time.Duration
 	reason string
 	// action has one %s, for PROJECT/ENVIRONMENT.

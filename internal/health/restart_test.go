@@ -182,7 +182,7 @@ func TestTwoTroublesAMinuteApart(t *testing.T) {
 	}
 }
 
-// A downtime right behind a gap is a gap of its own.
+// A downtime right after a gap is a gap of its own.
 func TestADowntimeBehindAGap(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)

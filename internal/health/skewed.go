@@ -10,7 +10,7 @@ import (
 const (
 	// An event from aheadFrom in the future is of a wrong clock.
 	aheadFrom = 2 * time.Minute
-	// A clock behind shows by the same age of all new events, within sameAge: what is late
+	// A clock that is slow shows by the same age of all new events, within sameAge: what is late
 	// for another reason, as by a queue that is worked off, has ages of all sizes.
 	sameAge = time.Minute
 )

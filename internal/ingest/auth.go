@@ -32,7 +32,7 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 	return c, r.Header.Get("Authorization") != ""
 }
 
-// authenticate finds the environment of a push by its credential. Beside the error of a
+// authenticate finds the environment of a push by its credential. With the error of a
 // wrong one, it returns the environment with that user name, if there is one.
 func (h *Handler) authenticate(r *http.Request, e *endpoint, keyInPath string) (credentials.Environment, error) {
 	c, shown := claimOf(r, keyInPath)

@@ -31,8 +31,8 @@ type Setting struct {
 	Shape Shape
 	// Undo tells a person how to put the setting back to an earlier state.
 	Undo string
-	// Command is the command that shows it. It is empty for those that stand beside commands that
-	// change something, and so are written out in relay/cli.
+	// Command is the command that shows it. It is empty for a setting that has commands to
+	// change it as well: those are written out in relay/cli.
 	Command Command
 }
 

@@ -16,13 +16,13 @@ const (
 	CauseOutside = "outside"
 )
 
-// Attribution says who is behind a change. It is part of an entry's Detail.
+// Attribution says who made a change. It is part of an entry's Detail.
 type Attribution struct {
 	// Cause is [CauseRelay] or [CauseOutside]; empty where nothing changed.
 	Cause string `json:"cause,omitempty"`
-	// Action is the id of the relay's action behind the change, if it is known.
+	// Action is the id of the relay's action that made the change, if it is known.
 	Action string `json:"action,omitempty"`
-	// Actor is the person or program behind the change: "relay", USER@HOST of a person's
+	// Actor is the person or program that made the change: "relay", USER@HOST of a person's
 	// action, or "unknown".
 	Actor string `json:"actor,omitempty"`
 	// ActorReason says why the actor is unknown.

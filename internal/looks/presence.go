@@ -33,7 +33,7 @@ type Presence struct {
 	known map[[2]string]presence
 }
 
-// presence is this process's knowledge of an environment, beside the trail. Without it
+// presence is what this process knows of an environment besides the trail. Without it
 // the trail is read once more, and nothing else.
 type presence struct {
 	gone     bool

@@ -134,7 +134,7 @@ func httpClient(given *http.Client, atOnce int) *http.Client {
 		c = *given
 	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		own := t.Clone()
-		own.MaxIdleConnsPerHost = atOnce // else two are kept, and each further request shakes hands anew
+		own.MaxIdleConnsPerHost = atOnce // otherwise two are kept, and each further request needs a new handshake
 		c.Transport = own
 	}
 	c.CheckRedirect = sameHostOnly

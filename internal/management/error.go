@@ -147,7 +147,7 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	return e
 }
 
-// disguised is the error behind a false 2xx: a gateway may answer 200 to everything, and
+// disguised is the error that a false 2xx hides: a gateway may answer 200 to everything, and
 // a proxy may answer a read with a page of its own. A write with an answer of unknown
 // form has had its effect.
 func disguised(k call, resp *http.Response, body []byte) error {

@@ -94,8 +94,8 @@ func maybeSecret(text string) bool {
 	})
 }
 
-// direction is the direction of all statements together. Certainly weaker stays weaker
-// beside something unknown; stronger does not stay stronger.
+// direction is the direction of all statements together. What is certainly weaker stays weaker
+// together with something unknown; stronger does not stay stronger.
 func (c *collector) direction() Direction {
 	switch {
 	case c.weaker && c.stronger:
@@ -121,7 +121,7 @@ func (c *collector) reading() Reading {
 		for _, s := range c.kept[severity] {
 			raw, err := json.Marshal(s)
 			if left -= len(raw) + len(","); err != nil || left < 0 || len(r.Statements) == maxStatements {
-				left = 0 // a smaller one behind it would not be in order
+				left = 0 // a smaller one after it would not be in order
 				break
 			}
 			r.Statements = append(r.Statements, s)

@@ -210,6 +210,6 @@ var rbacRules = []Rule{
 	{"rbac.wildcard_named", Unknown, Low, "The wildcard `*` took the place of all actions of a resource.", "It permits the same of the list, every action listed later, and perhaps some that are never listed."},
 	{"rbac.wildcard_spelled_out", Unknown, Low, "All actions of a resource took the place of the wildcard `*`.", "They permit the same of the list, and perhaps less beyond it."},
 	{"rbac.no_effect", Neutral, Info, "Permissions are written differently.", "They permit the same."},
-	{"rbac.holder_changed", Neutral, Info, "A role or scope was added, removed or described anew.", "What it permits is told by statements of their own."},
-	{"rbac.resource_changed", Neutral, Info, "A resource was added, removed or described anew, or lists other actions.", "What roles gain by it is told by statements of their own."},
+	{"rbac.holder_changed", Neutral, Info, "A role or scope was added, removed or described differently.", "What it permits is told by statements of their own."},
+	{"rbac.resource_changed", Neutral, Info, "A resource was added, removed or described differently, or lists other actions.", "What roles gain by it is told by statements of their own."},
 }

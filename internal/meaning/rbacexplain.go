@@ -169,7 +169,7 @@ func (p pair) owned(kind shift, by side) actions {
 func (p pair) others() shift { return shift{p.a.may(anyOther), p.b.may(anyOther)} }
 
 // wildcard tells of a wildcard that came or went on a defined resource. What it makes of
-// unlisted actions is no statement of its own beside others about it.
+// unlisted actions is no statement of its own where there are others about it.
 func (p pair) wildcard(gained, lost bool) (told bool) {
 	came := p.others() == shift{no, perhaps} && p.b.grant.wild() && p.b.resource != nil && !gained
 	went := p.others() == shift{perhaps, no} && p.a.grant.wild() && p.a.resource != nil && !lost

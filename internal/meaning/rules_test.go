@@ -37,7 +37,7 @@ Made from the rules of each subject in ` + "`internal/meaning`" + `; a test comp
 
 The direction says what a setting permits after the change: something new (weaker), less (stronger), both (mixed), the same
 (neutral), or no rule can tell (unknown). A change with several statements has the worst severity of them. It is mixed if
-anything became weaker and anything stronger; weaker stays weaker beside unknown, and stronger beside unknown is unknown.
+anything became weaker and anything stronger; weaker stays weaker together with unknown, and stronger together with unknown is unknown.
 
 - **RBAC.** The set of (holder, resource, action), each permitted *for certain*, *perhaps* or not: as ` + "`settings who-can`" + ` has them, by the same model. Holders are
   default roles, custom roles and scopes. ` + "`*`" + ` among the actions of a permission stands for all actions listed by the resource. It is certain that a

@@ -94,7 +94,7 @@ func (s *shape) member(name string) *shape {
 	return nil
 }
 
-// restOfList keeps the name of an element beside its rest.
+// restOfList keeps the name of an element together with its rest.
 func (s *shape) restOfList(x []any) (any, bool) {
 	var out []any
 	for _, element := range x {

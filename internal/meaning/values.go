@@ -66,7 +66,7 @@ func only(texts []string) json.RawMessage {
 }
 
 // byKey indexes objects by a member. The second of one id, and those after it, have "#2"
-// and so on behind it. Objects without an id are skipped.
+// and so on after it. Objects without an id are skipped.
 func byKey(v any, key string) map[string]map[string]any {
 	m, seen := map[string]map[string]any{}, map[string]int{}
 	for _, o := range objects(v) {

@@ -17,7 +17,7 @@
 // room.
 //
 // A set begins empty and is filled from the journal, the newest record first: the newest
-// events before ingest listens, the rest behind it. A repeated event outside of the set
+// events before ingest listens, the rest later. A repeated event outside of the set
 // is stored twice, and nothing worse. When the journal names a loss, the set is emptied:
 // recognising a lost event would lose it for good.
 package recent

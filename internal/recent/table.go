@@ -9,7 +9,7 @@ import (
 // Meanwhile, others look keys up without a lock. No key is ever removed.
 //
 // Eight slots make a group. Each group has a word of eight tags, a byte for each slot: 0
-// for an empty slot, else eight bits of the key. The other eighty stand beside them. For a new key, a look at one word is nearly
+// for an empty slot, else eight bits of the key. The other eighty stand in another slice. For a new key, a look at one word is nearly
 // always enough, and the words of a million keys fit into a processor's cache. A key is
 // written before its tag, and never again: a reader of the tag sees the whole key.
 //
@@ -57,7 +57,7 @@ func (t *table) has(k Key) bool {
 	}
 }
 
-// first is the group of k, and next the one behind g, for what finds no room in it.
+// first is the group of k, and next the one after g, for what finds no room in it.
 func (t *table) first(k Key) uint64 { return uint64(k[0]) * uint64(len(t.tags)) >> 32 }
 
 func (t *table) next(g uint64) uint64 {

@@ -8,7 +8,7 @@ import (
 )
 
 // version is the version of the stored form. Another one is refused: a rhythm is learnt
-// anew in two weeks.
+// again in two weeks.
 const version = 1
 
 // stored is a model in JSON, of 30 KB at most.

@@ -116,7 +116,7 @@ func (m *Model) turn(hour int64) bool {
 	return true
 }
 
-// derive computes the rates anew.
+// derive computes the rates again.
 //
 // One outage or one flood in four weeks moves an hour's rate little. Until an hour of the
 // week was seen twice, it counts as the quietest hour of all those seen, and as an average

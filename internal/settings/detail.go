@@ -24,7 +24,7 @@ type detail struct {
 	// have them whole. Omitted counts those beyond 500.
 	Changes []jsondiff.Change `json:"changes,omitempty"`
 	Omitted int               `json:"omitted,omitempty"`
-	// Unsure: entries behind Before are damaged and may have been of this setting, so
+	// Unsure: entries after Before are damaged and may have been of this setting, so
 	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
 	// Notes say what the relay assumed of the API's answer: see [plausible].
@@ -52,8 +52,8 @@ func encode(v any) json.RawMessage {
 	return raw
 }
 
-// lookBehind is the look behind an entry.
-func lookBehind(e audit.Entry) agreed {
+// lookOf is the look that an entry was made from.
+func lookOf(e audit.Entry) agreed {
 	a := agreed{at: e.Time, hash: jsondiff.Hash(e.After)}
 	var d detail
 	if json.Unmarshal(e.Detail, &d) == nil && !d.Look.After.IsZero() {

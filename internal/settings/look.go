@@ -213,9 +213,9 @@ func (a agreed) standsFor(now agreed) bool {
 }
 
 // lastAgreed is the latest look to find the resource as in last: this process's, or the
-// last one in a check of the same state, or the look behind last itself.
+// last one in a check of the same state, or the look that last itself was made from.
 func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) agreed {
-	r, latest := x.resource, lookBehind(last)
+	r, latest := x.resource, lookOf(last)
 	check, found, err := w.trail.Last(ctx, r.project, r.environment, checksSubject)
 	if err == nil && found {
 		c := looks.CheckOf(check).Resources[r.kind]

@@ -23,7 +23,7 @@ const null = "null"
 type reading struct {
 	raw      json.RawMessage // as the API gave it; nil where it has none
 	absent   bool            // the resource does not exist: its state is null
-	requests []string        // the ids of the requests behind it
+	requests []string        // the ids of its requests
 	began    time.Time       // zero: now
 	notes    []string        // what is assumed of the answer
 }

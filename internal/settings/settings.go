@@ -2,7 +2,7 @@
 // compares it with the state in the audit trail, and enters the changes into the trail.
 //
 // The trail is the only state. A look is compared with the After of the resource's newest
-// entry. A change is appended behind this entry or not at all. So a change present at a
+// entry. A change is appended right after this entry or not at all. So a change present at a
 // look enters once, whatever crashed before, and whoever else is looking. Where the API's
 // answer is as it was, to the byte, and nobody has added to the trail, nothing is parsed
 // or compared.

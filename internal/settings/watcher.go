@@ -57,7 +57,7 @@ type Watcher struct {
 	log        *slog.Logger
 	metrics    *metrics
 	groups     []*group
-	behind     sync.Once // logs a delay of the looks
+	late       sync.Once // logs a delay of the looks
 
 	mu     sync.Mutex // guards status
 	status map[resource]*Status
@@ -79,7 +79,7 @@ type group struct {
 	trailFailing lasting.Failure // as logged
 }
 
-// watch is one resource, and this process's knowledge of it beside the trail. All of it
+// watch is one resource, and what this process knows of it besides the trail. All of it
 // may be lost: a later look then has a wider window, and nothing else.
 type watch struct {
 	kind     kinds.Setting
@@ -217,7 +217,7 @@ func (w *Watcher) end(ctx context.Context) int64 {
 // late.
 func (w *Watcher) schedule(x *watch, started time.Time) {
 	if !x.next.IsZero() && started.Sub(x.next) > x.every {
-		w.behind.Do(func() {
+		w.late.Do(func() {
 			w.log.Warn("the settings are read less often than configured: raise workspace.requests_per_second or the settings' intervals",
 				append(attrs(x.resource), "interval", x.every, "late", started.Sub(x.next))...)
 		})

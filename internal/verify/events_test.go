@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func eventsOf(t *testing.T, l *testLog, records [][]byte) (bodies [][]byte) {
 		require.NoError(t, err)
 		body, err := audit.EventBody(audit.Recorded{Record: record}, audit.Place{
 			Index: l.base + int64(i), Origin: l.key.signers[0].Name(), Leaf: proof.LeafHash(record), Size: int64(i + 1), Root: &root,
-		})
+		}, math.MaxInt)
 		require.NoError(t, err)
 		bodies = append(bodies, body)
 	}

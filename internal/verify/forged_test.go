@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -153,7 +154,7 @@ func imitations(t *testing.T, l *testLog, bodies [][]byte) map[string][]byte {
 	in := func(origin string, index int, record []byte, root *tlog.Hash) []byte {
 		body, err := audit.EventBody(audit.Recorded{Record: record}, audit.Place{
 			Index: int64(index), Origin: origin, Leaf: proof.LeafHash(record), Size: int64(index) - proof.BaseOf(origin) + 1, Root: root,
-		})
+		}, math.MaxInt)
 		require.NoError(t, err)
 		return body
 	}

@@ -48,7 +48,7 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 		require.NoError(t, err)
 		place, err := trail.Place(t.Context(), e)
 		require.NoError(t, err)
-		body, err := audit.EventBody(e, place)
+		body, err := audit.EventBody(e, place, 1<<30)
 		require.NoError(t, err)
 		add(relay.Event{Type: e.Type, Subject: e.Subject, Project: e.Project, Environment: e.Environment, Time: e.Time}, fmt.Sprint(i), body)
 	}
