@@ -312,3 +312,27 @@ func TestTheEdgeIsTheTree(t *testing.T) {
 	}
 	require.Equal(t, 257+1, full)
 }
+
+// An older copy of the history, which lacks checkpoints before the newest one, is completed.
+func TestAnOlderHistoryIsCompleted(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 10)
+	h.run()
+	history := h.store.Log(0).path(HistoryFile)
+	older, err := os.ReadFile(history)
+	require.NoError(t, err)
+	for i := range 3 {
+		h.add(entry(10 + i))
+		h.sign()
+		h.run()
+	}
+	whole, err := os.ReadFile(history)
+	require.NoError(t, err)
+	require.Greater(t, len(whole), len(older))
+	require.NoError(t, os.WriteFile(history, older, 0o600))
+	h.run()
+	again, err := os.ReadFile(history)
+	require.NoError(t, err)
+	require.Equal(t, string(whole), string(again))
+	h.requireWhole(0, 13)
+}

@@ -71,7 +71,10 @@ func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, err
 	w.seq = last.Seq
 	if c, err := l.signed(g.PublicKey); err == nil {
 		w.least = c.Size
-		if e, err := l.edge(c); err == nil && !anew && w.seq > 0 {
+		// The history is written before the checkpoint. One that ends before it is an older
+		// copy, and the checkpoints that it lacks are added.
+		known, lineErr := proof.ReadCheckpoint([]byte(last.Checkpoint))
+		if e, err := l.edge(c); err == nil && !anew && lineErr == nil && known.Size >= c.Size {
 			w.written, w.from = e, w.seq
 		}
 	}

@@ -114,3 +114,31 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// A folder that stands where the store has a file, and a file where it has a folder, cost no more
+// than if nothing stood there.
+func TestWhatIsNoFileIsMovedAside(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"events", "events/end", "events/first", "events/" + segmentName(1), "lazy", "values.a", "values.b", "values.mark"} {
+		f := openFolder(t).(*folder)
+		for range 3 {
+			appendTo(t, f.Log(t, "events"), 100)
+		}
+		require.NoError(t, f.store.Close())
+		info, err := os.Stat(f.at(name))
+		require.NoError(t, err)
+		require.NoError(t, os.RemoveAll(f.at(name)))
+		if info.IsDir() {
+			require.NoError(t, os.WriteFile(f.at(name), []byte("x"), 0o600))
+		} else {
+			require.NoError(t, os.MkdirAll(f.at(name, "x"), 0o700))
+		}
+		f.open(t)
+		assert.Greater(t, appendTo(t, f.Log(t, "events"), 100), store.Pos(3), name)
+		_, err = f.Table().Put(t.Context(), "key", []byte("value"), store.If{})
+		require.NoError(t, err, name)
+		kept, err := os.ReadDir(f.cfg.Salvage)
+		require.NoError(t, err)
+		assert.NotEmpty(t, kept, name)
+	}
+}

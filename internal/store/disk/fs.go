@@ -2,11 +2,14 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +45,13 @@ type file interface {
 	Forget()
 }
 
-type osFS struct{ readOnly bool }
+type osFS struct {
+	readOnly bool
+	// aside is the folder for whatever stands in the place of a file or of a folder, and is
+	// none. Empty: it stays.
+	aside string
+	log   *slog.Logger
+}
 
 type osFile struct{ *os.File }
 
@@ -55,10 +64,25 @@ func (o osFS) Open(path string, create bool) (file, error) {
 		flags |= os.O_CREATE
 	}
 	f, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, unix.EISDIR) && o.moveAside(path) {
+		f, err = os.OpenFile(path, flags, 0o600)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
+}
+
+// moveAside moves what stands at a path out of the way, and reports whether it could. A crash
+// after it leaves nothing there, as if it had been removed.
+func (o osFS) moveAside(path string) bool {
+	if o.aside == "" {
+		return false
+	}
+	to := filepath.Join(o.aside, fmt.Sprintf("%s-%s-%d", filepath.Base(filepath.Dir(path)), filepath.Base(path), time.Now().UnixNano()))
+	err := errors.Join(os.MkdirAll(o.aside, 0o700), os.Rename(path, to))
+	o.log.Error("something else stands where the store has a file or a folder, and is moved aside", "path", path, "to", to, "error", err)
+	return err == nil
 }
 
 func (osFS) Names(dir string) ([]string, error) {
@@ -78,7 +102,11 @@ func (o osFS) MakeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if errors.Is(err, unix.ENOTDIR) && o.moveAside(dir) {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
 		return err
 	}
 	return o.SyncDir(filepath.Dir(dir))

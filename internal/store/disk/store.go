@@ -69,14 +69,15 @@ type Config struct {
 // Open opens the store in a folder, and locks it. If another process has it open, the
 // error is a [durable.LockedError].
 func Open(cfg Config) (*Store, error) {
-	if err := (osFS{}).MakeDir(cfg.Dir); err != nil {
+	fs := osFS{aside: cfg.Salvage, log: cfg.Logger}
+	if err := fs.MakeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	guard, err := durable.Lock(cmp.Or(cfg.Lock, cfg.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", cfg.Dir, err)
 	}
-	s, err := open(cfg, osFS{}, bootID())
+	s, err := open(cfg, fs, bootID())
 	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}
