@@ -101,7 +101,8 @@ func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) (all
 	}
 }
 
-// Logs names the logs of the store in a folder, with those that only its table remembers.
+// Logs names the logs of the store in a folder, with those that only its table remembers. A
+// folder without a log's files is none.
 func Logs(ctx context.Context, dir string, table store.Table) ([]string, error) {
 	var logs []string
 	names, err := (osFS{}).Names(dir)
@@ -110,7 +111,7 @@ func Logs(ctx context.Context, dir string, table store.Table) ([]string, error) 
 	}
 	for _, name := range names {
 		files, err := (osFS{}).Names(filepath.Join(dir, name))
-		if err == nil && len(files) > 0 {
+		if err == nil && slices.ContainsFunc(files, isOfLog) {
 			logs = append(logs, name)
 		}
 	}
@@ -120,4 +121,9 @@ func Logs(ctx context.Context, dir string, table store.Table) ([]string, error) 
 	}
 	slices.Sort(logs)
 	return slices.Compact(logs), err
+}
+
+func isOfLog(file string) bool {
+	_, isSegment := baseOf(file)
+	return isSegment || file == endFile || file == firstFile
 }

@@ -216,6 +216,7 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 		assert.Equal(t, store.Damaged, gaps[i].Why)
 		assert.FileExists(t, gaps[i].Kept)
 	}
+	require.NoError(t, os.MkdirAll(f.at("stray", "folder"), 0o700))
 	logs, err := Logs(t.Context(), f.cfg.Dir, f.store.Table())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"events"}, logs)
