@@ -21,7 +21,7 @@ type destinations struct {
 	many   bool               // a record holds many events
 }
 
-// open starts the row's destination. The files stand in dir.
+// open starts the row's destination, with its files in dir.
 func (r row) open(ctx context.Context, dir string) (*destinations, error) {
 	if r.file {
 		path := filepath.Join(dir, "delivered", "events")
@@ -68,8 +68,8 @@ func (d *destinations) wait(ctx context.Context, n int64) (last time.Time, err e
 	return last, nil
 }
 
-// waitSettled is waitDelivered for records of many events. To count those, they must be
-// read, at a cost: so it waits until no record has come for a while.
+// waitSettled is waitDelivered for records of many events. Counting those means reading them,
+// which costs something, so it waits until no record has come for a while.
 func waitSettled(ctx context.Context, d readback.Destination, n int64) (last time.Time, err error) {
 	var had, counted, events int64
 	const quiet = 500 * time.Millisecond

@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// idPrefix begins the events' ids. A workspacesim.Tally counts such ids.
+// idPrefix is how the events' ids begin. A workspacesim.Tally counts such ids.
 const idPrefix = "event-log-bench.load-1-"
 
 // benchKey is the Datadog API key of the load.
@@ -120,9 +120,9 @@ type outcome struct {
 	latencies      []time.Duration // of acknowledged requests, ascending
 }
 
-// push sends the load over conns connections, each with one request at a time. It
-// sends a request again until it is acknowledged. A rate above 0 bounds the events
-// a second; latency then counts from the time when a request was due.
+// push sends the load over conns connections, each with one request at a time. It sends a
+// request again until it is acknowledged. A rate above 0 bounds the events per second; latency
+// then counts from the time when a request was due.
 func (l *load) push(ctx context.Context, address string, conns int, rate float64) (*outcome, error) {
 	o := &outcome{start: time.Now(), acked: make([]bool, len(l.requests))}
 	latency := make([]time.Duration, len(l.requests))

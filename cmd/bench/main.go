@@ -177,8 +177,8 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 	return results, nil
 }
 
-// chosen returns the rows with text in their name. A row with a share of the first
-// row's rate brings the first row with it.
+// chosen returns the rows with text in their name. If one has a share of the first row's rate,
+// the first row is included.
 func chosen(all []row, text string) (some []row) {
 	for _, r := range all {
 		if !strings.Contains("^"+r.name+"$", text) {
@@ -192,7 +192,7 @@ func chosen(all []row, text string) (some []row) {
 	return some
 }
 
-// ofPeer is the row for a peer. It has fewer events, as a peer takes longer.
+// ofPeer returns the row for a peer. It has fewer events, since a peer takes longer.
 func (r row) ofPeer() row {
 	const slower = 8
 	r.peer, r.name, r.events = true, r.name+", collector", r.events/slower

@@ -19,14 +19,14 @@ type row struct {
 	batch   int    // events a push
 	conns   int
 	events  int
-	share   float64 // of the first row's rate, offered in place of the most
+	share   float64 // of the first row's rate, offered instead of as much as possible
 	rate    float64 // events a second, by share
 	sinks   int     // Kafka sinks; 0 is 1
 	mode    string  // of the Kafka sinks; empty is their default
-	file    bool    // one file sink in place of Kafka, nearly free
+	file    bool    // one file sink instead of Kafka, nearly free
 	binary  string  // the relay's, if not the one of all rows
 	backlog bool    // the sinks are away until all is pushed
-	versus  bool    // a peer is measured beside it
+	versus  bool    // a peer is measured as well
 	peer    bool    // it is the peer
 }
 
@@ -42,7 +42,7 @@ type result struct {
 	commitsPerEvent     float64 // each is one fsync of the journal
 	recordBytes         int     // mean size of a commit
 	lost, duplicates    int64
-	beside              writer // the disk's rate meanwhile, for an occasional record
+	beside              writer // the disk's rate for an occasional record at the same time
 }
 
 // bench runs rows one after the other.
@@ -52,7 +52,7 @@ type bench struct {
 	first result // of the first row
 }
 
-// measure runs one row on a relay, or a peer, and destinations of its own.
+// measure runs one row on a relay, or a peer, and on destinations of its own.
 func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) {
 	l, err := makeLoad(r)
 	if err != nil {
@@ -143,8 +143,8 @@ func (r *result) count(ctx context.Context, d readback.Destination, o *outcome) 
 	return nil
 }
 
-// idIn finds an event's id in its body, as a peer puts it into no header. The
-// body may be a JSON string by now.
+// idIn finds an event's id in its body, since a peer puts it into no header. The body may be a
+// JSON string by now.
 func idIn(body []byte) string {
 	from := bytes.Index(body, []byte(idPrefix))
 	if from < 0 {

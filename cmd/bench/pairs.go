@@ -12,8 +12,8 @@ import (
 // pair is one row measured with both binaries, one right after the other.
 type pair struct{ this, other result }
 
-// pairs measures the chosen rows with both binaries in turn. The first one changes with
-// each pair, so neither gains from a slowing machine.
+// pairs measures the chosen rows with both binaries in turn. The first one changes with each
+// pair, so that neither gains when the machine becomes slower.
 func (b *bench) pairs(ctx context.Context) ([][]pair, error) {
 	var all [][]pair
 	for i, r := range chosen(rows(), b.only) {
@@ -91,7 +91,7 @@ func pairsTable(all [][]pair) string {
 	return b.String()
 }
 
-// short has three digits, or all before the point.
+// short formats with three digits, or with all that are before the point.
 func short(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)
@@ -101,8 +101,8 @@ func short(v float64) string {
 
 type comparison struct{ this, other, ratio, smallest, largest float64 }
 
-// compare compares one figure over all pairs. A ratio is this binary's figure over the
-// other's, in one pair: a slow stretch of the machine cancels out.
+// compare compares one figure over all pairs. A ratio is this binary's figure over the other's,
+// in one pair, so that a slow period of the machine cancels out.
 func compare(pairs []pair, figure func(result) float64) (c comparison) {
 	var this, other, ratios []float64
 	for _, p := range pairs {

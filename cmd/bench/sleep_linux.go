@@ -10,6 +10,6 @@ import (
 func sleepUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		t := syscall.NsecToTimespec(int64(left))
-		_ = syscall.Nanosleep(&t, nil) // after a signal it sleeps on
+		_ = syscall.Nanosleep(&t, nil) // after a signal it goes on sleeping
 	}
 }

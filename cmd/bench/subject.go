@@ -75,10 +75,9 @@ sinks:
 %s`, relay.DataDir(), relay.Ingest, relay.Admin, benchKey, sinks)
 }
 
-// collectorConfig makes an OpenTelemetry Collector keep acknowledged events: its queue
-// is on the disk and fsynced, and it blocks rather than refuse. As in the relay, an
-// event is a record, all replicas acknowledge, snappy compresses, and retries never
-// end.
+// collectorConfig makes an OpenTelemetry Collector keep acknowledged events: its queue is on
+// the disk and fsynced, and it blocks rather than refusing. As in the relay, an event is a
+// record, all replicas acknowledge, snappy compresses, and retries never end.
 const collectorConfig = `
 extensions:
   file_storage: {directory: %[1]q, create_directory: true, timeout: 10s, fsync: true}
@@ -180,7 +179,7 @@ func procValue(pid int, file, key string) float64 {
 	return metric(string(text), key)
 }
 
-// metric finds the number behind name at a line's start.
+// metric returns the number that follows name at the start of a line.
 func metric(text, name string) float64 {
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {

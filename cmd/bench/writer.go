@@ -44,8 +44,8 @@ func write(ctx context.Context, dir string, recordBytes int, pause time.Duration
 	}, nil
 }
 
-// writeBeside writes and syncs a record every 5 ms beside a row with a rate. The record
-// is as large as a push of the row on the disk. The returned function ends the writing.
+// writeBeside writes and syncs a record every 5 ms while a row with a rate is measured. The
+// record is as large as a push of the row on the disk. The returned function ends the writing.
 func (b *bench) writeBeside(ctx context.Context, r row) func() (writer, error) {
 	if r.rate == 0 {
 		return func() (writer, error) { return writer{}, nil }

@@ -101,9 +101,10 @@ func fires(ctx context.Context, promtool, rules, file, alert string, scrapes []s
 	return exec.CommandContext(ctx, promtool, "test", "rules", file).Run() == nil
 }
 
-// writeSeries writes the metrics as the input of promtool's unit tests. Counters grow by
-// their growth in the incident, each minute; a growing lag grows on; all else stays as it
-// was at last. The tests' clock begins at zero, so times become their distance to the scrape.
+// writeSeries writes the metrics as the input of promtool's unit tests. Counters grow by their
+// growth in the incident, each minute; a lag that grows goes on growing; everything else stays
+// as it was last. The tests' clock begins at zero, so times become their distance to the
+// scrape.
 func writeSeries(to *bytes.Buffer, first, last scrape) {
 	up := 0
 	if last.up {
@@ -120,7 +121,7 @@ func writeSeries(to *bytes.Buffer, first, last scrape) {
 		name, _, _ := strings.Cut(series, "{")
 		values := fmt.Sprintf("%vx%d", value, steps)
 		switch {
-		case math.IsNaN(value) || math.IsInf(value, 0): // has no short form
+		case math.IsNaN(value) || math.IsInf(value, 0): // it has no short form
 			values = strings.Repeat(fmt.Sprint(value)+" ", steps)
 		case counters[name]:
 			growth := value - before[series]

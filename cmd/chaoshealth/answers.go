@@ -8,15 +8,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// lastsOutage is the outage of the API before a person's edit. A relay that waits for as long
-// again is blind for more than a minute after it.
+// lastsOutage is how long the API is away before a person's edit. A relay that waits for as
+// long again sees nothing for more than a minute after that.
 const lastsOutage = 75 * time.Second
 
 // boundedLoss is the most that may be lost by an edit after the outage: the relay notices it
 // within half a minute.
 const boundedLoss = 30 * rate
 
-// answerIncidents are of an API that answers again, or asks the relay to wait.
+// answerIncidents are about an API that answers again, or asks the relay to wait.
 func answerIncidents() []incident {
 	return []incident{
 		{

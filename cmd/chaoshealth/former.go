@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// formerIncidents are of an environment that is taken out of the configuration, while the
+// formerIncidents are about an environment that is taken out of the configuration, while the
 // workspace goes on streaming its event log to the relay.
 func formerIncidents() []incident {
 	return []incident{{

@@ -16,21 +16,21 @@ type incident struct {
 	setup    setup
 	// reported reads the report in question out of the status.
 	reported func(*status) string
-	// cause makes it go wrong, and mend right; nil: the relay itself mends it.
+	// cause makes it go wrong, and mend right again; it is nil if the relay itself corrects it.
 	cause, mend func(context.Context, *stage) error
 	// lasts is how long it goes on after it was noticed.
 	lasts time.Duration
-	// never: it must not be reported as anything but healthy for as long as lasts.
+	// never is set if it must not be reported as anything but healthy for as long as lasts.
 	never bool
-	// killed: the relay is killed at the end.
+	// killed is set if the relay is killed at the end.
 	killed bool
-	// counts: the estimate of lost events is compared with the truth.
+	// counts is set if the estimate of lost events is compared with the truth.
 	counts bool
-	// causes are those of the gaps at the end, in their order; nil: they are not compared.
+	// causes are those of the gaps at the end, in their order; if nil, they are not compared.
 	causes []string
-	// most is the most events that may be lost; 0: no matter how many.
+	// most is the most events that may be lost; 0 for any number.
 	most int64
-	// alerts fire over the metrics in it, alertsAfter over those behind it.
+	// alerts fire over the metrics in it, alertsAfter over those that follow it.
 	alerts, alertsAfter []string
 }
 
@@ -44,10 +44,10 @@ type outcome struct {
 	bounded          bool // the truth lies within the bounds of the estimate
 	sawCauses        []string
 	during, after    []scrape
-	first            *outcome // with a wrong report; nil: this one is the first
+	first            *outcome // with a wrong report; nil if this one is the first
 }
 
-// play plays the incident, and notes why it could not be.
+// play plays the incident, and records why it could not be played.
 func (o *outcome) play(ctx context.Context, binary, dir string) {
 	o.err = o.scenes(ctx, binary, dir)
 }
@@ -114,7 +114,7 @@ func (o *outcome) calm(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// For settled after a gap, late events lower its estimate.
+// For the time settled after a gap, late events lower its estimate.
 const settled = 65 * time.Second
 
 // recover mends it, waits until all is well, and compares the losses.
@@ -157,8 +157,8 @@ func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
 // few is the error of an estimate of few events.
 const few = 8
 
-// right reports whether it was reported as it was. An estimate may be off by a quarter,
-// or by a few events.
+// right reports whether it was reported as it was. An estimate may be off by a quarter, or by a
+// few events.
 func (o *outcome) right() bool {
 	return o.err == nil && o.saw == o.expected && (o.most == 0 || o.truth <= o.most) &&
 		(o.causes == nil || slices.Equal(o.causes, o.sawCauses)) &&

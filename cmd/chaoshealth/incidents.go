@@ -131,7 +131,7 @@ func healed(st *status) string {
 	return state(st)
 }
 
-// setBack tells of a change by somebody else, and the relay's own behind it.
+// setBack describes a change by somebody else, followed by the relay's own.
 func setBack(st *status) string {
 	for i, c := range st.Changes { // the newest first
 		if c.Cause == "outside" && i > 0 && st.Changes[i-1].Cause == "relay" && st.arrives() {

@@ -55,8 +55,8 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(wrong(outcomes, silent), ctx.Err())
 }
 
-// play plays the incidents side by side. Most of them wait most of the time. One
-// with a wrong report is played once more, as a busy machine delays the simulator too.
+// play plays the incidents at the same time, since most of them wait most of the time. One with
+// a wrong report is played once more, since a busy machine delays the simulator too.
 func play(ctx context.Context, o options, dir string) []*outcome {
 	var all []*outcome
 	var wg sync.WaitGroup

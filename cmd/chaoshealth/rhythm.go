@@ -25,8 +25,8 @@ func quietNights(s *stage) error {
 	})
 }
 
-// teach writes the file of learnt rhythms. A busy second has the
-// events of the stage's rate; of the others, one in 20 minutes has one event.
+// teach writes the file of learnt rhythms. A busy second has the events of the stage's rate; of
+// the other seconds, one in 20 minutes has one event.
 func (s *stage) teach(busy func(time.Time) bool) error {
 	m := &rhythm.Model{}
 	now := time.Now()

@@ -140,7 +140,7 @@ func (s *stage) healthy(ctx context.Context) error {
 	return hold(ctx, warmUp)
 }
 
-// hold lets a situation last. It is no wait for anything.
+// hold lets a situation last. It does not wait for anything.
 func hold(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -1,7 +1,6 @@
-// Command demo shows the relay at work, on loopback and on ports of its own choosing: a
-// simulated workspace streams event logs and changes its settings, the relay keeps
-// them, and Kafka, NATS and a file receive them. Its figures are counted at those
-// three, not by the relay.
+// Command demo shows the relay at work, on loopback and on ports that it chooses: a simulated
+// workspace streams event logs and changes its settings, the relay keeps them, and Kafka, NATS
+// and a file receive them. Its figures are counted at those three, not by the relay.
 package main
 
 import (

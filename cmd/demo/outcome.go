@@ -73,8 +73,8 @@ func (s *stage) finish(ctx context.Context) (*outcome, error) {
 	return o, nil
 }
 
-// waitForCounts waits until each destination has at least as many records as events
-// were acknowledged. A miss in time is no error: the count shows the missing ones.
+// waitForCounts waits until each destination has at least as many records as events were
+// acknowledged. It is no error if some are missing in time, since the count shows them.
 func (s *stage) waitForCounts(ctx context.Context) error {
 	want := int64(s.sim.Counts().Acknowledged)
 	for _, d := range s.destinations() {
@@ -162,7 +162,7 @@ type tally struct {
 	changes map[place]int   // distinct "settings.changed" events
 }
 
-// place is where a setting stands.
+// place is where a setting belongs.
 type place struct{ project, environment, resource string }
 
 func newTally() *tally { return &tally{audit: map[string]bool{}, changes: map[place]int{}} }

@@ -132,8 +132,8 @@ func (s *stage) startWorkspace() (url string, err error) {
 
 // config is a user's, with the intervals shortened for the show.
 func (s *stage) config(apiURL string) (*config.Config, error) {
-	// The relay's own address has to be in its configuration before it listens,
-	// as set at the provider.
+	// The relay's own address must be in its configuration before it listens, as it is set at
+	// the provider.
 	free, err := rig.FreeAddresses(context.Background(), 1)
 	if err != nil {
 		return nil, err
@@ -197,8 +197,8 @@ func (s *stage) startRelay(ctx context.Context, cfg *config.Config) error {
 	}
 }
 
-// changeSettings changes settings one after the other until ctx ends. It goes round the
-// resources, so none is changed again before the relay's look.
+// changeSettings changes settings one after the other until ctx ends. It goes through the
+// resources in turn, so that none is changed again before the relay looks.
 func (s *stage) changeSettings(ctx context.Context) {
 	if s.changeEvery <= 0 {
 		return

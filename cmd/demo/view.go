@@ -98,7 +98,7 @@ func orNone(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// clip cuts a text to width characters, so that a line of the drawing stays one.
+// clip cuts a text to width characters, so that a line of the drawing stays one line.
 func clip(s string, width int) string {
 	runes := []rune(s)
 	if len(runes) <= width {

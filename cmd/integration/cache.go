@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// cached makes the folder dir and has fill fill it, once: it is there whole or not at
-// all, whatever is interrupted.
+// cached makes the folder dir and lets fill fill it, once. The folder is there as a whole or
+// not at all, whatever is interrupted.
 func (s *session) cached(ctx context.Context, dir string, fill func(ctx context.Context, into string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil

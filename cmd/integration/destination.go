@@ -30,11 +30,11 @@ func destinations() []destination {
 // place is a running destination.
 type place struct {
 	targets []target
-	// journal returns the relay's journal section, in YAML, for a place with the relay's
-	// journal; such a place has a relay of its own. tag is another for each run. Else
-	// nil.
+	// journal returns the relay's journal section, in YAML, for a place that keeps the relay's
+	// journal; such a place has a relay of its own. tag differs in each run. It is nil for
+	// other places.
 	journal func(tag string) string
-	outage  *outage // nil: it has no node to kill
+	outage  *outage // nil if it has no node to kill
 	// tails returns the end of its logs; nil if it has none.
 	tails func() string
 	close func()
@@ -59,7 +59,7 @@ type outage struct {
 	heal func(ctx context.Context) error
 }
 
-// skip says why a destination cannot be had here.
+// skip says why a destination is not available here.
 type skip struct{ reason string }
 
 func (s *skip) Error() string { return s.reason }

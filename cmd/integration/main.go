@@ -110,7 +110,7 @@ func defaultCache() string {
 	return filepath.Join(dir, "auditrelay", "integration")
 }
 
-// errFound says: something was lost, or did not behave.
+// errFound means that something was lost, or did not behave.
 var errFound = errors.New("something was lost or did not behave, see the table")
 
 func run(ctx context.Context, f flags, out io.Writer) error {

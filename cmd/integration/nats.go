@@ -27,8 +27,8 @@ func (s *session) cluster(ctx context.Context) (*natstest.Cluster, error) {
 	return s.nats, nil
 }
 
-// The first stream has a server's default duplicate window, the second nearly none: it
-// shows events that the relay has sent twice.
+// The first stream has a server's default duplicate window, the second nearly none, so that it
+// shows events which the relay has sent twice.
 const (
 	natsStream, natsSubjects = "EVENTS", "events"
 	bareStream, bareSubjects = "BARE", "bare"

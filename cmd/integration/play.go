@@ -34,8 +34,8 @@ type playing struct {
 	wrong     map[*place][]string
 }
 
-// play runs a relay in front of the places, with nodes killed so often, and
-// gives a row for each of their targets.
+// play runs a relay in front of the places, with nodes killed this often, and returns a row for
+// each of their targets.
 func (s *session) play(ctx context.Context, places []*place, kills int) []row {
 	p := &playing{
 		session: s, name: "calm", tag: fmt.Sprintf("run%d", len(s.rows)), kills: kills, places: places,
@@ -66,7 +66,7 @@ func (p *playing) sinkNames() (names []string) {
 	return names
 }
 
-// run plays it; its error is about the relay, those of places are in their rows.
+// run plays it. Its error is about the relay; those of places are in their rows.
 func (p *playing) run(ctx context.Context) ([]row, error) {
 	if err := p.startRelay(ctx); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (p *playing) strike(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// heal starts the dead nodes again, all at once, as each takes its time.
+// heal starts the dead nodes again, all at once, since each takes its time.
 func (p *playing) heal(ctx context.Context, down []*place) {
 	errs := make([]error, len(down))
 	var healing sync.WaitGroup
@@ -209,7 +209,7 @@ func (p *playing) heal(ctx context.Context, down []*place) {
 	}
 }
 
-// fault notes a place's misbehaviour, with the end of its logs.
+// fault records a place's misbehaviour, with the end of its logs.
 func (p *playing) fault(place *place, err error) {
 	text := err.Error()
 	if place.tails != nil {
@@ -267,9 +267,9 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 	return rows
 }
 
-// arrived reads a target again and again until nothing is missing, or nothing new has
-// come for as long as a target may take: then the tally names the missing ones. An
-// unreadable target may be readable a little later, so an error counts only at the end.
+// arrived reads a target again and again until nothing is missing, or nothing new has come for
+// as long as a target may take; then the tally names the missing ones. A target that cannot be
+// read may be readable a little later, so an error counts only at the end.
 func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.Ledger) (workspacesim.Tally, error) {
 	said, most, moved := time.Now(), int64(-1), time.Now()
 	for {

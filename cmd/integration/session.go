@@ -45,8 +45,8 @@ func (s *session) playAll(ctx context.Context, chosen []destination) {
 			sinks = append(sinks, p)
 		}
 	}
-	// All sinks have one relay: a node lost at one must not cost another anything. A
-	// journal is a relay's own.
+	// All sinks have one relay, since a node lost at one must not affect another. Each journal
+	// has a relay of its own.
 	s.playTwice(ctx, sinks)
 	for _, p := range journals {
 		s.playTwice(ctx, []*place{p})
@@ -66,7 +66,7 @@ func (s *session) playTwice(ctx context.Context, places []*place) {
 	}
 }
 
-// startPlace starts a destination; nil stands for an unavailable one.
+// startPlace starts a destination; it returns nil if it is not available.
 func (s *session) startPlace(ctx context.Context, d destination) *place {
 	if ctx.Err() != nil {
 		return nil

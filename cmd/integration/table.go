@@ -59,8 +59,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// tallyOf reads a target and counts the events of the ledgers; events of other runs,
-// and the relay's own, count nowhere.
+// tallyOf reads a target and counts the events of the ledgers; events of other runs, and the
+// relay's own, are not counted.
 func tallyOf(ctx context.Context, t target, ledgers []workspacesim.Ledger) (tally workspacesim.Tally, err error) {
 	ours := map[string]bool{}
 	for _, l := range ledgers {

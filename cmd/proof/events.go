@@ -60,7 +60,7 @@ func (s *show) ofJournal() {
 	s.step("tessera fsck, live", j.fsckLive)
 }
 
-// close ends the relay. After a failure its files stay, to look at.
+// close ends the relay. After a failure its files stay, so that they can be examined.
 func (j *journal) close() {
 	if j.relay != nil {
 		j.relay.Close()
@@ -132,7 +132,7 @@ func (j *journal) delivered() (string, error) {
 	return fmt.Sprintf("has all %d, %d MB, %v after the last push", j.events, j.copy.at>>20, time.Since(j.last).Round(time.Millisecond)), err
 }
 
-// covered waits until the spans have the last event. As a span begins where the one before
+// covered waits until the spans have the last event. Since a span begins where the previous one
 // ends, they then have all.
 func (j *journal) covered() (string, error) {
 	last, err := j.writeSample(len(j.copy.samples) - 1)
@@ -156,13 +156,13 @@ func (j *journal) covered() (string, error) {
 		len(j.spans), events, after.Round(time.Millisecond)), err
 }
 
-// spansState is the relay's own word on its spans.
+// spansState is what the relay itself says about its spans.
 func (j *journal) spansState() string {
 	var status struct {
 		Spans json.RawMessage `json:"spans"`
 	}
 	if _, text, err := j.relay.Ask(j.ctx, "/status"); err == nil {
-		_ = json.Unmarshal([]byte(text), &status) // a text without it shows no progress
+		_ = json.Unmarshal([]byte(text), &status) // if it cannot be read, it shows no progress
 	}
 	return string(status.Spans)
 }

@@ -80,7 +80,7 @@ func (c *sinkCopy) read() error {
 	}
 }
 
-// take notes an event of the load; the relay's own events are others.
+// take records an event of the load; the relay's own events are skipped.
 func (c *sinkCopy) take(line []byte) {
 	digits, ours := bytes.CutPrefix(line, []byte(cloudevents.Start+idPrefix))
 	if !ours || len(digits) < idDigits {

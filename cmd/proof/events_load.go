@@ -15,9 +15,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// The pushes are large ones over several connections at once. The last hundredth of the
-// events comes in small pushes, one after the other: each is a commit with a hash of
-// every event; of the others only the whole record is hashed.
+// The pushes are large, over several connections at once. The last hundredth of the events
+// comes in small pushes, one after the other: each of these is a commit with a hash of every
+// event, while of the others only the whole record is hashed.
 const (
 	eventsPerPush, pushers = 1000, 8
 	eventsPerSmallPush     = 100
@@ -26,7 +26,7 @@ const (
 // firstSmall is the first event in a small push.
 func firstSmall(events int) int { return events - events/100 }
 
-// idPrefix begins the events' ids, and idDigits is how many follow.
+// idPrefix is how the events' ids begin, and idDigits is how many digits follow.
 const (
 	idPrefix = "event-log-proof-journal-"
 	idDigits = 10
@@ -58,7 +58,7 @@ type pusher struct {
 	client *http.Client
 }
 
-// pushAll pushes the events from first up to end, over so many connections.
+// pushAll pushes the events from first up to end, over this many connections.
 func (p *pusher) pushAll(ctx context.Context, first, end, perPush, connections int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -81,7 +81,7 @@ func (p *pusher) pushAll(ctx context.Context, first, end, perPush, connections i
 	return context.Cause(ctx)
 }
 
-// push pushes until the relay acknowledges. It ends where the relay refuses for good.
+// push pushes until the relay acknowledges. It ends if the relay refuses for good.
 func (p *pusher) push(ctx context.Context, from, end int) error {
 	body, err := pushBody(from, end)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command proof has the audit trail proven by others: it makes a long trail, exports it,
-// verifies it by our command and by foreign ones, and tampers. Then it has a relay take
-// many events, and proves events, spans and the trail served by the relay. It prints a
-// table. A foreign tool or registry out of reach is SKIPPED, with the reason. It ends
-// with 1 if anything failed.
+// verifies it with our command and with foreign ones, and tampers with it. Then a relay takes
+// many events, and it proves events, spans and the trail that the relay serves. It prints a
+// table. If a foreign tool or registry cannot be reached, the step is SKIPPED, with the reason.
+// The exit code is 1 if anything failed.
 package main
 
 import (

@@ -50,7 +50,7 @@ func (s *show) run() {
 	s.ofJournal()
 }
 
-// errSkipped marks a step without its tool.
+// errSkipped marks a step whose tool is missing.
 type errSkipped struct{ why string }
 
 func (e errSkipped) Error() string { return e.why }
@@ -131,8 +131,8 @@ func (s *show) trail() (string, error) {
 func (s *show) export() string { return filepath.Join(s.dir, "export") }
 func (s *show) key() string    { return filepath.Join(s.dir, "trail.pub") }
 
-// sums hashes the same bytes: the least work of any verification. A first run warms the
-// disk's cache for both.
+// sums hashes the same bytes, which is the least work of any verification. A first run warms
+// the disk's cache for both.
 func (s *show) sums() (string, error) {
 	const all = `find "$0" -type f -print0 | xargs -0 sha256sum > /dev/null; du -sb "$0" | cut -f1`
 	_, _ = s.command(nil, "sh", "-c", all, s.export())
@@ -177,8 +177,8 @@ func (s *show) formats() (string, error) {
 	return fmt.Sprintf("%d of %d proofs verify", s.proofs, s.proofs), err
 }
 
-// fsck is another project's check of a whole log. A changed entry must not get its word
-// for success.
+// fsck is another project's check of a whole log. It must not report success for a changed
+// entry.
 func (s *show) fsck() (string, error) {
 	if _, err := s.command([]string{"GOBIN=" + filepath.Dir(s.fsckTool())}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
 		return "", errSkipped{"fsck cannot be had: " + tail(err.Error())}
@@ -202,8 +202,9 @@ func (s *show) fsck() (string, error) {
 
 func (s *show) fsckTool() string { return filepath.Join(s.dir, "tools", "fsck") }
 
-// fsckAccepts runs the tool on a log of at least so many entries. It ends with 0 whatever it
-// finds, and v1.0.4 hangs on a changed entry; so only its own word for success counts.
+// fsckAccepts runs the tool on a log of at least this many entries. The tool ends with 0
+// whatever it finds, and v1.0.4 hangs on a changed entry; so only what it prints on success
+// counts.
 func (s *show) fsckAccepts(limit time.Duration, key, url string, atLeast int64) error {
 	out, err := s.command(nil, "timeout", fmt.Sprintf("%.0f", limit.Seconds()), s.fsckTool(), "--ui=false", "--public_key="+key, "--storage_url="+url)
 	var size int64
@@ -225,7 +226,7 @@ func flip(name string) error {
 	return os.WriteFile(name, data, 0o600)
 }
 
-// python verifies the proofs in a package without code of ours or of Go's.
+// python verifies the proofs in a package that uses neither code of ours nor Go.
 func (s *show) python() (string, error) {
 	venv := filepath.Join(s.dir, "venv")
 	if _, err := s.command(nil, s.interpreter, "-m", "venv", venv); err != nil {

@@ -88,8 +88,8 @@ const (
 	soon = lookEvery + 2*time.Second
 )
 
-// change makes known change i, around a kill or not. It counts from since: the change, or
-// the restart.
+// change makes known change i, possibly before or after a kill. It counts from since: the
+// change, or the restart.
 func (s *stage) change(ctx context.Context, i int) (since time.Time, err error) {
 	if i == killedBefore {
 		s.relay.Process().Kill()
@@ -199,7 +199,7 @@ func (s *stage) revokedKey(ctx context.Context) error {
 	return s.trouble(ctx, "a revoked key", revoked, "unauthorized")
 }
 
-// trouble is one entry when it begins and one when it ends, however long it lasts.
+// trouble makes one entry when it begins and one when it ends, however long it lasts.
 func (s *stage) trouble(ctx context.Context, what string, f fault, cause string) error {
 	fmt.Printf("\n%s\n", what)
 	s.wire.set(f)

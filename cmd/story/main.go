@@ -1,10 +1,10 @@
-// Command story plays a workspace, a relay and its command line, and compares the audit
-// trail with the truth: changes of every kind, reorderings, guarded actions, a second try
-// that is refused, an outage, a revoked key, a removed environment. It prints both, and
-// fails on any difference.
+// Command story plays a workspace, a relay and its command line, and compares the audit trail
+// with the truth: changes of every kind, reorderings, guarded actions, a second try that is
+// refused, an outage, a revoked key, a removed environment. It prints both, and fails on any
+// difference.
 //
-// The relay is the real binary. The workspace is the simulator behind a [wire]: it holds
-// the settings, and causes the faults.
+// The relay is the real binary. The workspace is the simulator, reached through a [wire] that
+// holds the settings and causes the faults.
 package main
 
 import (
@@ -65,7 +65,7 @@ func tell(ctx context.Context, binary string, verbose bool) (err error) {
 // lookEvery is the interval of the relay's looks.
 const lookEvery = 200 * time.Millisecond
 
-// stage is a relay before the wire.
+// stage is a relay whose requests go through the wire.
 type stage struct {
 	wire    *wire
 	relay   *rig.Relay

@@ -2,9 +2,9 @@ package main
 
 import "strings"
 
-// judged are changes that are easily judged wrongly: lockouts, which permit less and are
-// urgent all the same, disguised links, and forms that the API's document does not show.
-// They follow upon the other known changes.
+// judged are changes that are easily judged wrongly: lockouts, which permit less and are urgent
+// all the same, disguised links, and forms that the API's document does not show. They come
+// after the other known changes.
 var judged = []change{
 	{countries, `null`, `["DE"]`, "weaker", "medium", "country `DE` allowed"},
 	{rbac, `"custom_scopes":[]`, `"custom_scopes":null`, "neutral", "info", "`/custom_scopes`: `[]` → `null`"},

@@ -123,7 +123,7 @@ func refuse(rw http.ResponseWriter, status int, kind, message string) {
 	})
 }
 
-// replace replaces a part of a state. The part must stand there once.
+// replace replaces a part of a state, which must occur there once.
 func (w *wire) replace(setting, old, now string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// bomb is a push, small to send and large to decode.
+// bomb is a push that is small to send and large to decode.
 type bomb struct {
 	name                             string
 	path, contentType, contentEncode string

@@ -21,10 +21,10 @@ import (
 // bombMemory is a relay's memory limit under bombs, in MiB.
 const bombMemory = 512
 
-// bombed pushes bodies of all formats, small to send and large to decode, beside good
-// ones. Bodies within the limits are stored, and read back at every sink; Kafka is
-// away, and gets them after a restart. The relay lives, within bombMemory by
-// RLIMIT_DATA and by its peak RSS, and every acknowledged event arrives.
+// bombed pushes bodies of all formats that are small to send and large to decode, together with
+// good ones. Bodies within the limits are stored, and read back at every sink; Kafka is away,
+// and gets them after a restart. The relay survives, within bombMemory by RLIMIT_DATA and by
+// its peak RSS, and every acknowledged event arrives.
 func bombed(ctx context.Context, t *trial) error {
 	s, err := t.newScene(ctx, setting{
 		rate: min(t.rate, 500), ingest: ", limits: {decompressed_bytes: 64MiB, in_flight_bytes: 192MiB}",
@@ -72,7 +72,7 @@ func bombed(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// startLimited starts a relay with its data bounded to bombMemory by the kernel: at the
+// startLimited starts a relay whose data the kernel bounds to bombMemory; if it reaches the
 // bound it ends.
 func (s *scene) startLimited(ctx context.Context) error {
 	if err := s.startReady(ctx); err != nil {
@@ -112,7 +112,7 @@ func (s *scene) throwBombs(ctx context.Context, rng *rand.Rand, tally map[int]in
 	return nil
 }
 
-// throwBomb returns the status of the answer, 0 for none.
+// throwBomb returns the status of the answer, or 0 if there is none.
 func (s *scene) throwBomb(ctx context.Context, b *bomb) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -142,7 +142,7 @@ func (s *scene) storeBomb(ctx context.Context, rng *rand.Rand, round int) error 
 	events := uint64(1000 + rng.IntN(3000))
 	var own []relay.Label
 	switch rng.IntN(3) {
-	case 0: // copied for each event, as it has one of its own
+	case 0: // copied for each event, since each has one of its own
 		for i := range 250 {
 			stream.Labels = append(stream.Labels, relay.Label{Name: fmt.Sprintf("l%d", i)})
 		}

@@ -95,10 +95,10 @@ func (b *spender) flood(ctx context.Context) error {
 	return nil
 }
 
-// taken says whether each quiet environment's events were all taken.
+// taken reports whether all events of each quiet environment were taken.
 func (b *spender) taken(ctx context.Context, quiet []workspacesim.Environment, before, after []workspacesim.Ledger) error {
 	for i, e := range quiet {
-		was, is := before[i+1].Counts, after[i+1].Counts // behind the flooding one
+		was, is := before[i+1].Counts, after[i+1].Counts // skipping the one that floods
 		if n := b.refused(ctx, e); n > 0 {
 			return fmt.Errorf("%s is quiet, and %.0f of its pushes were refused", e.Environment, n)
 		}
@@ -110,7 +110,7 @@ func (b *spender) taken(ctx context.Context, quiet []workspacesim.Environment, b
 	return nil
 }
 
-// refused counts the pushes refused to an environment for its share.
+// refused counts the pushes of an environment that were refused for its share.
 func (b *spender) refused(ctx context.Context, e workspacesim.Environment) float64 {
 	n, _ := sumOf(b.metrics(ctx), fmt.Sprintf(`auditrelay_ingest_environment_refused_total{environment=%q,project=%q`, e.Environment, e.Project))
 	return n

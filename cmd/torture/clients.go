@@ -18,8 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// push pushes one event outside all ledgers, and gives the status and the Retry-After
-// of the answer; 0 stands for no answer.
+// push pushes one event outside all ledgers, and returns the status and the Retry-After of the
+// answer; 0 means that there was no answer.
 func (s *scene) push(ctx context.Context) (code int, retryAfter string) { return s.pushOf(ctx, 0) }
 
 // pushOf pushes an event with so many random bytes, which cannot be compressed.
@@ -61,7 +61,7 @@ func slowClients(ctx context.Context, t *trial) error {
 	if limit.Max < connections+1000 {
 		return &skip{fmt.Sprintf("the limit of open files is %d, %d are needed (ulimit -n)", limit.Max, connections+1000)}
 	}
-	// All have the good credential and one address, so the bounds must let them in.
+	// All have a good credential and the same address, so the bounds must let them in.
 	s, err := t.running(ctx, setting{ingest: fmt.Sprintf(", connections: {total: %d, per_address: %d}", connections, connections)})
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func slowClients(ctx context.Context, t *trial) error {
 	return s.settle(ctx)
 }
 
-// drip sends a push a byte a second, and starts anew when it is cut off.
+// drip sends a push one byte a second, and starts again when it is cut off.
 func drip(ctx context.Context, address string, open, made *atomic.Int64) {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	for ctx.Err() == nil {

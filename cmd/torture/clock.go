@@ -115,8 +115,8 @@ func (c *clock) jumpBetweenLives(ctx context.Context) error {
 	return nil
 }
 
-// jump moves the clock by an hour. Around it somebody points an environment elsewhere,
-// so its credential is rotated next to the jump.
+// jump moves the clock by an hour. Before and after it somebody points an environment
+// elsewhere, so that its credential is rotated close to the jump.
 func (c *clock) jump(ctx context.Context, by time.Duration) error {
 	if err := c.pointElsewhere(ctx); err != nil {
 		return err
@@ -174,7 +174,8 @@ func (c *clock) alive(ctx context.Context) error {
 	})
 }
 
-// pulse grows while the relay lives: looks, and events acknowledged by environment.
+// pulse returns numbers that grow while the relay works: looks, and events acknowledged by
+// environment.
 func (c *clock) pulse(ctx context.Context) []float64 {
 	text := c.metrics(ctx)
 	settings, _ := sumOf(text, "auditrelay_settings_looks_total")
@@ -240,7 +241,7 @@ func lastBytes(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// check looks at the remains: order, refusals, and a trim.
+// check examines what is left: order, refusals, and a trim.
 func (c *clock) check(ctx context.Context) error {
 	if err := c.inOrder(ctx); err != nil {
 		return err
@@ -269,8 +270,8 @@ func (c *clock) check(ctx context.Context) error {
 	return nil
 }
 
-// inOrder holds two sinks against each other: both got the events first in the
-// journal's order, so in the same one.
+// inOrder compares two sinks: both got the events first in the journal's order, so in the same
+// one.
 func (c *clock) inOrder(ctx context.Context) error {
 	nats, err := firsts(ctx, c.nats)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 const relayPackage = "github.com/auditrelay/auditrelay/cmd/auditrelay"
 
-// clockBuild is a build of the relay with a movable clock. It goes on beside the first
-// scenarios: with another time.Now all of it is compiled anew.
+// clockBuild is a build of the relay with a movable clock. It is made while the first scenarios
+// run, since with another time.Now everything is compiled again.
 type clockBuild struct {
 	done chan struct{}
 	path string // valid once done is closed
@@ -39,9 +39,9 @@ func (b *clockBuild) wait(ctx context.Context) (path string, err error) {
 	}
 }
 
-// buildWithClock builds the relay from the sources in the working directory,
-// with a standard library whose wall clock has an offset. The product's own
-// sources know nothing of it: files are put over and beside them for this build.
+// buildWithClock builds the relay from the sources in the working directory, with a standard
+// library whose wall clock has an offset. The product's own sources know nothing of it: for
+// this build, files replace some of them and are added to them.
 //
 // If there is no Go, no sources, or another time.Now, the error is a *skip.
 func buildWithClock(ctx context.Context, dir string) (string, error) {
@@ -61,12 +61,12 @@ func buildWithClock(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "auditrelay-clock")
-	// One compiler at a time: scenarios run beside it.
+	// It compiles one package at a time, since scenarios run meanwhile.
 	_, err = goSays(ctx, "build", "-trimpath", "-p", "1", "-overlay", overlay, "-o", path, relayPackage)
 	return path, err
 }
 
-// goSays runs the go command, and gives its output.
+// goSays runs the go command, and returns its output.
 func goSays(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -118,7 +118,7 @@ func withOffset(source string) (string, bool) {
 	return strings.Replace(source, reads, reads+"\tsec += TortureOffset.Load()\n", 1), true
 }
 
-// offsetSource stands beside time.go.
+// offsetSource is added to the package of time.go.
 const offsetSource = `package time
 
 import "sync/atomic"
@@ -130,7 +130,8 @@ var TortureOffset atomic.Int64
 // clockVariable is how far ahead a process's clock is at its start, in seconds.
 const clockVariable = "AUDITRELAY_TORTURE_CLOCK"
 
-// signalSource stands beside the relay's main.go: signals move the clock by an hour.
+// signalSource is added to the package of the relay's main.go: signals move the clock by an
+// hour.
 const signalSource = `package main
 
 import (

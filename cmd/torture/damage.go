@@ -16,7 +16,7 @@ import (
 // damaged records may be lost to sinks without them, and the quarantine must then name
 // those. Nothing else may be lost, or named.
 func damaged(ctx context.Context, t *trial) error {
-	// With this budget the store makes segments of 1 MiB: the test needs several.
+	// With this budget the store makes segments of 1 MiB, of which the test needs several.
 	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 32MiB}\n"})
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func (w *wreck) accept(ctx context.Context) error {
 	return nil
 }
 
-// trail holds the relay to its promises about a damaged trail: it can be used, it takes
-// entries, and its entries are signed.
+// trail checks the relay's promises about a damaged trail: it can be used, it takes entries,
+// and its entries are signed.
 func (w *wreck) trail(ctx context.Context) error {
 	text := w.metrics(ctx)
 	value := func(name string) float64 { sum, _ := sumOf(text, "auditrelay_audit_"+name+" "); return sum }
@@ -194,7 +194,7 @@ func (w *wreck) named(ctx context.Context) (map[store.Pos]bool, error) {
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(named)) {
-		_, struck := w.struck[at] // of a record of the relay's own events, without ids
+		_, struck := w.struck[at] // of a record with the relay's own events, which have no ids
 		switch {
 		case !struck:
 			return nil, fmt.Errorf("position %d is in the quarantine, and was not damaged", at)

@@ -15,18 +15,18 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
-// strike is one damage to the files of a stopped relay. The records are those of events
-// that it hit for certain; no others may be lost.
+// strike is one damage to the files of a stopped relay. The records are those of events that it
+// certainly hit; no others may be lost.
 type strike struct {
 	about   string
 	records []placed
-	// doubt is how many positions after the last record may be named: what stands there was
+	// doubt is how many positions after the last record may be named, since what was there was
 	// perhaps acknowledged.
 	doubt store.Pos
 }
 
-// strikes are the ways. Each draws from rng where it strikes. Without a file to aim at, it
-// tears the end.
+// strikes are the kinds of damage. Each draws from rng where it strikes. If there is no file to
+// aim at, it tears the end.
 func strikes() []func(s *scene, rng *rand.Rand) (strike, error) {
 	return []func(s *scene, rng *rand.Rand) (strike, error){
 		tearEnd, flipRecords, spoilMarks, tearEnd, zeroPage, spoilHeader, tearEnd, flipRecords, spoilTable, loseSegment,
@@ -49,7 +49,7 @@ func endOf(records []disk.Place) int64 {
 	return last.Offset + last.Size
 }
 
-// hit are the records of events with bytes in a stretch of a file.
+// hit returns the records of events that have bytes in a part of a file.
 func (s *scene) hit(path string, from, size int64) ([]placed, error) {
 	places, err := s.files().Hit(eventsLog, disk.Record, path, from, size)
 	if err != nil {

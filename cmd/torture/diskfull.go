@@ -85,7 +85,7 @@ func (s *scene) fillAndWatch(ctx context.Context, d *smallDisk) error {
 	return err
 }
 
-// full fills the disk, and holds the relay to its promises about that.
+// full fills the disk, and checks the relay's promises about that.
 func (s *scene) full(ctx context.Context, d *smallDisk) error {
 	if err := d.fill(); err != nil {
 		return err
@@ -209,9 +209,9 @@ func fullAtStart(ctx context.Context, s *scene, d *smallDisk) error {
 // smallDisk is a small file system.
 type smallDisk struct {
 	path, ballast string
-	random        *rand.Rand // how much the ballast leaves
+	random        *rand.Rand // how much space the ballast leaves
 	tracer        string     // strace; empty if there is none
-	cutShort      int        // writes, in all
+	cutShort      int        // writes, in total
 }
 
 const diskBytes = 192 << 20
@@ -230,7 +230,7 @@ func (d *smallDisk) unmount() {
 	_ = unix.Unmount(d.path, unix.MNT_DETACH) // goes when the last file is closed
 }
 
-// fill writes until there is no space left, and then frees some, so the relay meets the
+// fill writes until there is no space left, and then frees some, so that the relay reaches the
 // end at any place of its writes.
 func (d *smallDisk) fill() error {
 	f, err := os.Create(d.ballast)

@@ -15,8 +15,8 @@ const chaos = 1500 * time.Millisecond
 // diskFault is a set of failing system calls.
 type diskFault struct {
 	calls, errno string
-	// durable: nothing can be made durable meanwhile, so the relay must notice, and
-	// acknowledge nothing.
+	// durable is set if nothing can be made durable meanwhile, so that the relay must notice,
+	// and acknowledge nothing.
 	durable bool
 }
 
@@ -48,16 +48,16 @@ var rollFaults = []diskFault{
 	{"fallocate,ftruncate", "EIO", true},
 }
 
-// some has the fault meet some of each thread's calls, all the rest.
+// some makes the fault affect some of each thread's calls, all the rest.
 func (f diskFault) some(rng *rand.Rand) string {
 	return fmt.Sprintf("%s:error=%s:when=%d+%d", f.calls, f.errno, 1+rng.IntN(20), 1+rng.IntN(20))
 }
 
 func (f diskFault) all() string { return f.calls + ":error=" + f.errno }
 
-// faultFS has system calls of the relay fail: first some of each thread's, at
-// random, and then all. Then it either heals, and the relay must recover by
-// itself, or kills the relay in the fault and starts it there.
+// faultFS makes system calls of the relay fail: first some of each thread's, at random, and
+// then all. After that it either heals, and the relay must recover by itself, or kills the
+// relay during the fault and starts it there.
 func faultFS(ctx context.Context, t *trial) error {
 	// The file sink renames when it rotates.
 	return faulty(ctx, t, setting{rotate: "rotate_bytes: 1MiB"}, diskFaults)
@@ -107,8 +107,8 @@ func faulty(ctx context.Context, t *trial, o setting, faults []diskFault) error 
 type faultyDisk struct {
 	*scene
 	tracer string
-	// Counts over all rounds: failed calls, kills in the fault, and starts in the fault
-	// with an end of their own.
+	// Counts over all rounds: failed calls, kills during the fault, and starts during the fault
+	// that ended by themselves.
 	failed, killed, ends int
 }
 
@@ -132,8 +132,8 @@ func (d *faultyDisk) endure(ctx context.Context, fault diskFault) error {
 	return d.hold(ctx, chaos)
 }
 
-// startFaulty starts the relay with the fault there from its first call on. It
-// may end by itself and say why: then whoever looks after it starts it again.
+// startFaulty starts the relay with the fault present from its first call on. It may end by
+// itself and say why; then whoever looks after it starts it again.
 func (d *faultyDisk) startFaulty(ctx context.Context, fault diskFault) error {
 	if err := d.startStopped(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (d *faultyDisk) startFaulty(ctx context.Context, fault diskFault) error {
 	return d.waitReady(ctx)
 }
 
-// under has system calls fail while do runs, and counts them.
+// under makes system calls fail while do runs, and counts them.
 func (d *faultyDisk) under(ctx context.Context, fault string, do func() error) error {
 	trace, err := d.attach(ctx, d.tracer, "-e", traced, "-e", "inject="+fault)
 	if err != nil {

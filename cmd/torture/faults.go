@@ -24,10 +24,10 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// randomFaults harms one file of a killed relay's store at random, starts the relay there,
-// and does so again and again, each time from the same files. The relay must take pushes.
-// Each event that was acknowledged before must arrive at each sink that lacks it, or stand
-// in the quarantine; and so must each dead letter.
+// randomFaults harms one file of a killed relay's store at random and starts the relay there,
+// again and again, each time from the same files. The relay must take pushes. Each event that
+// was acknowledged before must arrive at each sink that lacks it, or be named in the
+// quarantine; and so must each dead letter.
 func randomFaults(ctx context.Context, t *trial) error {
 	o := &owing{t: t, acknowledged: map[string]bool{}, letters: map[store.Pos]string{}, at: map[store.Pos][]string{}}
 	o.receiver = httptest.NewServer(http.HandlerFunc(o.receive))
@@ -69,7 +69,7 @@ type owing struct {
 	delivered string // what the file sink had written
 
 	acknowledged map[string]bool        // the ids of events
-	at           map[store.Pos][]string // and where they stand
+	at           map[store.Pos][]string // and where they are
 	letters      map[store.Pos]string   // the events of dead letters
 
 	receiver *httptest.Server
@@ -206,7 +206,7 @@ func noise(random *rand.Rand, n int) string {
 	return string(b)
 }
 
-// look finds out where the events and the letters stand.
+// look finds out where the events and the letters are.
 func (o *owing) look(ctx context.Context) error {
 	places, err := damage.Of(o.base).Records(eventsLog)
 	if err != nil {
@@ -277,7 +277,7 @@ func missing(wanted, there map[string]bool) (all []string) {
 
 // outcome is what one fault did.
 type outcome struct {
-	silent []string // events and letters that nobody got, and nobody names
+	silent []string // events and letters that nobody got, and that nothing names
 	named  int      // positions in the quarantine
 	held   bool     // sinks waited for a person
 }

@@ -70,7 +70,7 @@ func (h *attacker) message(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send pushes lines at a time, and wants them taken. It waits where the quota asks for it.
+// send pushes lines at a time, and expects them to be taken. It waits if the quota asks for it.
 func (h *attacker) send(ctx context.Context, at time.Time, lines ...string) error {
 	var values []string
 	for _, line := range lines {
@@ -194,7 +194,8 @@ func (h *attacker) imitate(ctx context.Context) error {
 	})
 }
 
-// fromTheFuture pushes events dated in a hundred years. A Loki of its own has their test.
+// fromTheFuture pushes events dated in a hundred years. Loki's own tests cover what Loki does
+// with them.
 func (h *attacker) fromTheFuture(ctx context.Context) error {
 	return h.send(ctx, time.Now().AddDate(100, 0, 0), `{"event_id":"future"}`)
 }
@@ -255,7 +256,7 @@ func (h *attacker) rebind(ctx context.Context) error {
 }
 
 // onePairOneEvent reads the destinations back: no pair of source and id has two events, no
-// secret arrived where it is redacted, and no imitation was told of in the chat.
+// secret arrived where it is redacted, and the chat showed no imitation.
 func (h *attacker) onePairOneEvent() error {
 	bodies, entries := map[string]string{}, 0
 	for rec, err := range file.Read(h.file.Path) {

@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// leaderless has the relay's journal on three real servers. After the first trim, Kafka
-// falls behind, and the leader of the table with its position is killed shortly before each further
-// trim: the events Kafka lacks must stay.
+// leaderless keeps the relay's journal on three real servers. After the first trim, Kafka falls
+// back, and the leader of the table with its position is killed shortly before each further
+// trim. The events that Kafka lacks must stay.
 func leaderless(ctx context.Context, t *trial) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,7 +46,7 @@ func leaderless(ctx context.Context, t *trial) error {
 	return s.settle(ctx)
 }
 
-// leaders is a scene with its journal on servers to be killed.
+// leaders is a scene whose journal is on servers that are killed.
 type leaders struct {
 	*scene
 	servers *natstest.Cluster
@@ -100,8 +100,8 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 	return nil
 }
 
-// leading is the leader of the table, and not of the events: a stream without a leader is not
-// trimmed anyway.
+// leading returns the server that leads the table and not the events, since a stream without a
+// leader is not trimmed anyway.
 func (l *leaders) leading(ctx context.Context) (int, error) {
 	events, err := l.servers.Leader(ctx, journalStream)
 	if err != nil {

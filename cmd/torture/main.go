@@ -87,7 +87,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	return cmd
 }
 
-// errFound says: something was lost, or did not behave.
+// errFound means that something was lost, or did not behave.
 var errFound = errors.New("something was lost or did not behave, see the table")
 
 func run(ctx context.Context, f flags, out *os.File) error {
@@ -129,7 +129,7 @@ func run(ctx context.Context, f flags, out *os.File) error {
 	return ctx.Err()
 }
 
-// playAll runs the scenarios one after the other, except those marked beside.
+// playAll runs the scenarios one after the other, except those that run along with others.
 func playAll(ctx context.Context, chosen []scenario, prepare func(name string) *trial) []row {
 	rows := make([]row, len(chosen))
 	var beside sync.WaitGroup

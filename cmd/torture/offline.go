@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
-// verification is what 'journal verify' says, with each of its fields: an unknown one is an
-// error, so that problems under another name do not pass for none.
+// verification is what 'journal verify' says, with each of its fields. An unknown field is an
+// error, so that problems under another name are not overlooked.
 type verification struct {
 	Records  uint64 `json:"records"`
 	Events   uint64 `json:"events"`
@@ -36,8 +36,8 @@ func (v *verification) settled() error {
 	return nil
 }
 
-// verify runs 'journal verify' on the stopped relay's data. Findings, by its exit code, are
-// no error.
+// verify runs 'journal verify' on the stopped relay's data. It is no error that its exit code
+// reports findings.
 func (s *scene) verify(ctx context.Context) (v verification, err error) {
 	args := []string{"journal", "verify", "--data-dir", s.dataDir, "--json"}
 	out, err := exec.CommandContext(ctx, s.binary, args...).Output()

@@ -30,7 +30,7 @@ type process struct {
 // start starts `auditrelay run`; it does not wait until the relay is ready.
 func (s *scene) start() error { return s.launch(s.command(s.binary, "run", "--config", s.config)) }
 
-// startStopped starts a process, stopped until SIGCONT makes it the relay.
+// startStopped starts a process that is stopped until SIGCONT makes it the relay.
 func (s *scene) startStopped() error {
 	return s.launch(s.command("/bin/sh", "-c", `kill -STOP $$; exec "$0" "$@"`, s.binary, "run", "--config", s.config))
 }
@@ -77,7 +77,7 @@ func (s *scene) waitReady(ctx context.Context) error {
 	})
 }
 
-// ask reads from the relay's private listener; 0 stands for no answer.
+// ask reads from the relay's private listener; 0 means that there was no answer.
 func (s *scene) ask(ctx context.Context, path string) (code int, text string) {
 	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// proxy stands before a destination, and can take it away.
+// proxy stands in front of a destination, and can make it unreachable.
 type proxy struct {
 	listener net.Listener
 
@@ -21,18 +21,18 @@ type proxy struct {
 	conns  map[net.Conn]struct{}
 }
 
-// fault is a proxy's treatment of passing data.
+// fault is what a proxy does with the data that passes.
 type fault struct {
 	refuse bool          // connections end as soon as they are made
 	mute   bool          // nothing from the destination comes through
 	delay  time.Duration // delay of answers, except in a connection's first exchanges
 }
 
-// greeting is the most bytes a client sends to set up its connection: until then
-// nothing is delayed.
+// greeting is the most bytes that a client sends to set up its connection; until then nothing
+// is delayed.
 const greeting = 2 << 10
 
-// newProxy listens on loopback; where to is said by aim.
+// newProxy listens on loopback; aim sets the target.
 func newProxy() (*proxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -144,8 +144,8 @@ func (p *proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// listen makes a listener behind the proxy with the proxy's address as its own: an
-// address announced by the destination then leads through the proxy.
+// listen makes a listener that is reached through the proxy and has the proxy's address as its
+// own, so that an address which the destination announces leads through the proxy.
 func (p *proxy) listen(network, _ string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), network, "127.0.0.1:0")
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *proxy) listen(network, _ string) (net.Listener, error) {
 	return behind{l, p.listener.Addr()}, nil
 }
 
-// behind is a listener behind a proxy.
+// behind is a listener that is reached through a proxy.
 type behind struct {
 	net.Listener
 	addr net.Addr

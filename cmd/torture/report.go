@@ -13,9 +13,9 @@ type row struct {
 	name         string
 	rounds       int
 	acknowledged uint64
-	delivered    int64 // distinct events, at the sink with the fewest
-	lost         int64 // acknowledged and missing, of all sinks together
-	duplicates   int64 // of all sinks together
+	delivered    int64 // distinct events, at the sink that has the fewest
+	lost         int64 // acknowledged but missing, at all sinks together
+	duplicates   int64 // at all sinks together
 	remarks      []string
 	wrong        []string // misbehaviour, in words
 	skipped      string   // why it was not played to its end, or ""

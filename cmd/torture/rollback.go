@@ -67,7 +67,7 @@ func (j *journalServer) save(ctx context.Context) error {
 	return j.start(ctx)
 }
 
-// restore puts the copy back; the server is away. Where keepTable is set, the table stays as
+// restore puts the copy back while the server is away. If keepTable is set, the table stays as
 // new as it is: the sinks' positions, and what it says of each log, are then ahead of the logs.
 func (j *journalServer) restore(keepTable bool) error {
 	if keepTable {

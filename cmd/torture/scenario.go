@@ -13,7 +13,7 @@ import (
 type scenario struct {
 	name, about string
 	run         func(ctx context.Context, t *trial) error
-	// beside has it run along with the following ones: it mostly waits, and they
+	// beside makes it run along with the following ones, because it mostly waits, and they
 	// measure no rates.
 	beside bool
 }
@@ -21,7 +21,7 @@ type scenario struct {
 // clockScenario needs a relay of its own build.
 const clockScenario = "clock"
 
-// scenarios are all. Those with measured rates come first, each by itself.
+// scenarios returns all scenarios. Those that measure rates come first, each by itself.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "kill9", about: "kill -9 at random moments under load", run: killed},
@@ -68,7 +68,7 @@ func choose(names []string) ([]scenario, error) {
 	return chosen, nil
 }
 
-// skip ends a scenario, unplayable here.
+// skip ends a scenario that cannot be played here.
 type skip struct{ reason string }
 
 func (s *skip) Error() string { return s.reason }

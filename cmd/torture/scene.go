@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// scene surrounds a relay process, and outlives its crashes: the simulated workspace,
-// and three destinations, two of them behind proxies.
+// scene is what surrounds a relay process, and outlives its crashes: the simulated workspace,
+// and three destinations, two of them reached through proxies.
 type scene struct {
 	t            *trial
 	sim          *workspacesim.Simulator
@@ -34,9 +34,9 @@ type scene struct {
 	dataDir      string
 	config       string   // the file
 	binary       string   // the relay's file
-	env          []string // beside the machine's own, as of the next start
+	env          []string // in addition to the machine's own, from the next start on
 	relay        *process
-	ledgers      []workspacesim.Ledger // of clients beside the simulator
+	ledgers      []workspacesim.Ledger // of clients other than the simulator
 	peak         int                   // the relay's peak in its last run, in MiB; set by settle
 	closers      []func()
 }
@@ -47,12 +47,12 @@ type setting struct {
 	rate        float64       // default: --rate
 	sinkTimeout time.Duration // default 5s
 	rotate      string        // YAML of the file sink's; default never
-	ingest      string        // YAML of further fields of the ingest section, each behind a comma
-	first       string        // YAML of further fields of the first environment, each behind a comma
-	more        string        // YAML to append at the top level; it begins behind the last sink
+	ingest      string        // YAML of further fields of the ingest section, each preceded by a comma
+	first       string        // YAML of further fields of the first environment, each preceded by a comma
+	more        string        // YAML to append at the top level; it begins after the last sink
 }
 
-// newScene sets everything up but the relay.
+// newScene sets up everything except the relay.
 func (t *trial) newScene(ctx context.Context, o setting) (s *scene, err error) {
 	s = &scene{t: t, binary: t.binary, dataDir: o.dataDir, config: filepath.Join(t.dir, "relay.yaml")}
 	defer func() {
@@ -131,8 +131,8 @@ func (s *scene) startWorkspace(ctx context.Context, rate float64) (err error) {
 	return nil
 }
 
-// pushUser and pushPassword are a credential of the config's own, for clients
-// beside the simulator.
+// pushUser and pushPassword are a credential of the configuration's own, for clients other than
+// the simulator.
 const pushUser, pushPassword = "torture", "torture-has-a-password"
 
 func (s *scene) writeConfig(o setting) error {
@@ -193,7 +193,7 @@ func (s *scene) waitAcknowledged(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// while waits for a condition, as long as the relay lives and what is left grows smaller: how
+// while waits for a condition, as long as the relay lives and what is left becomes less; how
 // fast it does depends on the machine.
 func (s *scene) while(ctx context.Context, what string, left func() int64, met func() bool) error {
 	least, moved := left(), time.Now()

@@ -102,9 +102,9 @@ type arrival struct {
 // patience is how long a destination may bring nothing new after the last push.
 const patience = 90 * time.Second
 
-// arrived reads a destination until no acknowledged event is missing, or nothing new
-// has come for patience: then it names the missing ones. A begun reading is never cut
-// short: the unread rest would pass for lost.
+// arrived reads a destination until no acknowledged event is missing, or nothing new has come
+// for patience; then it names the missing ones. A reading that has begun is never cut short,
+// since what was not read would be taken for lost.
 func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (arrival, error) {
 	most, moved := int64(-1), time.Now()
 	for {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shortWrites bounds the size of the running relay's files, a little beyond the present
-// size of one. The write at the bound is cut short, and those behind it fail: a Go
-// program gets EFBIG, and is not ended by SIGXFSZ. Then the bound is lifted, and the
-// relay must recover by itself; or it is killed with the torn record in its file.
+// shortWrites bounds the size of the running relay's files, a little above the present size of
+// one. The write that reaches the bound is cut short, and those after it fail: a Go program
+// gets EFBIG, and is not ended by SIGXFSZ. Then the bound is lifted, and the relay must recover
+// by itself; or it is killed with the torn record in its file.
 func shortWrites(ctx context.Context, t *trial) error {
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *scene) bound(most uint64) error {
 	return nil
 }
 
-// known is a separately counted suffix.
+// known returns a suffix that is counted separately.
 func known(suffix string) string {
 	if suffix == ".seg" || suffix == ".jsonl" {
 		return suffix
@@ -131,7 +131,7 @@ func (s *scene) largest(ofSink bool) (int64, error) {
 	return info.Size(), nil
 }
 
-// nothingQuarantined fails if the quarantine of the stopped relay names anything: an
+// nothingQuarantined fails if the quarantine of the stopped relay names anything, since an
 // unacknowledged event is no loss.
 func (s *scene) nothingQuarantined(ctx context.Context) error {
 	all, err := s.files().Quarantined(ctx)

@@ -72,7 +72,7 @@ func (t *tracing) injected() (n int, err error) {
 // onlyWrites traces writes to files and sockets.
 var onlyWrites = []string{"-e", "trace=write,pwrite64"}
 
-// Lines of a trace: a write with its end, one without, and the end of the latter.
+// The lines of a trace: a write with its end, one without, and the end of the latter.
 var (
 	wholeWrite  = regexp.MustCompile(`^(\d+) +p?write(?:64)?\(\d+<(/[^>]*)>, .*?, (\d+)(?:, \d+)?\) += (\d+)`)
 	begunWrite  = regexp.MustCompile(`^(\d+) +p?write(?:64)?\(\d+<(/[^>]*)>, .*?, (\d+)(?:, \d+)? <unfinished`)

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// fewFiles is a relay's limit of open files beside greedy strangers.
+// fewFiles is a relay's limit of open files while strangers take all they can get.
 const fewFiles = 300
 
-// strangers holds more connections than a relay with few descriptors can have: some
-// say nothing, some push without end and read no answer. Each is made anew a second
-// after it was closed.
+// strangers holds more connections than a relay with few descriptors can have: some say
+// nothing, some push without end and read no answer. Each is made again a second after it was
+// closed.
 func strangers(ctx context.Context, t *trial) error {
 	const silent, deaf, lasts = 600, 200, 20 * time.Second
-	// A segment of this budget has 1 MiB: the journal soon begins a new one.
+	// A segment of this budget has 1 MiB, so the journal soon begins a new one.
 	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 32MiB}\n"})
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func readNothing(c net.Conn) {
 	}
 }
 
-// newestSegment is the name of the journal's newest file of events; trimmed files are missing,
-// so counting would not do.
+// newestSegment returns the name of the journal's newest file of events. Trimmed files are
+// missing, so that counting would not work.
 func (s *scene) newestSegment() (name string) {
 	all, _ := filepath.Glob(filepath.Join(s.dataDir, "store", eventsLog, "*.seg")) // no bad pattern
 	if len(all) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// echo is a destination; it answers each line with itself.
+// echo is a destination that answers each line with itself.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func echo(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// ask sends a line through p, and gives the answer and when it came.
+// ask sends a line through p, and returns the answer and when it came.
 func ask(t *testing.T, p *proxy, within time.Duration) (string, time.Duration) {
 	t.Helper()
 	start := time.Now()

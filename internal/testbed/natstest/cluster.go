@@ -99,8 +99,8 @@ func (n *Cluster) configure(ctx context.Context, o Options) error {
 // nodeName is the server's name in the cluster.
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 
-// nodeConfig names the cluster by its first route: two clusters of one name could merge,
-// where one has a port that the other had before.
+// nodeConfig names the cluster by its first route, because two clusters of one name could merge
+// if one has a port that the other had before.
 func nodeConfig(name, client, route string, routes []string, dir string) string {
 	return fmt.Sprintf(`server_name: %s
 listen: %q
@@ -163,7 +163,7 @@ func (n *Cluster) Named(name string) (int, error) {
 	return 0, fmt.Errorf("find the nats-server %q: there is none", name)
 }
 
-// Lead makes a server the leader of a stream. One with a single copy stays in its place.
+// Lead makes a server the leader of a stream. A stream with a single copy stays where it is.
 func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": nodeName(i)}})
 	if err != nil {
@@ -179,13 +179,13 @@ func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
 		}
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		// The next look says more than its answer.
+		// The next look says more than this answer.
 		_, _ = n.conn.RequestWithContext(asking, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
 		return false
 	})
 }
 
-// WaitInSync waits until every copy of a stream is current. Then the next server may go.
+// WaitInSync waits until every copy of a stream is current. After that the next server may go.
 func (n *Cluster) WaitInSync(ctx context.Context, stream string, within time.Duration) error {
 	last := errors.New("not asked yet")
 	err := rig.Until(ctx, within, "all copies of the nats stream "+stream+" are current", func() bool {

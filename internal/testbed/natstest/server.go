@@ -53,8 +53,8 @@ func (s *Server) Close() {
 // startWithin bounds a server's start, on a machine with other work too.
 const startWithin = 4 * time.Minute
 
-// start starts a server. Its port is none of the kernel's own range: a restart on the same
-// port finds it free.
+// start starts a server. Its port is outside the kernel's own range, so that a restart on the
+// same port finds it free.
 func start(dir string, changes ...func(*server.Options)) (*server.Server, error) {
 	free, err := rig.FreeAddresses(context.Background(), 1)
 	if err != nil {
@@ -82,7 +82,7 @@ func start(dir string, changes ...func(*server.Options)) (*server.Server, error)
 	return srv, nil
 }
 
-// SyncAlways has a server acknowledge after its fsync, as the relay's embedded one does.
+// SyncAlways makes a server acknowledge after its fsync.
 func SyncAlways(o *server.Options) { o.SyncAlways = true }
 
 // Port has a server listen on a port. 0 stands for any free one.

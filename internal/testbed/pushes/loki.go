@@ -30,7 +30,7 @@ const (
 	fieldValue = 2
 )
 
-// nameEnds cannot stand in a label's name without quotes.
+// nameEnds cannot be in a label's name without quotes.
 const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
 
 // Stream is one of Loki's streams.

@@ -24,7 +24,7 @@ type Command struct {
 	Env []string
 	// Dir is its working folder. Default: this process's.
 	Dir string
-	// Log is the file for its output, behind the output of earlier starts.
+	// Log is the file for its output, which is appended to that of earlier starts.
 	Log string
 }
 
@@ -51,8 +51,8 @@ func (c Command) Start() (*Process, error) {
 	p := &Process{name: c.Name, log: c.Log, cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills the child when its starting thread ends, so the thread must live
-		// on.
+		// The kernel kills the child when the thread that started it ends, so the thread must
+		// live on.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
@@ -69,8 +69,8 @@ func (c Command) Start() (*Process, error) {
 	return p, nil
 }
 
-// Run runs the command to its end, and fails unless it succeeds; the end of ctx stops it.
-// Once in a while it shows the last printed line, unless show is nil.
+// Run runs the command to its end, and fails unless it succeeds; the end of ctx stops it. Now
+// and then it shows the last printed line, unless show is nil.
 func (c Command) Run(ctx context.Context, show func(line string)) error {
 	p, err := c.Start()
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Unexpected is the error of a process ended by itself, with the end of its log.
+// Unexpected returns the error of a process that ended by itself, with the end of its log.
 func (p *Process) Unexpected() error {
 	ended := errors.New("exit code 0")
 	if p.err != nil {
@@ -143,8 +143,8 @@ func (p *Process) signal(s syscall.Signal) error {
 	return syscall.Kill(-p.PID(), s)
 }
 
-// Stop ends the process like an operator, by SIGTERM. It fails if the process had ended
-// before, was too slow and so killed, or if its exit code was not 0.
+// Stop ends the process as an operator does, by SIGTERM. It fails if the process had ended
+// before, was killed because it was too slow, or if its exit code was not 0.
 func (p *Process) Stop(within time.Duration) error {
 	if p.Ended() {
 		return p.Unexpected()

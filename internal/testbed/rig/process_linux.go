@@ -2,7 +2,7 @@ package rig
 
 import "syscall"
 
-// endsWithParent has the kernel kill the child on any death of its parent.
+// endsWithParent makes the kernel kill the child when its parent dies in any way.
 func endsWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

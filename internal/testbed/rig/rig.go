@@ -1,6 +1,5 @@
-// Package rig tries out the real relay binary: it runs processes, puts a simulated
-// workspace before the relay, and waits for results. Its users cause the faults, and
-// count.
+// Package rig tries out the real relay binary: it runs processes, connects the relay to a
+// simulated workspace, and waits for results. Its users cause the faults, and count.
 package rig
 
 import (
@@ -22,9 +21,9 @@ const (
 	lastPort  = 32_000
 )
 
-// FreeAddresses finds n different HOST:PORT on loopback, free at this moment. The kernel
-// gives none of these ports to others by chance. If a process asks for the very port, the
-// later start fails.
+// FreeAddresses finds n different HOST:PORT on loopback that are free at this moment. The
+// kernel gives none of these ports to others by chance. If a process asks for that very port,
+// the later start fails.
 func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 	for len(all) < n {
 		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
@@ -44,8 +43,8 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 // pace is the pause between two looks at a condition.
 const pace = 20 * time.Millisecond
 
-// Until waits until met returns true, at most for within. Its error names the awaited
-// thing. It also ends with ctx, and with the first process to end.
+// Until waits until met returns true, but at most for within. Its error names what was waited
+// for. It also ends with ctx, and with the first process that ends.
 func Until(ctx context.Context, within time.Duration, what string, met func() bool, alive ...*Process) error {
 	deadline := time.Now().Add(within)
 	for !met() {
@@ -64,7 +63,7 @@ func Until(ctx context.Context, within time.Duration, what string, met func() bo
 	return nil
 }
 
-// said are the ends of the processes' logs.
+// said returns the ends of the processes' logs.
 func said(processes []*Process) string {
 	var b strings.Builder
 	for _, p := range processes {

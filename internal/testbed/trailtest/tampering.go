@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Seeds are those of a test's cases: AUDITRELAY_TAMPER of them, from AUDITRELAY_SEED on. The
-// defaults are otherwise and 1.
+// Seeds returns the seeds of a test's cases: AUDITRELAY_TAMPER of them, beginning with
+// AUDITRELAY_SEED. The defaults are otherwise and 1.
 func Seeds(t *testing.T, otherwise uint64) (seeds []uint64) {
 	t.Helper()
 	first := variable(t, "AUDITRELAY_SEED", 1)

@@ -46,8 +46,8 @@ func New(tb testing.TB) *audit.Trail {
 	return trail
 }
 
-// Fill appends the records of n entries to the log of a store, without a trail: a trail that
-// is opened later takes them for its own. Their names have letters, digits, - and _ only.
+// Fill appends the records of n entries to the log of a store, without a trail. A trail that is
+// opened later takes them for its own. Their names may contain only letters, digits, - and _.
 func Fill(tb testing.TB, s store.Store, n int, entry func(i int) audit.Entry) {
 	tb.Helper()
 	log, err := s.Log(tb.Context(), audit.EntriesLog, store.Options{})
