@@ -87,13 +87,9 @@ func (c *Custom) tell(problems []Problem, at string, to func(path string, value 
 
 // hiding replaces the secrets in v.
 func hiding(v reflect.Value) *strings.Replacer {
-	var pairs []string
-	eachSecret(v, func(s secret.Text) {
-		if !s.Empty() {
-			pairs = append(pairs, s.Reveal(), secret.Redacted)
-		}
-	})
-	return strings.NewReplacer(pairs...)
+	var texts []string
+	eachSecret(v, func(s secret.Text) { texts = append(texts, s.Reveal()) })
+	return secret.Hide(1, texts...)
 }
 
 func eachSecret(v reflect.Value, visit func(secret.Text)) {

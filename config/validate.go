@@ -209,7 +209,7 @@ func (k *checker) admin(c *Config) {
 // minToken keeps a token from being guessed.
 const minToken = 16
 
-// Values of [AuditServe].Listen beside an address.
+// The values of [AuditServe].Listen other than an address.
 const (
 	ServeOnAdmin = "admin"
 	ServeOff     = "off"

@@ -46,8 +46,8 @@ func parseYAML(data []byte) (ast.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Repeated keys are allowed here and found by the decoder, as errors of
-	// their own beside the others.
+	// Repeated keys are allowed here, since the decoder reports them together with the other
+	// errors.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, err

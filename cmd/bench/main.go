@@ -46,7 +46,7 @@ func newCommand() *cobra.Command {
 		Short: "Measure the relay: throughput, latency and cost",
 		Long: `Starts the relay binary with an empty data directory for each row, loads it over
 HTTP with bodies made beforehand, waits until the destination has everything,
-and reads it back by event id. It prints a table, and beside it the rate of a
+and reads it back by event id. It prints a table, together with the rate of a
 bare writer that fsyncs records as large as the relay's.
 
 Most rows deliver to a Kafka broker inside this process, which takes a large part

@@ -91,7 +91,7 @@ func datadogShapes() []shape {
 		{"tags", datadogPath, asJSON, repeated(`{"message":"x","ddtags":"`, `a,`, `"}`)},
 		{"escaped tags", datadogPath, asJSON, repeated(`{"message":"x","ddtags":"`, `\n,`, `"}`)},
 		{"repeated service", olderPath, asJSON, repeated(`{"message":"x",`, `"service":"",`, `"a":1}`)},
-		{"attributes beside an event", datadogPath, asJSON, repeated(`{`+event, `"":1,`, `"a":1}`)},
+		{"attributes next to an event", datadogPath, asJSON, repeated(`{`+event, `"":1,`, `"a":1}`)},
 		{"escaped attributes", datadogPath, asJSON, repeated(`{`+event, `"\u0061":"\u0061",`, `"a":1}`)},
 		{"an escaped message", olderPath, asJSON, repeated(`{"message":"{`, `\n`, `"}`)},
 		{"an escaped key", datadogPath, asJSON, repeated(`{"`, `\n`, `":1}`)},

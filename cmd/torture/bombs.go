@@ -65,7 +65,7 @@ func bombed(ctx context.Context, t *trial) error {
 	t.remark("bombs by status (0: cut off): %v; %d good events acknowledged meanwhile; peak RSS %d MiB, %d after a restart; of each stored push all arrived", tally, good, first, s.peak)
 	switch {
 	case good == 0:
-		return fmt.Errorf("good pushes were not taken beside the bombs")
+		return fmt.Errorf("good pushes were not taken while bombs came")
 	case max(first, s.peak) > bombMemory:
 		return fmt.Errorf("the bombs cost %d MiB, more than %d", max(first, s.peak), bombMemory)
 	}

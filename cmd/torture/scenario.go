@@ -38,7 +38,7 @@ func scenarios() []scenario {
 		{name: "diskfull", about: "no space left: during ingest, delivery, and at the start", run: diskFull},
 		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},
 		{name: "rolls", about: "a new segment of the journal that cannot be made", run: failedRolls},
-		{name: "shortwrites", about: "writes that are cut short, and fail behind that", run: shortWrites},
+		{name: "shortwrites", about: "writes that are cut short, and then fail", run: shortWrites},
 		{name: "powercuts", about: "power cuts, at each of which all is gone that was not synced", run: powerCuts},
 		{name: "recovery", about: "kill -9 in the middle of a recovery, again and again", run: killedInRecovery},
 		{name: "damage", about: "torn ends and flipped bits in the files of a killed relay", run: damaged},

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode/utf8"
 	"unique"
@@ -14,15 +15,15 @@ import (
 // Redacted is the printed form of a [Text].
 const Redacted = "[redacted]"
 
-// Text is a secret. It prints as [Redacted] by every road (fmt with any verb,
+// Text is a secret. It prints as [Redacted] in every way (fmt with any verb,
 // slog, JSON, YAML and other text encodings); only Reveal gives the value. The zero value
 // is the empty secret, and is encoded as the empty string.
 //
-// Two Texts are == if their values are, so it can be a map's key; this comparison takes
-// no constant time, unlike Equal.
+// Two Texts are == if their values are, so it can be a map's key. Unlike Equal, this
+// comparison does not take constant time.
 type Text struct {
-	// A handle keeps the value behind a pointer. fmt does not follow it, also
-	// where it calls no method of ours: on unexported fields of structs, and for
+	// A handle keeps the value where only a pointer leads. fmt does not follow the pointer,
+	// even where it does not call a method of ours: on unexported fields of structs, and for
 	// the verbs %p and %w. The zero handle is the empty secret.
 	handle unique.Handle[string]
 }
@@ -91,4 +92,19 @@ func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Text) UnmarshalText(b []byte) error {
 	*t = New(string(b))
 	return nil
+}
+
+// Hide returns a replacer of the texts that puts [Redacted] in their place, for text from a
+// peer that may repeat what it was sent. Texts shorter than shortest are left alone, since they
+// may be everyday words.
+func Hide(shortest int, texts ...string) *strings.Replacer {
+	// The longest comes first, so that none leaves a part of another.
+	texts = slices.SortedFunc(slices.Values(texts), func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, text := range texts {
+		if len(text) >= max(shortest, 1) {
+			pairs = append(pairs, text, Redacted)
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }

@@ -138,3 +138,11 @@ func TestLastFour(t *testing.T) {
 	assert.Equal(t, "1234", New("a-long-secrét1234").LastFour())
 	assert.Empty(t, Text{}.LastFour())
 }
+
+// A secret that begins with another one leaves no part of itself, and everyday words stay.
+func TestHide(t *testing.T) {
+	t.Parallel()
+	hide := Hide(4, "hunter", "hunter2-and-more", "", "the")
+	assert.Equal(t, "the [redacted], the [redacted]", hide.Replace("the hunter2-and-more, the hunter"))
+	assert.Equal(t, "a", Hide(0, "").Replace("a"), "the empty secret is nowhere")
+}

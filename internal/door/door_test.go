@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// house is a server behind a door. It trusts requests for /good and holds those for
+// house is a server with a door. It trusts requests for /good and holds those for
 // /hold until the test ends.
 type house struct {
 	*Door

@@ -27,7 +27,7 @@
 // leaf in the trail can be computed. The profile record_integrity is not used: it attests
 // the OCSF object, and the trail attests the record.
 //
-// Parsed copies of the states stand beside raw_data, as long as the body is at most 256 KiB.
+// Parsed copies of the states accompany raw_data, as long as the body is at most 256 KiB.
 // The object is at most about eight times as long as the body, in practice less than twice.
 package ocsf
 

@@ -3,7 +3,6 @@ package traces
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -57,13 +56,5 @@ func cleaner(headers map[string]secret.Text) *strings.Replacer {
 	for _, value := range headers {
 		secrets = append(append(secrets, value.Reveal()), strings.Fields(value.Reveal())...)
 	}
-	// The longest comes first, so that none leaves a part of another.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, s := range secrets {
-		if len(s) >= shortestSecret {
-			pairs = append(pairs, s, secret.Redacted)
-		}
-	}
-	return strings.NewReplacer(pairs...)
+	return secret.Hide(shortestSecret, secrets...)
 }

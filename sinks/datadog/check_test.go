@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, d.Addr(), found["connect"])
 	assert.Contains(t, found["api key"], "not checked")
-	assert.Equal(t, 1, d.Validated(), "a custom intake has no API beside it")
+	assert.Equal(t, 1, d.Validated(), "a custom intake has no such API")
 	assert.Empty(t, d.Requests(), "a check writes nothing")
 }
 

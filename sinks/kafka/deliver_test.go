@@ -214,7 +214,7 @@ func TestConnectionCut(t *testing.T) {
 	failed := failures(t, s.Deliver(t.Context(), events))
 	arrived := len(c.records(t, testTopic))
 	require.Greater(t, arrived, 0)
-	require.Equal(t, arrived, failed[0], "all but what is behind the cut")
+	require.Equal(t, arrived, failed[0], "all except what follows the cut")
 	require.Len(t, failed, len(events)-arrived)
 	require.NoError(t, s.Deliver(t.Context(), events[arrived:]))
 	assert.Equal(t, idsOf(events), ids(t, c.records(t, testTopic)))

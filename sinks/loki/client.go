@@ -16,6 +16,7 @@ import (
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // maxAnswer bounds how much of an answer is read, in bytes. Loki writes a line for each kind of
@@ -58,16 +59,8 @@ func (s *Sink) connect(cfg config.Loki) error {
 
 // hiding replaces the credentials, in case a peer repeats them.
 func hiding(cfg config.Loki) *strings.Replacer {
-	var pairs []string
-	for _, secret := range []string{
-		cfg.Password.Reveal(), cfg.BearerToken.Reveal(),
-		base64.StdEncoding.EncodeToString([]byte(cfg.Username + ":" + cfg.Password.Reveal())),
-	} {
-		if secret != "" {
-			pairs = append(pairs, secret, "***")
-		}
-	}
-	return strings.NewReplacer(pairs...)
+	basic := base64.StdEncoding.EncodeToString([]byte(cfg.Username + ":" + cfg.Password.Reveal()))
+	return secret.Hide(1, cfg.Password.Reveal(), cfg.BearerToken.Reveal(), basic)
 }
 
 // answer is an answer of Loki.

@@ -175,7 +175,7 @@ func TestCredentials(t *testing.T) {
 	s := f.sink(t, func(c *config.Loki) { c.BearerToken = secret.New("hunter2-token") })
 	err := s.Deliver(t.Context(), relaytest.Events(2))
 	require.Equal(t, "Bearer hunter2-token", header)
-	assert.ErrorContains(t, err, "loki answers 401: who is Bearer ***, ***")
+	assert.ErrorContains(t, err, "loki answers 401: who is Bearer [redacted], [redacted]")
 	assert.NotContains(t, err.Error(), "hunter2-token")
 	assert.False(t, relay.IsPermanent(err), "a credential can be mended")
 
@@ -185,7 +185,7 @@ func TestCredentials(t *testing.T) {
 		}
 	})
 	err = permanent(t, s.Deliver(t.Context(), relaytest.Events(1)))[0]
-	assert.EqualError(t, err, "loki refuses it: the moon says ***, Bearer ***")
+	assert.EqualError(t, err, "loki refuses it: the moon says [redacted], Bearer [redacted]")
 
 	f.set(func() {
 		f.answer = func(r *http.Request) *canned {

@@ -14,7 +14,7 @@ type Template struct {
 	parts []part
 }
 
-// part is literal text, or the value of an attribute where field is not none.
+// part is literal text, or the value of an attribute if field is not none.
 type part struct {
 	literal string
 	field   field
@@ -29,8 +29,8 @@ const (
 	fieldEnvironment
 )
 
-// Parse reads text. Only {type}, {project} and {environment} are names; any other brace
-// stands for itself. The configuration refuses such a text.
+// Parse reads text. Only {type}, {project} and {environment} are names; any other brace stands
+// for itself, and the configuration refuses such a text.
 func Parse(text string) *Template {
 	t := &Template{text: text}
 	for rest := text; rest != ""; {
@@ -44,8 +44,8 @@ func Parse(text string) *Template {
 	return t
 }
 
-// cutField finds the first {NAME} in text: the text before it, the name with its braces,
-// and its field. Without one all of text stands before.
+// cutField finds the first {NAME} in text, and returns the text before it, the name with its
+// braces, and its field. If there is none, before is all of text.
 func cutField(text string) (before, name string, f field) {
 	for at := range len(text) {
 		if text[at] != '{' {
@@ -79,13 +79,13 @@ func fieldNamed(name string) (field, bool) {
 	return none, false
 }
 
-// Empty stands, in a name, for a missing attribute, such as the environment of a whole
+// Empty replaces, in a name, an attribute that is missing, such as the environment of a whole
 // project's event.
 const Empty = "_"
 
-// AppendName appends the name of a topic, a subject or a tenant for e: like Append, but
-// with [Empty] for each attribute missing in e. "auth.{environment}" becomes "auth._", as
-// "auth." is no valid name. Labels and tags may have empty values: they use Append.
+// AppendName appends the name of a topic, a subject or a tenant for e. It is like Append, but
+// uses [Empty] for each attribute that e lacks: "auth.{environment}" becomes "auth._", since
+// "auth." is not a valid name. Labels and tags may have empty values, and use Append.
 func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -98,9 +98,9 @@ func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte
 	return dst
 }
 
-// Append appends the text for e to dst. escape appends a value in the destination's form;
-// it sees the values only, never the literal text. Nil appends them as they are. A missing
-// attribute is the empty value. Only growing dst allocates.
+// Append appends the text for e to dst. escape appends a value in the destination's form; it
+// gets only the values, never the literal text. If it is nil, they are appended as they are. A
+// missing attribute has the empty value. Append allocates only if dst grows.
 func (t *Template) Append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		dst = t.parts[i].append(dst, e, escape)
@@ -132,17 +132,17 @@ func (f field) of(e *relay.Event) string {
 	}
 }
 
-// Text is the template's source.
+// Text returns the template's source.
 func (t *Template) Text() string { return t.text }
 
-// Constant reports whether the template is the same for every event; then it
-// is its Text.
+// Constant reports whether the template is the same for every event; it is then equal to its
+// Text.
 func (t *Template) Constant() bool {
 	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].field == none
 }
 
 // Map returns the template's text with each name replaced by value: the pattern of all its
-// results, such as the subjects "events.*.*" of "events.{project}.{type}".
+// results, such as the subjects "events.*.*" for "events.{project}.{type}".
 func (t *Template) Map(value string) string {
 	var b strings.Builder
 	for _, p := range t.parts {

@@ -33,7 +33,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestNamesHaveNoEmptyParts: a topic "auth." exists nowhere.
+// TestNamesHaveNoEmptyParts, because a topic "auth." cannot exist.
 func TestNamesHaveNoEmptyParts(t *testing.T) {
 	t.Parallel()
 	escape := func(dst []byte, value string) []byte { return append(dst, "<"+value+">"...) }
@@ -73,7 +73,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		tmpl := Parse(text)
-		// It is made of nothing but its names and literal text.
+		// It consists only of its names and literal text.
 		want := strings.NewReplacer("{type}", "T", "{project}", "P", "{environment}", "E").Replace(text)
 		e := relay.Event{Type: "T", Project: "P", Environment: "E"}
 		assert.Equal(t, want, string(tmpl.Append(nil, &e, nil)))

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,13 +122,7 @@ func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
 	for _, values := range target.Query() {
 		add(shortestSecret, values...)
 	}
-	// The longest comes first, so that none leaves a part of another.
-	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, form := range forms {
-		pairs = append(pairs, form, secret.Redacted)
-	}
-	return cleaner{strings.NewReplacer(pairs...)}
+	return cleaner{secret.Hide(shortestSecret, forms...)}
 }
 
 // error returns err, or, if its text contains a secret, an error without the secret and without

@@ -64,9 +64,9 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.Equal(t, "high, mixed: shop/live event_log_streaming: the event log now goes to `b`", got[2], "the id of an action is nothing to do")
 
 	burst := relaytest.Events(100)
-	burst[99] = change("hidden behind a burst")
+	burst[99] = change("hidden by a burst")
 	require.NoError(t, sink.Deliver(t.Context(), burst))
-	require.Contains(t, got[3], "high, weaker: shop/live password_strength_config: hidden behind a burst\n")
+	require.Contains(t, got[3], "high, weaker: shop/live password_strength_config: hidden by a burst\n")
 	got = got[:3]
 
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(100)))

@@ -99,7 +99,7 @@ func (s *Scanner) More(end byte, n int) (bool, error) {
 	}
 	s.pos++
 	if s.Peek() == end {
-		return false, s.unexpected("a value behind the comma")
+		return false, s.unexpected("a value after the comma")
 	}
 	return true, nil
 }

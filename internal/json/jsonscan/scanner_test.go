@@ -273,7 +273,7 @@ func TestAppendText(t *testing.T) {
 	s.Reset([]byte(`"\ud800" 1`))
 	_, err = s.AppendText(nil, 1<<30)
 	require.ErrorIs(t, err, ErrSurrogate)
-	require.Equal(t, byte('1'), s.Peek(), "it goes on behind the string")
+	require.Equal(t, byte('1'), s.Peek(), "it goes on after the string")
 	for text, want := range map[string]error{
 		strings.Repeat("x", 5000): nil, strings.Repeat("x", 5001): ErrLong, strings.Repeat("x", 90_000): ErrLong,
 	} {
@@ -282,7 +282,7 @@ func TestAppendText(t *testing.T) {
 		require.Equal(t, want, err)
 		require.Equal(t, want == nil, len(got) == 5004)
 		require.Less(t, cap(got), 20_000)
-		require.Equal(t, byte('1'), s.Peek(), "it goes on behind the string")
+		require.Equal(t, byte('1'), s.Peek(), "it goes on after the string")
 	}
 }
 

@@ -38,15 +38,15 @@ func TestDatadogForms(t *testing.T) {
 		push      string
 		delivered bool
 	}{
-		"an event in the message":     {`{"message":` + quoted(event) + `}`, true},
-		"attributes beside the event": {`{"message":` + quoted(event) + `,"user":{"email":"hunter2"},"user.email":"hunter2","User_Email":"hunter2","ddtags":"user.email:hunter2"}`, true},
-		"an object as the message":    {`{"message":` + event + `}`, true},
-		"no message":                  {event, true},
-		"a leading space":             {`{"message":` + quoted(" "+event) + `}`, true},
-		"two messages":                {`{"message":` + quoted(event) + `,"message":"x"}`, true},
-		"two objects":                 {`{"message":` + event + `,"message":` + event + `}`, true},
-		"no event_id":                 {`{"message":` + quoted(secretUser) + `}`, true},
-		"an array as the message":     {`{"message":[` + quoted(event) + `]}`, true},
+		"an event in the message":      {`{"message":` + quoted(event) + `}`, true},
+		"attributes next to the event": {`{"message":` + quoted(event) + `,"user":{"email":"hunter2"},"user.email":"hunter2","User_Email":"hunter2","ddtags":"user.email:hunter2"}`, true},
+		"an object as the message":     {`{"message":` + event + `}`, true},
+		"no message":                   {event, true},
+		"a leading space":              {`{"message":` + quoted(" "+event) + `}`, true},
+		"two messages":                 {`{"message":` + quoted(event) + `,"message":"x"}`, true},
+		"two objects":                  {`{"message":` + event + `,"message":` + event + `}`, true},
+		"no event_id":                  {`{"message":` + quoted(secretUser) + `}`, true},
+		"an array as the message":      {`{"message":[` + quoted(event) + `]}`, true},
 	} {
 		var got entries
 		require.NoError(t, datadog.Decode([]byte(c.push), datadog.Limits{Labels: labelset.Limit{Count: 100, Bytes: 1 << 20}, Line: 1 << 20}, &got), name)

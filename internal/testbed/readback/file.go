@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// File reads the file sink's file, and the rotated ones beside it, compressed or not.
+// File reads the file sink's file, and the rotated ones next to it, compressed or not.
 // Counting is cheap only without rotated ones.
 type File struct {
 	Path  string // the sink's

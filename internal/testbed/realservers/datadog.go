@@ -125,8 +125,8 @@ func (d *DatadogIntake) Validated() int {
 	return d.validated
 }
 
-// Violations returns a client's entries the real intake would have lost behind a 202, in
-// part or in whole.
+// Violations returns those of a client's entries that the real intake would have answered with
+// 202 and lost, in part or as a whole.
 func (d *DatadogIntake) Violations() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

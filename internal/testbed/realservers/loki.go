@@ -97,7 +97,7 @@ limits_config:
 	return config
 }
 
-// port is the part of HOST:PORT behind the last colon.
+// port returns the part of HOST:PORT after the last colon.
 func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
 // Stop kills Loki, and waits for its end. It may be called again.

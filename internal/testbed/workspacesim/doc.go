@@ -2,7 +2,7 @@
 // by the service.
 //
 // [Simulator.Handler] serves the operations of the API's document, strictly. CHOICES.md
-// beside this file decides the points left open there. [Simulator.Start] lets every
+// in this folder decides what the document leaves open. [Simulator.Start] lets every
 // environment generate events and push them to its destination, set by operation 14.
 // [Simulator.Admin] is the simulator's own address: it acts the dashboard, a provider's
 // outage or a test.

@@ -19,8 +19,8 @@ type generator struct {
 	seed    uint64
 	size    int // least size of an event, unescaped
 	head    string
-	project string                // from behind the sequence number to the action
-	status  [eventStatuses]string // from behind the action to the request id
+	project string                // from after the sequence number to the action
+	status  [eventStatuses]string // from after the action to the request id
 	quotes  [eventStatuses]int    // bytes added by escaping an event
 	agents  []escaped
 }
@@ -117,7 +117,7 @@ func ParseEventID(id string) (prefix string, seq uint64, ok bool) {
 	return id[:n], seq, err == nil
 }
 
-// Pieces of an event behind its request id; variables stand between them.
+// The pieces of an event after its request id, between which the variables come.
 var (
 	pieceTime   = quoted("','created_at':'")
 	pieceMillis = quoted("','timestamp':")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// api is a simulator behind a real server.
+// api is a simulator on a real server.
 type api struct {
 	t   *testing.T
 	sim *Simulator

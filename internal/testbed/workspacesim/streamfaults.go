@@ -19,7 +19,7 @@ type StreamFaults struct {
 	PushInactive bool
 	// Secret replaces the password or API key of the pushes, unless empty.
 	Secret secret.Text
-	// Lateness is taken off the time of each event, as by a clock behind; below 0: by one
+	// Lateness is taken off the time of each event, as by a slow clock; below 0: by one
 	// ahead.
 	Lateness time.Duration
 	// OneIn streams only one event in so many. The others count as unstreamed. 0 and 1 are all.

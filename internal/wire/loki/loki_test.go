@@ -108,7 +108,7 @@ func TestDecodeJSON(t *testing.T) {
 	}
 }
 
-// TestDecodeJSONRefuses has a good entry beside each bad one.
+// TestDecodeJSONRefuses has a good entry next to each bad one.
 func TestDecodeJSONRefuses(t *testing.T) {
 	t.Parallel()
 	values := func(bad string) string {

@@ -37,9 +37,9 @@ func TestDecodeProto(t *testing.T) {
 	pair := bytesField(3, message(bytesField(1, []byte("m")), bytesField(2, []byte("n"))))
 	unknown := message(varintField(9, 5), bytesField(10, []byte("?")), protowire.AppendFixed64(protowire.AppendTag(nil, 11, protowire.Fixed64Type), 1))
 	for name, stream := range map[string][]byte{
-		"plain":         message(bytesField(1, []byte(`{a="b", c="d\n"}`)), protoEntry(1, 5, "x", pair), protoEntry(2, 0, "")),
-		"labels behind": message(protoEntry(1, 5, "x", pair), protoEntry(2, 0, ""), bytesField(1, []byte("{a=`b`,c=\"d\\n\",}"))),
-		"unknown":       message(unknown, bytesField(1, []byte(`{ a = "b" , "c" = 'd\n' }`)), protoEntry(1, 5, "x", unknown, pair), varintField(3, 1234), protoEntry(2, 0, "", unknown)),
+		"plain":       message(bytesField(1, []byte(`{a="b", c="d\n"}`)), protoEntry(1, 5, "x", pair), protoEntry(2, 0, "")),
+		"labels last": message(protoEntry(1, 5, "x", pair), protoEntry(2, 0, ""), bytesField(1, []byte("{a=`b`,c=\"d\\n\",}"))),
+		"unknown":     message(unknown, bytesField(1, []byte(`{ a = "b" , "c" = 'd\n' }`)), protoEntry(1, 5, "x", unknown, pair), varintField(3, 1234), protoEntry(2, 0, "", unknown)),
 	} {
 		var got collector
 		require.NoError(t, DecodeProto(message(bytesField(1, stream), unknown), testLimit, &got), name)
