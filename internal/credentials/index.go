@@ -13,17 +13,17 @@ import (
 // index finds an environment by its credential. It is immutable once it is
 // published.
 //
-// The name and the secret are looked up as one: the map's key is a hash of both. So an
+// The name and the secret are looked up together: the map's key is a hash of both. So an
 // unknown name and a wrong password are the same miss, and no branch or comparison
 // depends on the right part of a guess: a guess with one wrong character has an
-// unrelated key. The hash is keyed with bytes drawn at each start: the time of the
-// map's own comparisons tells nothing about a key computed beforehand.
+// unrelated key. The hash is keyed with bytes that are drawn at each start, so that the time
+// of the map's own comparisons tells nothing about a key that was computed beforehand.
 type index struct {
 	key    digest
 	grants map[digest]grant
 }
 
-// grant is the environment of a credential, and its end (zero: none).
+// grant is the environment of a credential, and when it ends (zero for never).
 type grant struct {
 	environment Environment
 	former      bool // the environment is not configured any more

@@ -31,11 +31,12 @@ type Listed struct {
 	// LastFour are the last characters, as the API's masked read shows them; empty
 	// where a secret is too short to give them away.
 	LastFour string `json:"last_four,omitempty"`
-	// Created is zero if unknown, as for static ones.
+	// Created is zero if it is not known, as it is of static ones.
 	Created time.Time `json:"created,omitzero"`
-	// Until is when it ceases to be accepted; zero for never.
+	// Until is when it ceases to be accepted; it is zero for never.
 	Until time.Time `json:"accepted_until,omitzero"`
-	// LastUsed is when it was last accepted, to the second; zero: not since the start.
+	// LastUsed is when it was last accepted, to the second; it is zero if that was not since the
+	// start.
 	LastUsed time.Time `json:"last_used,omitzero"`
 }
 
@@ -88,10 +89,10 @@ func (ix *index) listedStatic(env Environment, c config.Credential) Listed {
 
 func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].lastTime() }
 
-// Revoke ceases to accept a generated password at once, by its last four characters. It
-// returns once the change is durable; [ErrUnknown]: there is no such one. If it is the
-// current one, nothing takes its place: the next look at the streaming config finds an
-// unknown credential there, and sets a new one.
+// Revoke ceases to accept a generated password at once, which is named by its last four
+// characters. It returns once the change is durable, and [ErrUnknown] if there is no such
+// password. If it is the current one, nothing takes its place: the next look at the streaming
+// config finds an unknown credential there, and sets a new one.
 func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, _ time.Time) error {
 		if !r.revoke(lastFour) {
@@ -105,8 +106,7 @@ func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) er
 	return nil
 }
 
-// revoke forgets the password with the ending lastFour, and reports whether there was
-// one.
+// revoke forgets the password that ends with lastFour, and reports whether there was one.
 func (r *record) revoke(lastFour string) bool {
 	is := func(h hashed) bool { return h.LastFour == lastFour }
 	switch {

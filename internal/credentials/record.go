@@ -38,7 +38,7 @@ type hashed struct {
 	Hash     digest    `json:"hash"`
 	LastFour string    `json:"last_four"`
 	Created  time.Time `json:"created"`
-	Until    time.Time `json:"until,omitzero"` // accepted before then; zero: for good
+	Until    time.Time `json:"until,omitzero"` // it is accepted before then; zero means for good
 }
 
 // digest is a SHA-256, in hex when encoded.
@@ -68,7 +68,7 @@ func decodeRecord(value []byte) (record, error) {
 	return r, nil
 }
 
-// all yields every password of the record with a chance to be accepted.
+// all yields every password of the record that may be accepted.
 func (r *record) all(yield func(hashed) bool) {
 	if r.Current != nil && !yield(*r.Current) || r.Pending != nil && !yield(*r.Pending) {
 		return
@@ -106,8 +106,8 @@ func (r *record) prune(now time.Time) {
 	r.Replaced = r.Replaced[:min(len(r.Replaced), maxReplaced)]
 }
 
-// promote makes the password with the ending lastFour the current one, and reports
-// whether there is one.
+// promote makes the password that ends with lastFour the current one, and reports whether
+// there is one.
 func (r *record) promote(lastFour string, until time.Time) bool {
 	switch {
 	case r.Current != nil && r.Current.LastFour == lastFour:

@@ -29,11 +29,11 @@ type Options struct {
 	// the ones given here. The table's records of other environments stay there: pushes
 	// with their credentials are refused, and [Store.Former] knows whose they are.
 	Environments []config.Environment
-	// Overlap is how long a replaced credential is accepted; 0 is not at all.
+	// Overlap is how long a replaced credential is accepted; 0 means not at all.
 	Overlap time.Duration
-	// Damaged, if set, is called for each damaged record.
+	// Damaged, if it is set, is called for each damaged record.
 	Damaged func(Damage)
-	// Logger takes failures without a caller to tell. Default: nowhere.
+	// Logger is told of failures that no caller can be told of. Default: nobody is told.
 	Logger *slog.Logger
 }
 

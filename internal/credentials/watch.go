@@ -92,8 +92,8 @@ type Damage struct {
 	Environment Environment
 	// Problem names the damage, and the remedy.
 	Problem string
-	// Lost: nothing is left, and pushes with the environment's generated credential are
-	// refused until it is replaced.
+	// Lost says that nothing is left, so that pushes with the environment's generated
+	// credential are refused until it is replaced.
 	Lost bool
 }
 

@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// ErrShare means a source's undelivered events fill its share of the disk budget.
+// ErrShare means that the undelivered events of a source fill its share of the disk budget.
 // Pushes of other sources are still taken.
 var ErrShare = errors.New("the environment's undelivered events take all of their share of the journal")
 
@@ -36,7 +36,7 @@ type Budget struct {
 	alone      bool // one source has nobody to be fair to
 
 	mu        sync.Mutex // guards the fields below
-	used      int64      // bytes of the stream, delivered or not; estimated between two looks
+	used      int64      // bytes of the log, whether they are delivered or not; estimated between two looks
 	delivered uint64     // the newest record at every sink, as of the last look
 	cells     []Cell     // undelivered, oldest first
 	held      map[string]int64
@@ -82,8 +82,8 @@ func (c *Cell) merge(o Cell) {
 	}
 }
 
-// New makes the account of a budget of size bytes, with so many used. alone means a
-// single source, without anybody to be fair to.
+// New makes the account of a budget of size bytes, of which some are used already. alone says
+// that there is a single source, which has nobody to be fair to.
 func New(size, used int64, alone bool) *Budget {
 	// Delivered records leave a quarter of a small budget free, and an eighth of a
 	// large one: ingest goes on while they are trimmed.
@@ -94,8 +94,8 @@ func New(size, used int64, alone bool) *Budget {
 	}
 }
 
-// Add accounts for a record. It reports whether a trim is due, as the budget nears
-// its end.
+// Add accounts for a record. It reports whether a trim is due because the budget nears its
+// end.
 func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,8 +139,8 @@ func (b *Budget) hold(source string, bytes int64) {
 	}
 }
 
-// Look corrects the account by the newest record delivered to every sink, and the
-// stream's bytes.
+// Look corrects the account by the newest record that every sink has had, and by the bytes
+// that the log takes.
 func (b *Budget) Look(delivered uint64, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,9 +154,9 @@ func (b *Budget) Look(delivered uint64, used int64) {
 	b.cells = append(b.cells[:0], b.cells[n:]...)
 }
 
-// Reserve accounts for an append of so many bytes before compression; the caller passes
-// the reserved bytes to GiveBack after the append. The error wraps ErrShare: the source
-// would hold more than most (0 is no bound), or more than fairness allows.
+// Reserve accounts for an append of so many bytes before compression. The caller passes the
+// reserved bytes to GiveBack after the append. The error wraps ErrShare if the source would
+// hold more than most, where 0 means no bound, or more than fairness allows.
 func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +165,7 @@ func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err 
 	switch {
 	case most > 0 && own > most:
 		return 0, fmt.Errorf("%w: about %d bytes of the %d that it is allowed", ErrShare, own, most)
-	case b.beyond[source] > 0 && own > b.size: // the stream's own limit knows nothing of letters
+	case b.beyond[source] > 0 && own > b.size: // the log's own limit knows nothing of letters
 		return 0, fmt.Errorf("%w: about %d bytes of %d, dead letters beyond their budget included", ErrShare, own, b.size)
 	case !b.alone && own > fairness*free:
 		return 0, fmt.Errorf("%w: about %d bytes, while %d of %d are free", ErrShare, own, free, b.size)
@@ -209,7 +209,7 @@ func (b *Budget) BySource() map[string]int64 {
 	return maps.Clone(b.held)
 }
 
-// Surplus is how many of a stream's records must go to make room for need bytes; 0 below
+// Surplus is how many of a log's records have to go to make room for need bytes. It is 0 below
 // the mark.
 func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
 	if used <= b.mark && used+need <= b.size {

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 )
 
-// WriteFile replaces path by data, or creates it, readable by its owner only.
+// WriteFile replaces the content of path, or creates the file, which only its owner can read.
 // Its folder must exist; see [MakeDir].
 func WriteFile(path string, data []byte) error {
 	return osDisk().replace(path, func(w io.Writer) error {
@@ -22,7 +22,8 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// CreateFile is [WriteFile] of a file that must not exist. Of two at once the later one wins.
+// CreateFile is [WriteFile] for a file that must not exist. If two calls make it at the same
+// time, the later one wins.
 func CreateFile(path string, data []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s exists", path)
@@ -132,15 +133,15 @@ func (d disk) replace(path string, write func(io.Writer) error) error {
 // put replaces path by a synced file.
 func (d disk) put(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
-	// The dot keeps programs with a *.blk or *.jsonl list from taking the rest of a
-	// killed process for a file of theirs.
+	// The dot keeps programs that list files such as *.jsonl from taking what a killed process
+	// left for one of theirs.
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 	err = write(f) // a temporary file is its owner's only
-	// Up to the rename, a crash leaves the old file, and the rest of the new one
-	// next to it. Without this sync the new name could reach the disk before the
+	// Up to the rename, a crash leaves the old file, and next to it what was written of the
+	// new one. Without this sync the new name could reach the disk before the
 	// content, and a power cut would leave an empty file.
 	if err == nil {
 		err = d.sync(f)
@@ -149,7 +150,7 @@ func (d disk) put(path string, write func(io.Writer) error) error {
 		err = d.rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // a rest does no harm
+		_ = os.Remove(f.Name()) // what is left of it does no harm
 		if isDir(path) {
 			return fmt.Errorf("replace %s: it is a folder; move it away", path)
 		}

@@ -90,8 +90,8 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	waiting.Until(t, acked(3), "nothing before it is under way")
 }
 
-// A batch close behind another takes in records for a moment; a full one, or one behind a
-// pause, is given at once.
+// A batch that closely follows another one takes in records for a moment. A full one, or one
+// that follows a pause, is given at once.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	of := func(n int) fetched {
@@ -106,7 +106,7 @@ func TestGather(t *testing.T) {
 		after     time.Duration
 	}{
 		"closely":            {time.Millisecond, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, false, 1 + 2 + 3, 4 * time.Millisecond},
-		"behind a pause":     {time.Second, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, false, 1, 0},
+		"after a pause":      {time.Second, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, false, 1, 0},
 		"full of events":     {0, 1, relay.BatchLimit{Events: 3, Bytes: 1000}, false, 1 + 2, time.Millisecond},
 		"full of bytes":      {0, 1, relay.BatchLimit{Events: 100, Bytes: 200}, false, 1 + 2, time.Millisecond},
 		"the next is larger": {0, 1, relay.BatchLimit{Events: 5, Bytes: 1000}, false, 1 + 2, 2 * time.Millisecond},
