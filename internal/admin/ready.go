@@ -167,7 +167,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 // wantsJSON reports whether a program asks. A browser names application/json not at all,
-// or behind text/html.
+// or after text/html.
 func wantsJSON(r *http.Request) bool {
 	if form := r.URL.Query().Get("format"); form != "" {
 		return form == "json"

@@ -40,7 +40,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// Options are a relay's needs beside its configuration.
+// Options are what a relay needs besides its configuration.
 type Options struct {
 	Logger  *slog.Logger
 	Version string

@@ -18,7 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// certificates tells when the relay's certificates expire. It reads replaced files anew,
+// certificates tells when the relay's certificates expire. It reads replaced files again,
 // as the listeners and the sinks do.
 type certificates struct {
 	current map[string]func() (*tls.Certificate, error)

@@ -44,7 +44,7 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	}, nil
 }
 
-// forwardCheckpoint puts a checkpoint into the journal. A crash behind it has the follower
+// forwardCheckpoint puts a checkpoint into the journal. After a crash the follower may
 // ask again, and the event has the same id.
 func (r *process) forwardCheckpoint(ctx context.Context, c audit.Kept) error {
 	event, err := checkpointEvent(c)

@@ -48,7 +48,7 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 	return err
 }
 
-// openForReplay returns a sink beside the live one. If the destination has one
+// openForReplay returns a further instance of a sink. If the destination has one
 // writer, as a file does, the live sink serves both, one delivery at a time: two
 // writers would cut off each other's lines as torn ones.
 func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {

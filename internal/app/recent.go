@@ -13,7 +13,7 @@ import (
 
 // The newest events are known before ingest listens: at most eagerEvents of them,
 // with bodies of eagerBytes. A sender whose answer a crash swallowed pushes those
-// again. Older ones are read behind ingest: until then they may be stored twice.
+// again. Older ones are read while ingest works: until then they may be stored twice.
 const (
 	eagerEvents = 50_000
 	eagerBytes  = 4 << 20

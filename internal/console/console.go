@@ -13,7 +13,7 @@
 // the live instance serves both.
 //
 // A pump replays dead letters as well. A letter is removed after its batch is
-// acknowledged; a letter refused again is first kept anew. So a crash at any line
+// acknowledged; a letter refused again is first kept as another letter. So a crash at any line
 // leaves it once too often, never not at all.
 package console
 
@@ -58,7 +58,7 @@ type Options struct {
 	Delivery func(sink string) relay.Delivery
 	// Route gives the choice, redaction and format of a sink's events.
 	Route func(config.Sink) (*routing.Route, error)
-	// Open opens a sink for a replay, beside the one for live delivery. The console
+	// Open opens a sink for a replay, in addition to the one for live delivery. The console
 	// closes it.
 	Open func(config.Sink) (relay.Sink, error)
 	// Record enters a person's planned loss into the audit trail, and returns when the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 
@@ -22,10 +21,13 @@ type none struct{}
 // request reads the request of a call strictly: an older relay must not pass over a field that
 // it does not know. A request with a method Check is checked by it.
 func request[Req any](w http.ResponseWriter, r *http.Request) (req Req, err error) {
+	if _, bare := any(req).(none); bare {
+		return req, nil
+	}
 	const limit = 1 << 20
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&req); err != nil && (r.Method != http.MethodGet || !errors.Is(err, io.EOF)) {
+	if err := d.Decode(&req); err != nil {
 		return req, refuse(http.StatusBadRequest, "read the request: %v", err)
 	}
 	if c, ok := any(&req).(interface{ Check() error }); ok {

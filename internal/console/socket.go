@@ -16,7 +16,7 @@ import (
 const (
 	// socketName is the socket's, within the data directory.
 	socketName = "control.sock"
-	// maxSocketPath is the room in the kernel's sockaddr_un beside its final NUL.
+	// maxSocketPath is the room in the kernel's sockaddr_un, without its final NUL.
 	maxSocketPath = 107
 	dialTimeout   = 5 * time.Second
 )

@@ -157,7 +157,7 @@ func (r *run) patiently(ctx context.Context, read func() error) error {
 	return err
 }
 
-// isThrottled looks at all errors behind err: a 404 may stand before the 429 of its parent.
+// isThrottled looks at all errors that err wraps: a 404 may stand before the 429 of its parent.
 func isThrottled(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds the first APIError only
 	case *management.APIError:

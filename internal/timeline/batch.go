@@ -43,9 +43,9 @@ func (l *line) text() string {
 //	number of new names, each     uvarint; uvarint length, bytes
 //	number of rows, each          uvarint; flags, and unless it is missing: time (8), six
 //	                              names, severity and direction, an annotation's entry, text:
-//	                              the summary, and further sentences behind a zero byte
+//	                              the summary, and further sentences after a zero byte
 //
-// encode makes a batch behind the table's rows.
+// encode makes a batch that continues the table's rows.
 func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [32]byte) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(t.n))
 	b = binary.LittleEndian.AppendUint64(b, uint64(newest))
@@ -106,7 +106,7 @@ func bounded(s string, limit int) string {
 var errBatch = errors.New("the batch is damaged")
 
 // apply adds a batch, whose first byte stands at offset in the file. A bad batch may
-// leave some of its rows: the caller then makes the table anew.
+// leave some of its rows: the caller then makes the table again.
 func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, err error) {
 	d := decoder{all: batch, rest: batch}
 	if int64(d.uint64()) != t.n {

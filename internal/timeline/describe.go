@@ -26,7 +26,7 @@ type told struct {
 	// Actor is of a change, Person of a person's action or command.
 	Actor  string       `json:"actor"`
 	Person audit.Person `json:"person"`
-	// Statements are the sentences behind Summary, to be found by their text.
+	// Statements are the sentences that Summary stands for; they are found by their text.
 	Statements []struct {
 		Sentence string `json:"sentence"`
 	} `json:"statements"`
@@ -75,7 +75,7 @@ func lineOf(e audit.Recorded) line {
 	return l
 }
 
-// actor is who is behind an entry, as far as it says so.
+// actor is who made the change of an entry, as far as it says so.
 func (t *told) actor() string {
 	switch {
 	case t.Actor != "":

@@ -56,7 +56,7 @@ func (x *Index) load(ctx context.Context) error {
 		return x.create()
 	}
 	// A torn end, or a damaged batch: the trail has the rest. Cut off, so nothing of it
-	// is ever taken for a batch behind a new one.
+	// is ever taken for a batch that follows a new one.
 	if err := file.Truncate(l.end); err != nil {
 		return errors.Join(fmt.Errorf("cut the index of the audit trail: %w", err), file.Close())
 	}

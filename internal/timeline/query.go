@@ -203,7 +203,7 @@ func lower(text []byte) []byte {
 }
 
 // lower8 is lower for eight bytes at once. Added to the low seven bits of a byte, each
-// constant carries into the eighth from 'A' on, and from behind 'Z' on.
+// constant carries into the eighth from 'A' on, and from the one after 'Z' on.
 func lower8(x uint64) uint64 {
 	const each = 0x0101010101010101
 	low := x & (0x7f * each)

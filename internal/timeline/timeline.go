@@ -6,7 +6,7 @@
 // An [Index] has a row of 32 bytes in memory for each entry of the trail, and the entry's
 // sentence in a file. It is derived: the trail alone decides. A start takes the file over
 // as far as it is whole and of this trail, and reads the rest from the trail; a lost,
-// damaged or foreign file is made anew. The file's part of an entry is for lists. Whole
+// damaged or foreign file is made again. The file's part of an entry is for lists. Whole
 // entries and states are read from the trail.
 //
 // # States
@@ -69,7 +69,7 @@ type Index struct {
 	// The keeper's, who runs Keep.
 	ids     map[string]uint16 // of rows.names
 	pending []line            // not in the file yet
-	next    int64             // the index behind pending
+	next    int64             // the index after pending
 	newest  int64             // the newest readable entry, and its leaf
 	leaf    tlog.Hash
 

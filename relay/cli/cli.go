@@ -1,7 +1,7 @@
 // Package cli is the command auditrelay, for Go programs with sinks of their own.
 //
 // A [Program] with a kind of sink (see [sinks.NewKind]) is the whole product, with this
-// kind beside the built-in ones: run, config check, sinks check and all other commands
+// kind in addition to the built-in ones: run, config check, sinks check and all other commands
 // know its section of the configuration. config check shows the warnings of the section
 // (see config.Warner), run logs them, and the private listener serves the metrics of its
 // sinks (see [sinks.Register]). The example is such a program.
@@ -24,7 +24,7 @@ import (
 type Program struct {
 	// Version is the program's version. Default: the one recorded by the Go toolchain.
 	Version string
-	// Kinds are sinks of the program's own, beside the built-in ones.
+	// Kinds are sinks of the program's own, in addition to the built-in ones.
 	Kinds sinks.Kinds
 }
 

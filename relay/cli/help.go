@@ -50,7 +50,7 @@ func printHelp(cmd *cobra.Command, w io.Writer, width int) {
 	_, _ = fmt.Fprint(w, text) // a help that cannot be printed has no other place to say so
 }
 
-// reflow joins the lines of a paragraph and breaks them anew. An indented line is one by
+// reflow joins the lines of a paragraph and breaks them again. An indented line is one by
 // itself, with the lines below it that begin under its second column.
 func reflow(text string, width int) (lines []string) {
 	var paragraph, item string

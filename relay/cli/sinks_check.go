@@ -86,7 +86,7 @@ type finding struct {
 	Found string `json:"found"`
 }
 
-// checkSinks checks the chosen sinks, and prints their results behind the given ones.
+// checkSinks checks the chosen sinks, and prints their results after the given ones.
 func (p Program) checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink, environments []config.Environment, asJSON bool) error {
 	for i := range chosen {
 		results = append(results, p.checkSink(cmd.Context(), &chosen[i], environments))

@@ -118,7 +118,7 @@ func nextTry(w *management.Reach) string {
 func failingSettings(s *relayStatus) (failing []string) {
 	for _, one := range s.Settings {
 		if one.Error != "" {
-			failing = append(failing, strings.Trim(one.Project+"/"+one.Environment, "/")+" "+string(one.Subject)+": "+one.Error)
+			failing = append(failing, strings.Trim(one.Project+"/"+one.Environment, "/")+" "+one.Subject+": "+one.Error)
 		}
 	}
 	return failing

@@ -254,7 +254,7 @@ func (s *screen) sinks(b brush, width int) []string {
 	return g.lines(b, width)
 }
 
-// behind is a sink's lag.
+// behind is how many events a sink has not acknowledged.
 func behind(s *console.Sink) string {
 	switch {
 	case s.Position == nil || s.Position.Unknown != "":

@@ -160,7 +160,7 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 	}
 	dir := f.export
 	if dir == "" {
-		data, err := f.relayFlags.dir()
+		data, err := f.dir()
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 	return verify.NewProver(ctx, fetch, dirs, f.archives)
 }
 
-// prove writes the files of one entry. The proof comes last: beside each one stands its
+// prove writes the files of one entry. The proof comes last: next to each one stands its
 // record, whatever line a crash hits.
 func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust trust, index int64) error {
 	made, err := prover.Prove(cmd.Context(), index)

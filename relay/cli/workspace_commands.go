@@ -16,7 +16,7 @@ import (
 // deskRead is a command to read the workspace.
 type deskRead struct {
 	operation, use, short, example string
-	names                          []string // of the arguments behind the target
+	names                          []string // of the arguments after the target
 }
 
 func (c deskRead) command() *cobra.Command {
