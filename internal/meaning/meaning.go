@@ -122,9 +122,9 @@ func Compare(name string, before, after jsondiff.State) Comparison {
 type How string
 
 const (
-	// Returned: the setting was gone, and is back. The state before is the one before it went.
+	// Returned means that the setting was gone, and is back. The state before is the one before it went.
 	Returned How = "returned"
-	// Restored: the relay put back the destination of the event log that had stood before. Told
+	// Restored means that the relay put back the destination of the event log that had stood before. Told
 	// like any other move, that would be as alarming as the change that it mends.
 	Restored How = "restored"
 )

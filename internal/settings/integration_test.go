@@ -36,7 +36,7 @@ func TestWithTheRealTrail(t *testing.T) {
 	require.EqualValues(t, 12, trail.Size(), "nothing new after the restart")
 	space.set(ofProject(EmailTemplates), fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page+"!"))
 	require.NoError(t, w.Snapshot(t.Context()))
-	last, _, err := trail.Last(t.Context(), "p", "", string(EmailTemplates))
+	last, _, err := trail.Last(t.Context(), "p", "", EmailTemplates)
 	require.NoError(t, err)
 	require.Equal(t, "settings.changed", last.Type)
 	changed, err := trail.Get(t.Context(), last.Index)
@@ -87,7 +87,7 @@ func TestWithTheClient(t *testing.T) {
 		if slices.Contains(projectKinds(), kind) {
 			environment = ""
 		}
-		e, _, err := trail.Last(t.Context(), "p", environment, string(kind))
+		e, _, err := trail.Last(t.Context(), "p", environment, kind)
 		require.NoError(t, err)
 		return string(e.After)
 	}

@@ -39,7 +39,7 @@ func (w *Watcher) Status() []Status {
 	return all
 }
 
-func (s Status) names() []string { return []string{s.Project, s.Environment, string(s.Subject)} }
+func (s Status) names() []string { return []string{s.Project, s.Environment, s.Subject} }
 
 func (w *Watcher) note(r resource, change func(*Status)) {
 	w.mu.Lock()

@@ -26,9 +26,9 @@ func TestBaselineThenChanges(t *testing.T) {
 		space, trail := newWorkspace(), &memoryTrail{}
 		w := newWatcher(t, space, trail)
 		require.NoError(t, w.Snapshot(t.Context()))
-		require.Len(t, trail.of("settings.baseline"), 3+4+4)
+		require.Len(t, trail.of("settings.baseline"), len(projectKinds())+2*len(environmentKinds()))
 		require.Equal(t, 1, space.reads[ofProject(EmailTemplates)], "a project is read once")
-		defaults, found, err := trail.Last(t.Context(), "p", "", string(DefaultEmailTemplates))
+		defaults, found, err := trail.Last(t.Context(), "p", "", DefaultEmailTemplates)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Contains(t, string(defaults.After), `"LOGIN":"t1"`)
@@ -118,7 +118,7 @@ func TestDamagedNewestEntry(t *testing.T) {
 		require.Len(t, trail.entries, before+11, "each of the 11 settings is entered once more")
 		for _, e := range trail.entries[before:] {
 			require.Contains(t, string(e.Detail), `"unsure":true`)
-			if e.Subject == string(SMSCountryCodes) && e.Environment == "live" {
+			if e.Subject == SMSCountryCodes && e.Environment == "live" {
 				require.Equal(t, want, e.Type)
 				require.JSONEq(t, `["US","CA"]`, string(e.Before))
 				require.JSONEq(t, now, string(e.After))
@@ -158,7 +158,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	}
 	require.NoError(t, w.Snapshot(t.Context()))
 	codes := at(SMSCountryCodes, "live")
-	baseline, _, err := trail.Last(t.Context(), "p", "live", string(codes.Kind))
+	baseline, _, err := trail.Last(t.Context(), "p", "live", codes.Kind)
 	require.NoError(t, err)
 	first := ids(baseline)
 	require.Len(t, first.After, 1)
@@ -244,7 +244,7 @@ func TestChecks(t *testing.T) {
 			require.Equal(t, start.UTC(), c.From.UTC())
 			require.Equal(t, 24*time.Hour, c.Until.Sub(c.From))
 			if e.Environment == "live" {
-				require.Equal(t, &looks.Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[string(RBACPolicy)])
+				require.Equal(t, &looks.Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
 				require.Equal(t, []string{"redirect URLs", "secrets", "public tokens", "who made a change"}, c.NotShown)
 				continue
 			}

@@ -149,12 +149,12 @@ func resourceOf(path string) (Resource, string) {
 		r.Kind, r.TemplateType = DefaultEmailTemplates, parts[6]
 		return r, "template_id"
 	}
-	r.Kind, r.Environment = Kind(parts[7]), parts[6]
+	r.Kind, r.Environment = parts[7], parts[6]
 	if parts[7] == "allowed_country_codes" {
 		r.Kind = SMSCountryCodes
 	}
 	fields := map[Kind]string{RBACPolicy: "policy", TrustedTokenProfiles: "profiles", SMSCountryCodes: "country_codes"}
-	return r, cmp.Or(fields[r.Kind], string(r.Kind))
+	return r, cmp.Or(fields[r.Kind], r.Kind)
 }
 
 func (w *fakeAPI) client(t testing.TB) *management.Client {
