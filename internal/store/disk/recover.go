@@ -236,9 +236,10 @@ func (r *recovery) dropTrimmed() error {
 	}
 	r.found = r.found[n:]
 	if r.from == 0 {
-		// Without any mark, the oldest segment says what was trimmed, unless none was before it.
+		// Without any mark, the table says what was trimmed. If it knows nothing, the oldest
+		// segment does, unless none was before it.
 		r.from = 1
-		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
+		if r.remembered == nil && len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
 			r.from = r.found[0].base
 		}
 	}
