@@ -2,7 +2,7 @@ package door
 
 import (
 	"bytes"
-	"log"
+	"log" //nolint:depguard // http.Server.ErrorLog is of its type
 	"log/slog"
 	"strings"
 	"sync"
