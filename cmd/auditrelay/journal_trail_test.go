@@ -60,12 +60,12 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		"log": {func(t *testing.T, dir string) {
 			require.NoError(t, damage.Of(dir).LoseFolder(audit.EntriesLog))
 		}, "entries 0 to 9 missing"},
-		"checkpoint beside the key": {func(t *testing.T, dir string) {
+		"checkpoint next to the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))
-		}, "the checkpoint beside the key: check signature"},
-		"no checkpoint beside the key": {func(t *testing.T, dir string) {
+		}, "the checkpoint next to the key: check signature"},
+		"no checkpoint next to the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "audit.key.checkpoint")))
-		}, "the checkpoint beside the key (audit.key.checkpoint) is missing, though the key has signed"},
+		}, "the checkpoint next to the key (audit.key.checkpoint) is missing, though the key has signed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,7 +16,7 @@ import (
 var errNoProof = errors.New("the kept checkpoints lack hashes of the tree")
 
 // proveConsistency proves the tree of the first old entries to begin o's tree (RFC 6962,
-// section 2.1.2). The hashes come from the kept checkpoints behind old, one read each, so
+// section 2.1.2). The hashes come from the kept checkpoints after old, one read each, so
 // memory does not grow with the distance; where these are damaged, they come from the
 // tiles, each proven with o's root. The proof is checked here: its refusal by a witness
 // is about the trees, and not about our reading.

@@ -96,7 +96,7 @@ func TestANewGeneration(t *testing.T) {
 	require.EqualValues(t, 0, o.Previous.Base)
 	require.Contains(t, []int64{8, 10}, o.Previous.Size) // by who signed the first entry
 	require.Equal(t, d.public, o.Previous.PublicKey)
-	require.Contains(t, o.Checkpoint, "\n20\n"+d.root.String(), "the last checkpoint, which stood beside the key")
+	require.Contains(t, o.Checkpoint, "\n20\n"+d.root.String(), "the last checkpoint, which stood next to the key")
 	require.Equal(t, trail.PublicKey(), o.Key)
 	require.EqualValues(t, 20, o.Found.Entries)
 	index, err := trail.Append(t.Context(), testEntry(0))

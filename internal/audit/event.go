@@ -50,7 +50,7 @@ const maxEventBody = 6 * maxRecord
 
 // LeafOfEvent computes the data of an entry's Merkle leaf (RFC 6962) from the body of its
 // event: the record, or the digest of a record of more than 65,535 bytes. Any JSON of
-// equal meaning will do, as stores write it anew; but not JSON with duplicate names. The
+// equal meaning will do, since stores may write it in another form; but not JSON with duplicate names. The
 // error is ErrNoEntry, ErrLeafOmitted, ErrNotTheRecord, or one about the JSON.
 //
 // The members of an event with omitted ones are vouched for by nothing: its leaf is the

@@ -41,7 +41,7 @@ func (t *Trail) Forwarded(p Place) {
 		f.place = p
 	}
 	if err != nil && !f.fails {
-		t.log.Warn("the place of the newest audit entry given to the sinks cannot be noted; a trail put back behind it would not be noticed", "error", err)
+		t.log.Warn("the place of the newest audit entry given to the sinks cannot be noted; a trail that is put back to before it would not be noticed", "error", err)
 	}
 	f.fails = err != nil
 }
@@ -110,7 +110,7 @@ func (x *examination) checkForwarded() {
 	}
 }
 
-// truncatedFrom is the first entry behind the trail's end and behind those already reported
+// truncatedFrom is the first entry after the trail's end and after those already reported
 // as truncated.
 func (x *examination) truncatedFrom() int64 {
 	from := int64(len(x.leaves))
@@ -123,7 +123,7 @@ func (x *examination) truncatedFrom() int64 {
 }
 
 // treeAt is a generation's tree of n leaves, and whether it is known: from a checkpoint, or
-// behind the newest one from the entries.
+// after the newest one from the entries.
 func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
 	for i := range x.history {
 		if c := &x.history[i]; c.base == g.Base && c.size >= n && c.from() <= n {

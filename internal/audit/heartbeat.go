@@ -67,7 +67,7 @@ type Gap struct {
 	// changed places.
 	After time.Time `json:"after"`
 	Until time.Time `json:"until"`
-	// Checkpoint is the number, from 1, of the one behind it; 0 where none has come yet.
+	// Checkpoint is the number, from 1, of the one after it; 0 where none has come yet.
 	Checkpoint uint64 `json:"checkpoint,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func (k keyPair) sign(ctx context.Context, msg []byte) ([]byte, error) {
 var errKeyForm = errors.New("parse signing key")
 
 // signedMark is a line before the key in its file, once the key has signed. So who
-// deletes the trail and the checkpoint beside the key cannot make the key look new:
+// deletes the trail and the checkpoint next to the key cannot make the key look new:
 // nothing else is left to delete.
 const signedMark = "# This key has signed checkpoints: an empty trail under it is a lost one."
 
@@ -145,7 +145,7 @@ func publicKey(text string) (string, error) {
 }
 
 // generateKey makes a key named origin and keeps it in a new file. A crash before the
-// rename leaves no key, one behind it a whole one; nothing is signed before this
+// rename leaves no key, and one after it a whole one; nothing is signed before this
 // returns.
 func generateKey(file, origin string) (keyPair, error) {
 	text, _, err := note.GenerateKey(rand.Reader, origin)

@@ -70,7 +70,7 @@ func (t *Trail) setKeyAside() error {
 	if err := errors.Join(err, t.salvage(t.options.KeyFile, text)); err != nil {
 		return err
 	}
-	// A crash behind this line: the next start finds no key.
+	// After a crash here the next start finds no key.
 	if err := os.Remove(t.options.KeyFile); err != nil {
 		return fmt.Errorf("replace damaged signing key: %w", err)
 	}

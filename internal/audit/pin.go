@@ -12,16 +12,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// The pin is the newest checkpoint, beside the key. It shows a roll-back of both streams.
-// The mark proves a first signature: without it, a key whose pin and streams were deleted
-// would look new.
+// The pin is the newest checkpoint, kept next to the key. It shows a roll-back of both logs.
+// The mark proves that the key has signed before: without it, a key whose pin and logs were
+// deleted would look new.
 //
-// The first checkpoint of a key is pinned before it is published, every later one
-// behind. So a kept checkpoint without a pin is never the work of a crash. The mark
+// The first checkpoint of a key is pinned before it is published, every later one after
+// that. So a kept checkpoint without a pin is never the work of a crash. The mark
 // follows when the first checkpoint is durable; a crash before it leaves the pin, and
 // the next start marks.
 
-// pinFirst pins the first checkpoint of a key before it leaves. A crash behind it
+// pinFirst pins the first checkpoint of a key before it leaves. A crash after it
 // leaves a pin of unpublished, durable entries; the next start takes it for signed.
 func (t *Trail) pinFirst(signed []byte) error {
 	if t.marked {
@@ -52,7 +52,7 @@ func (t *Trail) keepPin() error {
 
 func writePin(file string, signed []byte) error {
 	if err := durable.WriteFile(file, signed); err != nil {
-		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
+		return fmt.Errorf("keep newest checkpoint next to the key: %w", err)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (t *Trail) markFile() string { return markFile(t.options.pinFile()) }
 func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".checkpoint") + ".signed" }
 
 // markKey notes a key's first signature durably: in its file if this is a private file of
-// the relay's own, else in a file beside the pin. Both writes replace a file whole.
+// the relay's own, else in a file next to the pin. Both writes replace a file whole.
 func markKey(key keyPair, keyFile, markFile string) error {
 	info, err := os.Lstat(keyFile)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 == 0 {
@@ -73,7 +73,7 @@ func markKey(key keyPair, keyFile, markFile string) error {
 		}
 	}
 	if err := durable.WriteFile(markFile, []byte(key.public+"\n")); err != nil {
-		return fmt.Errorf("note beside the key that it has signed: %w", err)
+		return fmt.Errorf("note next to the key that it has signed: %w", err)
 	}
 	return nil
 }
@@ -89,24 +89,24 @@ func isMarked(key keyPair, markFile string) bool {
 	return key.marked || publicBytes(named) == nil || key.isOwn(named)
 }
 
-// checkPin holds the pin against the history: a roll-back of both streams leaves it
-// ahead of them, a copy put back in its place behind them.
+// checkPin holds the pin against the history: a roll-back of both logs leaves it
+// ahead of them, and an older copy put in its place is older than they are.
 func (r *examiner) checkPin(x *examination) {
 	own := x.ownHistory(r.key)
 	switch {
 	case x.pinText == nil && r.pinExpected && (len(own) > 0 || r.marked):
-		x.problem("pin", 0, 0, "the checkpoint beside the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
+		x.problem("pin", 0, 0, "the checkpoint next to the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
 			filepath.Base(r.pinFile), len(own))
 	case x.pin == nil: // it is no pin, and is named, or there is none yet
 	case r.still && pinLag(*x.pin, own) > 1:
-		x.problem("pin", 0, 0, "the checkpoint beside the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
+		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
 			x.pin.size, pinLag(*x.pin, own))
 	case x.pin.size > 0:
 		x.comparePin(r.marked)
 	}
 }
 
-// isPinned reports whether the checkpoint beside the key is of a generation's tree.
+// isPinned reports whether the checkpoint next to the key is of a generation's tree.
 func (x *examination) isPinned(base int64, signed tree) bool {
 	return x.pin != nil && x.pin.base == base && x.pin.size == signed.Len() && x.pin.root == signed.Root()
 }
@@ -165,10 +165,10 @@ func (x *examination) comparePin(marked bool) {
 	switch {
 	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.size:
 	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
-		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint beside the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
+		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint next to the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
 	case x.pin.size > n:
-		x.problem("pin", 0, 0, "the checkpoint beside the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
+		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
 	case !same && !x.isOfTheEntries(*x.pin):
-		x.problem("pin", 0, 0, "the checkpoint beside the key is not among the kept ones")
+		x.problem("pin", 0, 0, "the checkpoint next to the key is not among the kept ones")
 	}
 }

@@ -56,7 +56,7 @@ func TestACrashAtTheFirstSignature(t *testing.T) {
 	}
 }
 
-// The first signature does not leave while nothing beside the key tells of it.
+// The first signature does not leave while nothing next to the key tells of it.
 func TestNothingIsSignedWithoutAPin(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
@@ -66,7 +66,7 @@ func TestNothingIsSignedWithoutAPin(t *testing.T) {
 	pin := o.KeyFile + ".checkpoint"
 	require.NoError(t, os.Mkdir(pin, 0o700)) // no file can take its place
 	appendEntries(t, trail, 0, 1)
-	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
+	require.ErrorContains(t, trail.sign(t.Context()), "next to the key")
 	require.Empty(t, records(t, st, CheckpointsLog))
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, trail.sign(t.Context()))
@@ -88,7 +88,7 @@ func TestAPinIsTriedAgain(t *testing.T) {
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, os.Mkdir(pin, 0o700))
 	appendEntries(t, trail, 1, 2)
-	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
+	require.ErrorContains(t, trail.sign(t.Context()), "next to the key")
 	require.Len(t, records(t, st, CheckpointsLog), 2)
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, trail.sign(t.Context()))

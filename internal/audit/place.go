@@ -99,7 +99,7 @@ func (t *Trail) generationOf(index int64) (of Generation) {
 }
 
 // treeBefore is the tree of a generation up to an entry, without it: from the first kept
-// checkpoint over the entries before, or from the newest one and the entries behind.
+// checkpoint over the entries before, or from the newest one and the entries after it.
 func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree, error) {
 	n := index - g.Base
 	if n == 0 {

@@ -139,12 +139,12 @@ func (x *examination) isOfTrail(c *checkpoint) bool {
 	return tlogproof.TrailOf(tlogproof.NoteOrigin([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
 }
 
-// maxForeign bounds the places kept behind the trail's end for the entries of foreign logs:
+// maxForeign bounds the places kept after the trail's end for the entries of foreign logs:
 // nobody has vouched for their number.
 const maxForeign = 1 << 16
 
 // foreignEnd is the number of entries by the trail's own files; end are known otherwise.
-// A trail put back to before a rotation does not know its newer key. It goes on behind
+// A trail put back to before a rotation does not know its newer key. It goes on after
 // them, in a new generation. Else it would give their indexes, and a generation's name,
 // twice. A log of another name, or of a size out of all proportion, is named and decides
 // nothing.
@@ -161,7 +161,7 @@ func (x *examination) foreignEnd(end int64) int64 {
 }
 
 // endsBeforeForeign reports whether an entry of a foreign log, of those before end, stands
-// behind the newest entry.
+// after the newest entry.
 func (x *examination) endsBeforeForeign(end int64) bool {
 	return slices.ContainsFunc(x.foreign, func(c checkpoint) bool {
 		return x.isOfTrail(&c) && c.base+c.size > x.lastEntry()+1 && c.base+c.size <= end

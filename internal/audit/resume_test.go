@@ -56,7 +56,7 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	require.Len(t, trail.Generations(), 1, "the tree is the same one")
 }
 
-// Nothing that stands beside the key has a start go on with another tree, key or state
+// Nothing that stands next to the key has a start go on with another tree, key or state
 // than the streams prove.
 func TestAForgedNoteHasAllReadFirst(t *testing.T) {
 	t.Parallel()

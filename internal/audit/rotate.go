@@ -21,14 +21,14 @@ import (
 
 // A key is replaced in four steps:
 //
-//  1. The new key is kept beside the old one, as KEY.next.
+//  1. The new key is kept next to the old one, as KEY.next.
 //  2. An entry under the old key names the new one: see [Trail.NameNextKey].
 //  3. A checkpoint under the old key covers this entry, and is pinned.
 //  4. The new key takes the old one's place, which is gone then: it is of no use except to
 //     forge the past.
 //
 // A crash between two of them leaves the old key in its place, and the trail goes on under
-// it; the rotation, begun again, takes up KEY.next. The next start behind the last step
+// it; the rotation, begun again, takes up KEY.next. The next start after the last step
 // begins a generation under the new key. So whoever trusts the first public key follows
 // the chain to the newest: see [Generation].
 //
@@ -80,7 +80,7 @@ func PublicKey(origin string, pemFile []byte) (string, error) {
 // nextFile keeps the new key until it takes the old one's place.
 func nextFile(keyFile string) string { return keyFile + ".next" }
 
-// NextKey is the public key of the prepared key beside keyFile. It is made where it is
+// NextKey is the public key of the prepared key next to keyFile. It is made where it is
 // missing, with the same name.
 func NextKey(keyFile string) (public string, err error) {
 	next, err := loadKey(nextFile(keyFile))
@@ -105,7 +105,7 @@ func UseNextKey(keyFile string) error {
 }
 
 // NameNextKey has the trail's key sign for its successor: it appends an entry with the
-// successor's public key in the note form, and returns once a checkpoint beside the key
+// successor's public key in the note form, and returns once a checkpoint next to the key
 // covers it. A crash before leaves at most an entry: it names the key to follow, and the
 // old one goes on.
 func (t *Trail) NameNextKey(ctx context.Context, public string) error {
@@ -147,7 +147,7 @@ func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
 	}
 	t.rotating.Lock()
 	defer t.rotating.Unlock()
-	public, err = NextKey(t.options.KeyFile) // behind a crash here the next rotation takes it up
+	public, err = NextKey(t.options.KeyFile) // after a crash here the next rotation takes it up
 	if err != nil {
 		return "", err
 	}

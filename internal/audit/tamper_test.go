@@ -25,7 +25,7 @@ type tampering struct {
 	want        []string
 }
 
-const missingPin = "the checkpoint beside the key (audit.key.checkpoint) is missing, though the key has signed"
+const missingPin = "the checkpoint next to the key (audit.key.checkpoint) is missing, though the key has signed"
 
 func keep(msgs []*store.Draft) []*store.Draft { return msgs }
 
@@ -96,7 +96,7 @@ func TestTampering(t *testing.T) {
 		"rolled back with its checkpoints": {
 			entries:     func(m []*store.Draft) []*store.Draft { return m[:10] },
 			checkpoints: func(m []*store.Draft) []*store.Draft { return m[:6] },
-			want:        []string{"truncated: the checkpoint beside the key covers 20"},
+			want:        []string{"truncated: the checkpoint next to the key covers 20"},
 		},
 		"under another resource": {entries: func(m []*store.Draft) []*store.Draft {
 			m[6].Key = m[5].Key
@@ -143,7 +143,7 @@ func TestTampering(t *testing.T) {
 		"the pin before": {entries: keep, pin: pins[18]}, // as after a crash between the two
 		"a pin of other entries": {
 			entries: keep, pin: bytes.Replace(pins[20], []byte("\n20\n"), []byte("\n21\n"), 1),
-			want: []string{"the checkpoint beside the key: check signature"},
+			want: []string{"the checkpoint next to the key: check signature"},
 		},
 	} {
 		for _, test := range []struct {

@@ -29,7 +29,7 @@ type examination struct {
 	named     namedDamage       // by the trail's own entries
 	history   []checkpoint      // those with a good signature, in order, without heartbeats
 	times     []signedTime      // of all with a good signature, in order
-	pin       *checkpoint       // the one beside the key, where it is good
+	pin       *checkpoint       // the one next to the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
 	forwarded *Place            // the newest entry handed on or published, where it is known
@@ -98,7 +98,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	// the next only, and all three grow while they are read.
 	var err error
 	if x.pinText, err = os.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.problem("pin", 0, 0, "the checkpoint beside the key cannot be read: %v", err)
+		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
 	}
 	if err := r.readCheckpoints(ctx, x); err != nil {
 		return nil, err
@@ -251,14 +251,14 @@ func (x *examination) take(e *Entry) {
 	x.named.add(o.Problems)
 }
 
-// readPin checks the checkpoint beside the key, with the key or an earlier signer's.
+// readPin checks the checkpoint next to the key, with the key or an earlier signer's.
 func (r *examiner) readPin(x *examination) {
 	if x.pinText == nil {
 		return
 	}
 	c, err := r.openKnown(x, x.pinText)
 	if err != nil {
-		x.problem("pin", 0, 0, "the checkpoint beside the key: %v", err)
+		x.problem("pin", 0, 0, "the checkpoint next to the key: %v", err)
 		return
 	}
 	x.pin = &c
@@ -322,7 +322,7 @@ func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
 	return first
 }
 
-// pins is the checkpoint beside the key, if it is good and covers anything.
+// pins is the checkpoint next to the key, if it is good and covers anything.
 func (x *examination) pins() []checkpoint {
 	if x.pin == nil || x.pin.size == 0 {
 		return nil

@@ -44,7 +44,7 @@ func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
 }
 
 // recordWitness appends an entry where it differs in type from the witness's newest one. After a
-// crash, or beside another relay, AppendIf adds it once.
+// crash, or with another relay at work, AppendIf adds it once.
 func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
 	subject := "witness " + r.Witness
 	last, found, err := t.Last(ctx, OwnProject, "", subject)

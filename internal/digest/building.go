@@ -31,7 +31,7 @@ func begin(from uint64, previous *Previous) building {
 	return b
 }
 
-// next is the position behind the span.
+// next is the position after the span.
 func (b *building) next() uint64 { return b.span.Last + 1 }
 
 // add takes in the record at next.

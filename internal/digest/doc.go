@@ -5,7 +5,7 @@
 //
 // A [Keeper] divides the journal into spans without gaps, and enters each into the audit
 // trail, as an entry of the type events.span with a [Span] as its detail. A span begins
-// behind the end of the one before, and names it by index and hash. It ends at an interval
+// after the end of the one before, and names it by index and hash. It ends at an interval
 // (10 minutes), or earlier at a number of events (1,000,000). There is no span with nothing
 // except the relay's own events: each span is such an event, and would ask for the next.
 //
@@ -19,13 +19,13 @@
 //
 // Each commit hashes its record while the server syncs it, and notes it ([Keeper.Note])
 // without waiting. The keeper reads only the other records from the journal: after a
-// start, behind a lost answer, or when it could not keep up. So a trail out of order
+// start, after a lost answer, or when it could not keep up. So a trail out of order
 // stops nothing: the open span grows, at the cost of one tree's edge, and is entered
 // later.
 //
-// The trail alone says where a span begins: [audit.Update] enters it behind the newest
+// The trail alone says where a span begins: [audit.Update] enters it after the newest
 // one, once, whatever line a crash hits. After a crash the next start reads the records
-// behind the newest span again.
+// after the newest span again.
 //
 // # Damage, trimming, and another log
 //

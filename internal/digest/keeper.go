@@ -38,7 +38,7 @@ type Keeper struct {
 	journal *journal.Journal
 	trail   *audit.Trail
 	open    building
-	ahead   map[uint64]journal.Sealed // noted, behind a position not noted yet
+	ahead   map[uint64]journal.Sealed // noted, after a position not noted yet
 	newest  uint64                    // the newest position to be covered
 	due     time.Time                 // when the open span ends
 	stuck   bool                      // the trail could not take it
@@ -140,7 +140,7 @@ func (k *Keeper) collect() {
 	}
 }
 
-// follow adds the known records behind the open span, until it is full.
+// follow adds the known records after the open span, until it is full.
 func (k *Keeper) follow() {
 	for !k.full() {
 		s, known := k.ahead[k.open.next()]
@@ -164,7 +164,7 @@ func (k *Keeper) complete(ctx context.Context) error {
 	return nil
 }
 
-// told returns the first noted position from next on, or the one behind all.
+// told returns the first noted position from next on, or the one after all of them.
 func (k *Keeper) told() uint64 {
 	first := k.newest + 1
 	for position := range k.ahead {
@@ -201,8 +201,8 @@ func (k *Keeper) readBack(ctx context.Context, end uint64) error {
 }
 
 // enter enters the open span, and opens the next. While the trail cannot be used, the span
-// grows. A crash before the append leaves the records to the next start, and behind it the
-// next start begins behind the span.
+// grows. A crash before the append leaves the records to the next start, and after a
+// crash after it the next start begins after the span.
 func (k *Keeper) enter(ctx context.Context) error {
 	k.due = time.Now().Add(k.opts.Interval)
 	if !k.open.worth() {
@@ -228,7 +228,7 @@ func (k *Keeper) enter(ctx context.Context) error {
 	return k.entered(e)
 }
 
-// entered opens the span behind the one of an entry.
+// entered opens the span after the one of an entry.
 func (k *Keeper) entered(e *audit.Entry) error {
 	previous, err := previousOf(e)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/record"
 )
 
-// resume opens the span behind the newest one in the trail.
+// resume opens the span after the newest one in the trail.
 func (k *Keeper) resume(ctx context.Context) error {
 	k.ahead = map[uint64]journal.Sealed{}
 	first, last, err := k.journal.Ends(ctx)
@@ -61,7 +61,7 @@ func (k *Keeper) resumeBehind(ctx context.Context, e audit.Entry, first, last ui
 	return nil
 }
 
-// stands is the position behind the newest span whose last record is in its place, from s
+// stands is the position after the newest span whose last record is in its place, from s
 // back. Without one it is the stream's first.
 func (k *Keeper) stands(ctx context.Context, s Span, first, last uint64) (uint64, error) {
 	for {

@@ -8,7 +8,7 @@ import (
 )
 
 // A trail's first generation has the key's name as its origin. A later one has a suffix: the
-// index of its first entry, or the time where it began anew from 0.
+// index of its first entry, or the time where it began again from 0.
 var (
 	later = regexp.MustCompile(`/(?:from|since)-[1-9]\d{0,17}$`)
 	based = regexp.MustCompile(`/from-([1-9]\d{0,17})$`)

@@ -35,9 +35,9 @@ import (
 //  3. the mark says where the bundles are: from here on nobody misses them;
 //  4. the bundles are removed.
 //
-// A crash at any line loses nothing. Behind 1 and 2 nothing is moved; given again, the command
+// A crash at any line loses nothing. After 1 and 2 nothing is moved; given again, the command
 // goes on, and enters the archive once more only where the answer to the first entry was lost.
-// Behind 3 some bundles may still be there: given again, the command removes them.
+// After 3 some bundles may still be there: given again, the command removes them.
 type Archiver struct {
 	Store *Store
 	// Generations are the trail's: their keys count.

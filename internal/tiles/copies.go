@@ -28,8 +28,8 @@ type Copies struct {
 	read   time.Time // when it was
 }
 
-// For the time fresh, a bundle is not read again; later, the keeper may have written it
-// anew.
+// For the time fresh, a bundle is not read again. Later, the keeper may have written it
+// again.
 const fresh = time.Second
 
 // NewCopies reads from a store.

@@ -26,7 +26,7 @@ type Line struct {
 }
 
 // lastLine is the newest whole line of the history. A crash may have left a part of a line
-// behind it: cut removes this. A lost history has the zero Line.
+// after it, which cut removes. A lost history has the zero Line.
 func (l Log) lastLine(cut bool) (Line, error) {
 	f, err := os.OpenFile(l.path(HistoryFile), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func (l Log) checkHistory(publicKey string) error {
 	seq := uint64(0)
 	return l.eachLine(func(line Line) error {
 		if line.Seq <= seq || line.Key != publicKey {
-			return fmt.Errorf("%w: %s, behind checkpoint %d: another order or key", errDamaged, HistoryFile, seq)
+			return fmt.Errorf("%w: %s, after checkpoint %d: another order or key", errDamaged, HistoryFile, seq)
 		}
 		seq = line.Seq
 		return nil
@@ -117,7 +117,7 @@ func newestLine(f *os.File) (line Line, end int64, err error) {
 	for {
 		at := bytes.LastIndexByte(tail, '\n')
 		if at < 0 {
-			return Line{}, 0, nil // nothing of it is of use: it is made anew
+			return Line{}, 0, nil // nothing of it is of use, and it is written again
 		}
 		start := bytes.LastIndexByte(tail[:at], '\n') + 1
 		if json.Unmarshal(tail[start:at], &line) == nil && line.Seq > 0 {

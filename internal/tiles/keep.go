@@ -111,7 +111,7 @@ func (k *Keeper) isDue(err error) bool {
 // checkRest is the pause after each bundle of 256 entries: a start has better things to do.
 const checkRest = 5 * time.Millisecond
 
-// check reads all files of the logs once, and has damaged logs gone through anew.
+// check reads all files of the logs once, and has damaged logs written again from the first entry.
 func (k *Keeper) check(ctx context.Context) {
 	for _, g := range k.generations() {
 		l, err := k.logOf(g)
@@ -124,7 +124,7 @@ func (k *Keeper) check(ctx context.Context) {
 	}
 }
 
-// damaged has a log gone through anew.
+// damaged has a log written again from the first entry.
 func (k *Keeper) damaged(base int64, l Log, err error) {
 	k.log.Warn("files of the audit trail are damaged or lost; they are written again", "error", err, "folder", l.dir)
 	k.mu.Lock()
@@ -225,7 +225,7 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 		return nil, err
 	}
 	k.writers[g.Base] = w
-	delete(k.anew, g.Base) // behind a crash, check finds the damage again
+	delete(k.anew, g.Base) // after a crash, check finds the damage again
 	return w, nil
 }
 
@@ -283,7 +283,7 @@ func (k *Keeper) flush(ctx context.Context) error {
 	return nil
 }
 
-// failed has a log with damaged files gone through anew.
+// failed has a log with damaged files written again from the first entry.
 func (k *Keeper) failed(base int64, w *writer, err error) error {
 	if errors.Is(err, errDamaged) {
 		k.damaged(base, w.Log, err)

@@ -30,7 +30,7 @@ type moving struct {
 	ended bool     // younger entries follow
 }
 
-// plan finds the full bundles, behind those archived before, with nothing made at or after a
+// plan finds the full bundles after those archived before that have nothing made at or after a
 // time.
 func (m *moving) plan(ctx context.Context, before time.Time) error {
 	from := m.archivedEnd()

@@ -17,7 +17,7 @@ import (
 // step is the writing of some entries.
 type step struct {
 	*writer
-	edge   *edge  // behind the newest entry
+	edge   *edge  // after the newest entry
 	bundle []byte // of its last, partial bundle
 	out    output
 	lost   int64

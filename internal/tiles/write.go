@@ -18,7 +18,7 @@ import (
 // entries.
 var errUnproven = errors.New("neither the entries nor the kept hashes give the signed root")
 
-// errDamaged marks a file unlike the signed tree: the log is gone through anew.
+// errDamaged marks a file unlike the signed tree: the log is written again from the first entry.
 var errDamaged = errors.New("a file of the trail's log is damaged")
 
 const (
@@ -40,10 +40,10 @@ type writer struct {
 	from    uint64 // the number of the checkpoint to go on with
 	seq     uint64 // the newest one's in the history
 	least   int64  // size of the checkpoint found at the start: no smaller one replaces it
-	moved   int64  // entries, from the first one on, in archives: their bundles are not made anew
+	moved   int64  // entries, from the first one on, in archives: their bundles are not written again
 
 	// The step in hand.
-	proven *edge       // behind leaves
+	proven *edge       // after leaves
 	leaves []tlog.Hash // of the entries between written and proven
 	lines  []Line      // of their checkpoints
 
@@ -59,9 +59,9 @@ func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, err
 		return nil, err
 	}
 	if anew && l.checkHistory(g.PublicKey) != nil {
-		// Behind a crash here, the history is empty, and the log is gone through anew.
+		// After a crash here, the history is empty, and the log is written again from the first entry.
 		if err := os.Remove(l.path(HistoryFile)); err != nil {
-			return nil, fmt.Errorf("make history of checkpoints anew: %w", err)
+			return nil, fmt.Errorf("replace the history of checkpoints: %w", err)
 		}
 	}
 	last, err := l.lastLine(true)
@@ -217,7 +217,7 @@ func (w *writer) publish() error {
 			fresh = append(fresh, line)
 		}
 	}
-	// Behind this line, a crash leaves a history ahead of the checkpoint; the next
+	// After this line, a crash leaves a history ahead of the checkpoint; the next
 	// start reads its last line's checkpoint again.
 	if err := w.addLines(fresh); err != nil {
 		return err

@@ -30,7 +30,7 @@ const (
 )
 
 // typeTail is how far before its end a record names its type: members are in order, and
-// only short ones come behind it.
+// only short ones come after it.
 const typeTail = 1 << 10
 
 // factOf picks the few facts, without decoding the other entries.
@@ -149,7 +149,7 @@ func (c *completeness) named(f fact, o opening) {
 	}
 }
 
-// lookSlack is the longest round of looks, besides the time between two.
+// lookSlack is the longest round of looks, in addition to the time between two.
 const lookSlack = 5 * time.Minute
 
 // check holds an attestation against the one before it.
@@ -234,7 +234,7 @@ func (c *completeness) beatOf(s signed) {
 	}
 }
 
-// end is called behind the last fact.
+// end is called after the last fact.
 func (c *completeness) end(now time.Time) {
 	c.succeeded()
 	for _, f := range c.refused {

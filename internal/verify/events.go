@@ -192,8 +192,7 @@ func (c *copied) end() {
 		c.complete.take(f)
 	}
 	c.complete.end(c.o.Now)
-	c.report.Integrity.close()
-	c.report.Completeness.close()
+	c.report.close()
 }
 
 // strayNotes names the checkpoints left over: of logs without an entry here.

@@ -104,7 +104,7 @@ func readLines(in *bufio.Reader, most int) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// takeLines checks lines, the first of them behind number others.
+// takeLines checks lines, of which the first comes after number others.
 func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) error {
 	found, errs := make([]signed, len(lines)), make([]error, len(lines))
 	err := parallel(ctx, len(lines), l.workers(), func(i int) error {
@@ -161,7 +161,7 @@ func (l *logCheck) take(s signed) {
 			l.checkpointFinding(Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
 		}
 		if s.seq <= l.seq {
-			l.checkpointFinding(Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands behind checkpoint %d", l.seq))
+			l.checkpointFinding(Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands after checkpoint %d", l.seq))
 		}
 		if s.size < last.size {
 			l.checkpointFinding(History, s.seq, s.seq, fmt.Sprintf("it covers %d entries, the one before it %d: the log went back", s.size, last.size))

@@ -74,7 +74,7 @@ func (l *logCheck) readNewest(ctx context.Context, made *Log) (newest signed, er
 	if err := l.readHistory(ctx); err != nil {
 		return signed{}, err
 	}
-	// The checkpoint comes behind the history: of a log in use it may be newer only.
+	// The checkpoint is read after the history: of a log in use it can only be newer.
 	data, missing, err := l.fetch.read(ctx, tiles.CheckpointFile)
 	if err != nil {
 		return signed{}, err

@@ -121,7 +121,7 @@ func statedKey(ctx context.Context, fetch Fetch) (string, error) {
 	return of.Key, nil
 }
 
-// End is the index behind the newest provable entry.
+// End is the index after the newest provable entry.
 func (p *Prover) End() (end int64) {
 	for _, g := range p.logs {
 		end = max(end, g.base+g.at.Size)

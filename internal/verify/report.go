@@ -112,7 +112,7 @@ const (
 	Span       = "span"        // events without a digest
 	Unwitness  = "unwitnessed" // entries without a quorum yet
 	Omitted    = "omitted"     // entries with only a hash in their event
-	NotCovered = "unsigned"    // entries behind the newest checkpoint
+	NotCovered = "unsigned"    // entries after the newest checkpoint
 )
 
 // restored is the kind of entries that are damaged in the log, and that are read from the
@@ -188,6 +188,12 @@ func (r *Report) RefuseEmpty() {
 		r.Completeness.close()
 	}
 	r.Integrity.Holds = false
+}
+
+// close gives both verdicts.
+func (r *Report) close() {
+	r.Integrity.close()
+	r.Completeness.close()
 }
 
 // close sorts the findings, and gives the verdict.

@@ -69,9 +69,9 @@ func TestAGenerationDeletedAfterARotationIsMissed(t *testing.T) {
 	}
 }
 
-// The streams of a stopped relay have what its files have. A log that is missing among the
+// The log of a stopped relay has what its files have. A log that is missing among the
 // files, or an older one put back there, is named.
-func TestTheFilesAreHeldAgainstTheStreams(t *testing.T) {
+func TestTheFilesAreHeldAgainstTheLog(t *testing.T) {
 	t.Parallel()
 	made := func() Report {
 		return Report{Trusted: true, Entries: 6, Logs: []Log{{Origin: "a", Key: "k", Size: 6}}, Integrity: Verdict{Holds: true}, Completeness: Verdict{Holds: true}}
@@ -80,7 +80,7 @@ func TestTheFilesAreHeldAgainstTheStreams(t *testing.T) {
 		return audit.Generation{Origin: origin, PublicKey: "k", Base: base, Size: size}
 	}
 	for name, c := range map[string]struct {
-		streams audit.Report
+		kept    audit.Report
 		finding string
 		entries int64
 	}{
@@ -93,7 +93,8 @@ func TestTheFilesAreHeldAgainstTheStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := made()
-			r.AddNewer(c.streams, Options{})
+			r.addNewer(c.kept, Options{})
+			r.close()
 			assert.True(t, r.Integrity.Holds)
 			assert.Equal(t, c.entries, r.Entries)
 			assert.Equal(t, c.finding == "", r.Completeness.Holds)

@@ -63,8 +63,7 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 		return Report{}, fmt.Errorf("verify the archive: %w", err)
 	}
 	t.complete.end(o.Now)
-	t.report.Integrity.close()
-	t.report.Completeness.close()
+	t.report.close()
 	return *t.report, t.archives.unused()
 }
 

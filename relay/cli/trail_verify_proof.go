@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +63,7 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 }
 
 // verifyStopped verifies the logs of a stopped relay, and its files for public tools.
-func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made verify.Report, err error) {
+func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (verify.Report, error) {
 	cfg, trail, err := f.openTrail(ctx)
 	if err != nil {
 		return verify.Report{}, err
@@ -74,24 +73,5 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 	if err != nil {
 		return verify.Report{}, err
 	}
-	// The files are derived from the logs, and written again where they are gone.
-	if fetch, dirs, err := verify.Folder(filepath.Join(cfg.DataDir, tiles.Dir)); err == nil {
-		o.Stopped = true
-		if made, err = verify.Trail(ctx, fetch, dirs, o); err != nil {
-			return verify.Report{}, err
-		}
-		made.AddNewer(report, o)
-	} else {
-		made = verify.Streams(report, o)
-	}
-	for _, p := range report.Problems {
-		if !slices.Contains(unnamed, p) { // a part of it may be unnamed
-			made.AddStreams(p, true)
-		}
-	}
-	for _, p := range unnamed {
-		made.AddStreams(p, false)
-	}
-	made.HoldAgainst(report)
-	return made, nil
+	return verify.Stopped(ctx, filepath.Join(cfg.DataDir, tiles.Dir), report, unnamed, o)
 }

@@ -9,16 +9,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// A killed relay may leave files that lag behind the streams, and entries that nothing covers.
-func TestTheStreamsHaveMoreThanTheFiles(t *testing.T) {
+// A killed relay may leave files that lag behind the log, and entries that nothing covers.
+func TestTheLogHasMoreThanTheFiles(t *testing.T) {
 	t.Parallel()
 	root := tlog.RecordHash([]byte("newer"))
-	streams := audit.Report{
+	kept := audit.Report{
 		Entries: 7, Signed: 5,
 		Generations: []audit.Generation{{Origin: "example.com/trail", PublicKey: "key", Size: 5, Root: root}},
 	}
 	r := Report{Entries: 3, Logs: []Log{{Origin: "example.com/trail", Key: "key", Size: 3}}}
-	r.AddNewer(streams, Options{})
+	r.addNewer(kept, Options{})
+	r.close()
 	require.EqualValues(t, 5, r.Entries)
 	require.EqualValues(t, 5, r.Logs[0].Size)
 	require.Equal(t, root, r.Logs[0].Root)
@@ -30,7 +31,7 @@ func TestTheStreamsHaveMoreThanTheFiles(t *testing.T) {
 
 	trusted := newKey(t, "example.com/trail").verifier
 	r = Report{Entries: 3, Logs: []Log{{Origin: "example.com/trail", Key: trusted, Size: 3}}}
-	r.AddNewer(streams, Options{Policy: policy(t, 0, trusted)})
+	r.addNewer(kept, Options{Policy: policy(t, 0, trusted)})
 	require.EqualValues(t, 3, r.Entries, "another key's checkpoint adds nothing")
 	require.Equal(t, []string{"key: the trail's log: it is signed with the key key, not with the trusted one"}, texts(r.Integrity))
 }

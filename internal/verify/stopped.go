@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -10,21 +11,50 @@ import (
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
-// Streams is the report of a trail without files for public tools.
-func Streams(streams audit.Report, o Options) Report {
-	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(streams.Checkpoints)}
-	r.AddNewer(streams, o)
-	return r
+// inTheLog names the trail's log in the store, as the place of a finding.
+const inTheLog = "the trail's log"
+
+// Stopped verifies the trail of a stopped relay: the files in a folder, where there are any, and
+// what a reading of the trail's logs in the store has found, of which the trail itself does not
+// name the unnamed problems. The files are derived from the logs, so both have to agree.
+func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []audit.Problem, o Options) (Report, error) {
+	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(kept.Checkpoints)}
+	if fetch, dirs, err := Folder(dir); err == nil { // else the files are gone, and are written again
+		o.Stopped = true
+		if r, err = Trail(ctx, fetch, dirs, o); err != nil {
+			return Report{}, err
+		}
+	}
+	r.addNewer(kept, o)
+	for _, p := range kept.Problems {
+		if !slices.Contains(unnamed, p) { // a part of it may be unnamed
+			r.Completeness.add(Finding{Kind: Named, From: p.From, To: p.To, File: inTheLog, Detail: p.Kind + ": " + p.Detail}.placed(p))
+		}
+	}
+	for _, p := range unnamed {
+		r.Integrity.add(Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheLog, Detail: p.Detail}.placed(p))
+	}
+	r.holdAgainst(kept)
+	r.close()
+	return r, nil
 }
 
-// AddNewer adds what the log has and the files lack. The files follow the log, and a
+// placed is a finding about a problem, of no entry or checkpoint where the problem is of none.
+func (f Finding) placed(p audit.Problem) Finding {
+	if p.Kind == "pin" || p.Kind == Key {
+		f.From, f.To = -1, -1
+	}
+	return f
+}
+
+// addNewer adds what the logs have and the files lack. The files follow the logs, and a
 // relay that stops writes them to their end. So where they lack signed entries, or a whole
 // generation, the relay was killed just before it wrote them, or somebody has deleted files
 // or put older ones in their place: nobody can tell these apart, and the next start writes the
 // files again. Entries that a killed relay has left unsigned are named too.
-func (r *Report) AddNewer(streams audit.Report, o Options) {
+func (r *Report) addNewer(kept audit.Report, o Options) {
 	trusted := false
-	for _, g := range streams.Generations {
+	for _, g := range kept.Generations {
 		err := vouched(o, g, trusted)
 		trusted = err == nil
 		l := r.logOf(g)
@@ -41,17 +71,13 @@ func (r *Report) AddNewer(streams audit.Report, o Options) {
 			l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
 		}
 	}
-	if streams.Entries > streams.Signed {
+	if kept.Entries > kept.Signed {
 		r.Completeness.add(Finding{
-			Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: inTheLog,
+			Kind: NotCovered, From: kept.Signed, To: kept.Entries - 1, File: inTheLog,
 			Detail: "no checkpoint covers them yet; the relay signs them at its next start",
 		})
 	}
-	r.Integrity.close()
-	r.Completeness.close()
 }
-
-const inTheLog = "the trail's log"
 
 // vouched says why nothing vouches for the key of a generation: it is neither the policy's, nor
 // named by a trusted generation before. Without a policy every key will do.
@@ -80,28 +106,11 @@ func (r *Report) logOf(g audit.Generation) *Log {
 	return &r.Logs[len(r.Logs)-1]
 }
 
-// AddStreams adds a problem of the trail's log. One named by the trail itself, in a
-// signed entry, counts against completeness.
-func (r *Report) AddStreams(p audit.Problem, named bool) {
-	f := Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheLog, Detail: p.Detail}
-	if p.Kind == "pin" || p.Kind == Key {
-		f.From, f.To = -1, -1
-	}
-	if named {
-		f.Kind, f.Detail = Named, p.Kind+": "+f.Detail
-		r.Completeness.add(f)
-	} else {
-		r.Integrity.add(f)
-	}
-	r.Integrity.close()
-	r.Completeness.close()
-}
-
-// HoldAgainst holds the proven entries against the log that they were derived from. A log that
-// was put back to an earlier state, with all notes, ends before them.
-func (r *Report) HoldAgainst(streams audit.Report) {
-	from := streams.Entries
-	for _, p := range slices.Concat(streams.Problems, streams.Restored) { // known already
+// holdAgainst holds the proven entries against the logs that they were derived from. Logs that
+// were put back to an earlier state, with all notes next to them, end before them.
+func (r *Report) holdAgainst(kept audit.Report) {
+	from := kept.Entries
+	for _, p := range slices.Concat(kept.Problems, kept.Restored) { // known already
 		if p.Kind == "truncated" || p.Kind == restored {
 			from = max(from, p.To+1)
 		}
@@ -115,5 +124,4 @@ func (r *Report) HoldAgainst(streams audit.Report) {
 			from = end
 		}
 	}
-	r.Integrity.close()
 }
