@@ -59,10 +59,6 @@ type Workspace struct {
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// Timeout bounds one attempt of one call. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
-	// RBACPrefix is the prefix of the four RBAC policy fields that have the maker's brand in
-	// their names. Default "service". The relay knows these fields by the ends of their
-	// names, whatever comes before, and needs no value here.
-	RBACPrefix string `yaml:"rbac_prefix"`
 }
 
 // Environment is one environment of a project.

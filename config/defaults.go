@@ -21,7 +21,6 @@ func (c *Config) SetDefaults() {
 	if w := c.Workspace; w != nil {
 		setDefault(&w.RequestsPerSecond, 5)
 		setDefault(&w.Timeout, 30*time.Second)
-		setDefault(&w.RBACPrefix, "service")
 	}
 	setDefault(&c.Ingest.Listen, "127.0.0.1:3100")
 	c.Ingest.Limits.setDefaults()

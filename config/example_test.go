@@ -102,7 +102,6 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 
 	assert.Equal(t, want.Workspace.RequestsPerSecond, got.Workspace.RequestsPerSecond)
 	assert.Equal(t, want.Workspace.Timeout, got.Workspace.Timeout)
-	assert.Equal(t, want.Workspace.RBACPrefix, got.Workspace.RBACPrefix)
 	assert.Equal(t, want.Ingest.Limits, got.Ingest.Limits)
 	assert.Equal(t, want.Journal.MaxBytes, got.Journal.MaxBytes)
 	assert.Equal(t, want.Journal.ReplayWindow, got.Journal.ReplayWindow)

@@ -70,7 +70,6 @@ func (k *checker) workspace(w *Workspace) {
 	k.secret("workspace.secret", w.Secret)
 	between(k, "workspace.requests_per_second", w.RequestsPerSecond, 0.01, 1000)
 	k.positive("workspace.timeout", w.Timeout)
-	k.name("workspace.rbac_prefix", w.RBACPrefix)
 }
 
 // baseURL checks an address that keys are sent to.
