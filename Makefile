@@ -49,7 +49,7 @@ $(TOOLS)/promtool: # fourteen minutes on two busy cores
 
 proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
 	$(GO) run ./cmd/proof $(PROOF)
-	$(GO) test -count=1 -v -run 'Phishing|EmptiedSender|RBAC|Brute|Sentences|Directions|Specified|Cosign|SplitView|OnlySignatures|KeyHolder' ./internal/meaning ./internal/witness
+	$(GO) test -count=1 -v -run 'Phishing|EmptiedSender|RBAC|Brute|Sentences|Directions|Specified|Cosign|SplitView|OnlySignatures|KeyHolder' ./internal/workspace/meaning ./internal/trail/witness
 
 integration: build ## run the binary against real servers (Kafka, NATS, Loki), kill nodes, and count what is lost
 	bin/integration $(INTEGRATION)
@@ -81,7 +81,7 @@ bench: build ## measure the real binary over HTTP: throughput, latency, cost
 	bin/bench $(BENCH)
 
 benchmarks: ## run the Go benchmarks of the data path
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/json/... ./internal/wire/... ./internal/ingest ./internal/journal ./internal/record ./sinks/...
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/json/... ./internal/wire/... ./internal/ingest ./internal/journal ./internal/journal/record ./sinks/...
 
 cover: ## print the test coverage by package, and write cover.html
 	$(GO) test -timeout 15m -coverprofile=cover.out ./...

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/kinds"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
 // UnmarshalText reads the word observe.

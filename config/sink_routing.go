@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/condition"
 	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/routing/condition"
 )
 
 // Match chooses events: all of the given fields must match. Other events are acknowledged, and

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 func (k *checker) witnesses(a Audit) {

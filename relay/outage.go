@@ -8,7 +8,7 @@ import (
 
 // outage knows which deliveries of one pump are being retried, and logs them: when the first
 // one fails, when the reason changes, and again at growing intervals while the outage lasts.
-// internal/lasting uses the same intervals; sleep says why this package does not import it.
+// internal/retry uses the same intervals; sleep says why this package does not import it.
 type outage struct {
 	sink    string
 	log     *slog.Logger

@@ -144,7 +144,7 @@ func (w *worker) recovered() {
 // jitter draws a duration from the upper half of d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// sleep waits for d, or until ctx ends. internal/pause has the same function, but this package
+// sleep waits for d, or until ctx ends. internal/retry has the same function, but this package
 // imports nothing else of the product, so that a Go program can use it alone.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -26,8 +26,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/ocsf"
 	"github.com/auditrelay/auditrelay/internal/routing"
+	"github.com/auditrelay/auditrelay/internal/routing/ocsf"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"

@@ -22,12 +22,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/timeline"
-	"github.com/auditrelay/auditrelay/relay/cli"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 // An event too large for Kafka goes to the dead letters, and arrives once the topic

@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
 
 // Processes are killed without warning while events stream in and settings change.
@@ -73,7 +73,7 @@ func lives(n int) int {
 // spansCover waits until the spans cover so many events. They have no gap and no overlap.
 func (s *scene) spansCover(t *testing.T, d readback.Destination, acknowledged uint64) {
 	t.Helper()
-	var spans []digest.Span
+	var spans []eventproof.Span
 	s.read(t, d, func(events []received) bool {
 		bodies := map[string][]byte{} // an event may come twice
 		for _, e := range events {
@@ -83,17 +83,17 @@ func (s *scene) spansCover(t *testing.T, d readback.Destination, acknowledged ui
 		spans = nil
 		for _, body := range bodies {
 			var e struct {
-				Type   string      `json:"type"`
-				Detail digest.Span `json:"detail"`
+				Type   string          `json:"type"`
+				Detail eventproof.Span `json:"detail"`
 			}
-			if json.Unmarshal(body, &e) == nil && e.Type == digest.Type {
+			if json.Unmarshal(body, &e) == nil && e.Type == eventproof.Type {
 				spans = append(spans, e.Detail)
 				covered += uint64(e.Detail.Events)
 			}
 		}
 		return covered >= acknowledged
 	})
-	slices.SortFunc(spans, func(a, b digest.Span) int { return cmp.Compare(a.First, b.First) })
+	slices.SortFunc(spans, func(a, b eventproof.Span) int { return cmp.Compare(a.First, b.First) })
 	next := uint64(1)
 	for _, span := range spans {
 		assert.Equal(t, next, span.First, "it begins behind the one before")

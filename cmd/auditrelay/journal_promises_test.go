@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
-	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
 // Both checks ask the journal's servers for their guarantees: a stream acknowledged

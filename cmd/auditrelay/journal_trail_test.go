@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
-	"github.com/auditrelay/auditrelay/relay/cli"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // makeTrail writes a journal with a trail of ten signed entries.

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/internal/testbed/ocsftest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/relay/cli"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/verify"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // tampered is a change of a data directory, and the findings expected.

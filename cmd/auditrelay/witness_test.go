@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/witness"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // A witness is killed without warning while it signs. After each start it knows every size

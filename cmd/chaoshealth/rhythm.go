@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 )
 
 // learnt is the time of watching before an incident.

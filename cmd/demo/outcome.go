@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -63,7 +63,7 @@ func (s *stage) finish(ctx context.Context) (*outcome, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the destinations back: %w", err)
 		}
-		if o.complete() || pause.For(ctx, settle) != nil {
+		if o.complete() || retry.Sleep(ctx, settle) != nil {
 			break
 		}
 	}
@@ -83,7 +83,7 @@ func (s *stage) waitForCounts(ctx context.Context) error {
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", d.Name(), err)
 			}
-			if n >= want || pause.For(ctx, settle) != nil {
+			if n >= want || retry.Sleep(ctx, settle) != nil {
 				break
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
@@ -151,7 +151,7 @@ func (p *playing) hold(ctx context.Context, until time.Duration) error {
 		if left <= 0 {
 			return nil
 		}
-		if err := pause.For(ctx, min(left, report)); err != nil {
+		if err := retry.Sleep(ctx, min(left, report)); err != nil {
 			return err
 		}
 		if p.relay.Process().Ended() {
@@ -290,7 +290,7 @@ func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.
 			said = time.Now()
 			p.say("  %s: %d events are still missing (%v)", t.name, missing, errText(err))
 		}
-		if pause.For(ctx, time.Second) != nil {
+		if retry.Sleep(ctx, time.Second) != nil {
 			return tally, ctx.Err()
 		}
 	}

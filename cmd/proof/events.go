@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
 
 // journal is a running relay with many events, and a file sink's copy of them.
@@ -29,8 +29,8 @@ type journal struct {
 
 // span is an entry of the type events.span.
 type span struct {
-	Index  int64       `json:"index"`
-	Detail digest.Span `json:"detail"`
+	Index  int64           `json:"index"`
+	Detail eventproof.Span `json:"detail"`
 }
 
 // provenEvents is how many events are proven one by one.
@@ -169,7 +169,7 @@ func (j *journal) spansState() string {
 
 func (j *journal) readSpans() error {
 	file := filepath.Join(j.dir, "spans.jsonl")
-	if _, err := j.onTrail("export", "--type", digest.Type, "--file", file); err != nil {
+	if _, err := j.onTrail("export", "--type", eventproof.Type, "--file", file); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(file)
@@ -179,7 +179,7 @@ func (j *journal) readSpans() error {
 	for line := range strings.Lines(string(text)) {
 		var s span
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			return fmt.Errorf("read an entry of the type %s: %w", digest.Type, err)
+			return fmt.Errorf("read an entry of the type %s: %w", eventproof.Type, err)
 		}
 		j.spans = append(j.spans, s)
 	}

@@ -10,8 +10,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/auditrelay/auditrelay/internal/cloudevents"
-	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
 
 // sinkCopy is the file sink's file, read as it grows.
@@ -98,7 +98,7 @@ func (c *sinkCopy) take(line []byte) {
 
 // within is a kept event received during a span, and not in its first or last moment; nil
 // if there is none.
-func (c *sinkCopy) within(s *digest.Span) *kept {
+func (c *sinkCopy) within(s *eventproof.Span) *kept {
 	for _, k := range c.kept {
 		e, err := cloudevents.ParseJSON(k.line)
 		if err == nil && e.Received.After(s.FirstReceived) && e.Received.Before(s.LastReceived) {

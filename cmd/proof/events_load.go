@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -96,7 +96,7 @@ func (p *pusher) push(ctx context.Context, from, end int) error {
 		case tries == most || ctx.Err() != nil || err == nil && status/100 == 4 && status != http.StatusTooManyRequests:
 			return fmt.Errorf("push the events from %d on: the relay answers %d: %w", from, status, err)
 		}
-		if err := pause.For(ctx, rest); err != nil {
+		if err := retry.Sleep(ctx, rest); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
 
 // writeSample writes the line of a sample into a file of its own, and names the file.
@@ -92,12 +92,12 @@ func (j *journal) changedBundles() (string, error) {
 }
 
 // changedBundle reads a bundle, and changes a digit of the event's body.
-func changedBundle(name string) (*digest.Bundle, error) {
+func changedBundle(name string) (*eventproof.Bundle, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	b, err := digest.ParseBundle(text)
+	b, err := eventproof.ParseBundle(text)
 	if err != nil {
 		return nil, err
 	}

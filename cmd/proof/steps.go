@@ -118,7 +118,7 @@ func (s *show) build() (string, error) {
 
 func (s *show) trail() (string, error) {
 	out, err := s.command([]string{"AUDITRELAY_PROOF_DIR=" + s.dir, "AUDITRELAY_PROOF_ENTRIES=" + strconv.Itoa(s.entries)},
-		"go", "test", "./relay/cli", "-count=1", "-timeout=30m", "-run=^TestMakeAnExportForProof$", "-v")
+		"go", "test", "./cmd/auditrelay/cli", "-count=1", "-timeout=30m", "-run=^TestMakeAnExportForProof$", "-v")
 	said := ""
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, " entries ") {
@@ -173,7 +173,7 @@ func (s *show) proofDir() string { return filepath.Join(s.dir, "proofs") }
 
 func (s *show) formats() (string, error) {
 	_, err := s.command([]string{"AUDITRELAY_PROOF_DIR=" + s.proofDir(), "AUDITRELAY_PROOF_KEY=" + s.key()},
-		"go", "test", "./internal/verify", "-count=1", "-run=^TestProofFilesVerifyInAnIndependentImplementation$")
+		"go", "test", "./internal/trail/verify", "-count=1", "-run=^TestProofFilesVerifyInAnIndependentImplementation$")
 	return fmt.Sprintf("%d of %d proofs verify", s.proofs, s.proofs), err
 }
 
@@ -243,7 +243,7 @@ func (s *show) python() (string, error) {
 }
 
 func (s *show) tamper() (string, error) {
-	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)}, "go", "test", "./internal/verify", "./cmd/auditrelay",
+	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)}, "go", "test", "./internal/trail/verify", "./cmd/auditrelay",
 		"-count=1", "-v", "-timeout=1h", "-run=^(TestTamperingIsFoundAndNamed|TestATamperedDataDirectoryIsFound)$")
 	said := ""
 	for line := range strings.Lines(out) {
@@ -267,7 +267,7 @@ func (s *show) attacks() (string, error) {
 		// An extra entry in a bundle; every file of an archive.
 		"TestAFullBundleStandsForAPartialOne", "TestLostAndDamagedFilesAreWrittenAgain", "TestEveryFileOfAnArchiveIsVerified",
 	}
-	out, err := s.command(nil, "go", "test", "./internal/verify", "./internal/tiles", "./cmd/auditrelay", "-count=1", "-v", "-timeout=1h",
+	out, err := s.command(nil, "go", "test", "./internal/trail/verify", "./internal/trail/tiles", "./cmd/auditrelay", "-count=1", "-v", "-timeout=1h",
 		"-run=^("+strings.Join(tests, "|")+")$")
 	if passed := strings.Count(out, "\n--- PASS: "); err == nil && passed != len(tests) {
 		err = fmt.Errorf("%d of %d tests ran: one has another name now", passed, len(tests))

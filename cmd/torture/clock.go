@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
 // clockJumps moves the relay's wall clock by an hour, to and fro: under load,

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )

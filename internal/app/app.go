@@ -16,26 +16,26 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/digest"
-	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/control/traces"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/looks"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
-	"github.com/auditrelay/auditrelay/internal/recent"
-	"github.com/auditrelay/auditrelay/internal/silences"
+	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/streaming"
-	"github.com/auditrelay/auditrelay/internal/tiles"
-	"github.com/auditrelay/auditrelay/internal/timeline"
-	"github.com/auditrelay/auditrelay/internal/traces"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -110,9 +110,9 @@ type process struct {
 	addresses Addresses
 
 	admin        *admin.Handler
-	private      secret.Text   // the generated token of the private pages
-	connections  *door.Metrics // of all listeners
-	certificates *certificates // nil without any
+	private      secret.Text        // the generated token of the private pages
+	connections  *connlimit.Metrics // of all listeners
+	certificates *certificates      // nil without any
 	store        store.Store
 	letGo        []LetGo // journals given up by a command
 	quarantine   *quarantine.Ledger
@@ -122,13 +122,13 @@ type process struct {
 	files        *tiles.Keeper // of the trail; nil before it is started
 	timeline     *timeline.Index
 	credentials  *credentials.Store
-	newest       looks.Newest                         // looks at the settings and the streaming config
+	newest       polling.Newest                       // looks at the settings and the streaming config
 	reconciler   atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk         atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
-	recent       *recent.Set                          // nil: repeated pushes are stored again
+	recent       *dedup.Set                           // nil: repeated pushes are stored again
 	tracer       *traces.Tracer                       // nil: no traces are made
-	spans        *digest.Keeper                       // nil: no spans are made
-	arrivals     *arrivals.Book                       // knows each configured environment
+	spans        *eventproof.Keeper                   // nil: no spans are made
+	arrivals     *received.Book                       // knows each configured environment
 	silences     *silences.Book
 	health       *health.Keeper
 	kinds        sinks.Kinds
@@ -236,8 +236,8 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 // statusGaps bounds the gaps between heartbeats in /status.
 const statusGaps = 10
 
-func newArrivals(environments []config.Environment) *arrivals.Book {
-	book := arrivals.New(time.Now)
+func newArrivals(environments []config.Environment) *received.Book {
+	book := received.New(time.Now)
 	for _, e := range environments {
 		book.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
 	}

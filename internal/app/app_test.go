@@ -24,8 +24,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -315,7 +315,7 @@ func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	require.NoError(t, err)
 	cfg.Ingest.Listen = listener.Addr().String()
 	require.NoError(t, listener.Close())
-	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler), connections: door.NewMetrics(prometheus.NewRegistry())}
+	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler), connections: connlimit.NewMetrics(prometheus.NewRegistry())}
 	stop := background(p.refuse)
 	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
 	waiting.Until(t, func() bool {

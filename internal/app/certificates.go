@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // certificates tells when the relay's certificates expire. It reads replaced files again,
@@ -95,7 +95,7 @@ const certificatesEvery = time.Minute
 
 // watch logs each fault once, and its end.
 func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
-	for pause.For(ctx, certificatesEvery) == nil {
+	for retry.Sleep(ctx, certificatesEvery) == nil {
 		c.look(log)
 	}
 }

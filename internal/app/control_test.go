@@ -16,10 +16,10 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/timeline"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 // TestARevokedKeyIsOneMessage: of four environments, controlled and observed, before it

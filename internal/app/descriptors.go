@@ -3,7 +3,7 @@ package app
 import (
 	"syscall"
 
-	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 )
 
 // The need for descriptors besides the connections of clients.
@@ -28,13 +28,13 @@ func openFiles() int {
 
 // ingestDoor bounds the connections of clients: the configured number, as far as
 // descriptors are left for everything else.
-func (r *process) ingestDoor(files int) door.Options {
+func (r *process) ingestDoor(files int) connlimit.Options {
 	reserve := ownDescriptors + adminConnections*2 // the trail's listener has as many
 	for _, s := range r.cfg.Sinks {
 		reserve += sinkDescriptors * s.Parallel
 	}
 	asked, room := r.cfg.Ingest.Connections, max(files-reserve, fewestConnections)
-	o := door.Options{Name: "ingest", Total: asked.Total, PerAddress: asked.PerAddress}
+	o := connlimit.Options{Name: "ingest", Total: asked.Total, PerAddress: asked.PerAddress}
 	if o.Total == 0 {
 		o.Total = min(room, mostConnections)
 	}

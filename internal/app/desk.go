@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
 // startDesk lets people act on the workspace, once it has ended an earlier process's open
@@ -34,7 +34,7 @@ func (r *process) untilDone(ctx context.Context, what string, do func(context.Co
 		if !said && ctx.Err() == nil {
 			r.log.Warn(what+"; it is tried again", "error", err)
 		}
-		if err := pause.For(ctx, entryPause); err != nil {
+		if err := retry.Sleep(ctx, entryPause); err != nil {
 			return err
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/foreign"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/silences"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/workspace/destinations"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -39,19 +39,19 @@ func (r *process) startHealth(context.Context) (err error) {
 
 // startForeign looks for the events of streams ending elsewhere.
 func (r *process) startForeign() error {
-	var targets []foreign.Target
+	var targets []destinations.Target
 	for i := range r.cfg.Environments {
 		e := &r.cfg.Environments[i]
-		source, err := foreign.Of(e)
+		source, err := destinations.Of(e)
 		if err != nil {
 			return fmt.Errorf("environments[%d].%w", i, err)
 		}
 		if source != nil {
 			page := r.arrivals.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
-			targets = append(targets, foreign.Target{Page: page, Source: source})
+			targets = append(targets, destinations.Target{Page: page, Source: source})
 		}
 	}
-	r.stack.push("foreign destinations", background(func(ctx context.Context) { foreign.Watch(ctx, targets, r.log) }))
+	r.stack.push("foreign destinations", background(func(ctx context.Context) { destinations.Watch(ctx, targets, r.log) }))
 	return nil
 }
 

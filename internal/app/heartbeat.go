@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/heartbeat"
+	"github.com/auditrelay/auditrelay/internal/control/heartbeat"
 )
 
 // startHeartbeat calls the dead-man's switch while pushes are taken.

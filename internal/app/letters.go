@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/relay"
 )
 

@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/looks"
-	"github.com/auditrelay/auditrelay/internal/meaning"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // The types of the entries about a relay's runs. Both have the outline of its configuration
@@ -29,7 +29,7 @@ type run struct {
 	Direction  meaning.Direction   `json:"direction"`
 	Statements []meaning.Statement `json:"statements,omitempty"`
 	Omitted    int                 `json:"statements_omitted,omitempty"`
-	looks.Attribution
+	polling.Attribution
 	Version string    `json:"version"`
 	Host    string    `json:"host,omitempty"`
 	Started time.Time `json:"started"`
@@ -128,7 +128,7 @@ func (r *process) enterStop(ctx context.Context, l *lifecycle, entered <-chan st
 	// A copy at a sink is then proven to its last entry. Where it fails, the trail signs at its
 	// own stop, and the sinks get that checkpoint after the next start.
 	_ = r.trail.Sign(ctx)
-	for !r.haveAll(e.Index) && pause.For(ctx, 20*time.Millisecond) == nil {
+	for !r.haveAll(e.Index) && retry.Sleep(ctx, 20*time.Millisecond) == nil {
 	}
 }
 
@@ -173,8 +173,8 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 			e.Before = last.After
 			d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
 			d.Summary = "the relay started with another configuration: " + reading.Summary
-			d.Attribution = looks.Attribution{
-				Cause: looks.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
+			d.Attribution = polling.Attribution{
+				Cause: polling.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
 			}
 		}
 		if !d.Last.Stopped {

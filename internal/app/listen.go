@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/ingest"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 )
 
 // startAdmin serves the private endpoints first of all: a long start can be watched.
@@ -26,7 +26,7 @@ func (r *process) startAdmin(ctx context.Context) error {
 	}
 	r.private = private
 	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Private: private, Hosts: r.cfg.Admin.Hosts, Pprof: r.cfg.Admin.Pprof})
-	r.connections = door.NewMetrics(r.reg)
+	r.connections = connlimit.NewMetrics(r.reg)
 	tlsConfig, err := r.cfg.Admin.TLS.ServerConfig()
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
@@ -35,7 +35,7 @@ func (r *process) startAdmin(ctx context.Context) error {
 		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
 	}
-	address, err := r.serve(ctx, r.cfg.Admin.Listen, tlsConfig, server, door.Options{Name: "admin", Total: adminConnections})
+	address, err := r.serve(ctx, r.cfg.Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
 	r.addresses.Admin = address
 	return err
 }
@@ -107,20 +107,20 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 }
 
 // listen opens a listener with a door before it; the server reports to the door.
-func (r *process) listen(ctx context.Context, address string, server *http.Server, o door.Options) (net.Listener, error) {
+func (r *process) listen(ctx context.Context, address string, server *http.Server, o connlimit.Options) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, listenError(o.Name, address, err)
 	}
 	o.Metrics, o.Logger = r.connections, r.log
-	d := door.New(listener, o)
+	d := connlimit.New(listener, o)
 	d.Guard(server)
 	return d, nil
 }
 
 // serve listens, and serves until the stack is unwound. Requests under way are then
 // given a part of the remaining time.
-func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Config, server *http.Server, o door.Options) (string, error) {
+func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Config, server *http.Server, o connlimit.Options) (string, error) {
 	listener, err := r.listen(ctx, address, server, o)
 	if err != nil {
 		return "", err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/witness"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 	"github.com/auditrelay/auditrelay/relay"
 )
 

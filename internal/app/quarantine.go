@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // ownProject is the project of audit entries about the relay itself.

@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
 
 // makeSpans makes the keeper of the spans, and returns the function for the journal to
@@ -15,7 +15,7 @@ func (r *process) makeSpans() func(journal.Sealed) {
 	if cfg.Disabled {
 		return nil
 	}
-	r.spans = digest.New(digest.Options{Interval: cfg.Interval, Events: cfg.Events, Logger: r.log})
+	r.spans = eventproof.New(eventproof.Options{Interval: cfg.Interval, Events: cfg.Events, Logger: r.log})
 	return r.spans.Note
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/timeline"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 // About is the section "relay" of /status.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // startTiles keeps the trail's files for public tools, and serves them. They are derived:
@@ -62,6 +62,6 @@ func (r *process) serveTiles(ctx context.Context, serve config.AuditServe, trail
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute,
 	}
-	r.addresses.Trail, err = r.serve(ctx, serve.Listen, tlsConfig, server, door.Options{Name: "trail", Total: adminConnections})
+	r.addresses.Trail, err = r.serve(ctx, serve.Listen, tlsConfig, server, connlimit.Options{Name: "trail", Total: adminConnections})
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/traces"
+	"github.com/auditrelay/auditrelay/internal/control/traces"
 )
 
 // startTraces makes the traces of pushes, if they are configured.

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // ForwardedFile notes the newest entry of the trail that was given to the sinks. It stands

@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/durable"
-	"github.com/auditrelay/auditrelay/internal/witness"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // WitnessOptions are a witness's needs.
@@ -101,7 +101,7 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	listen, err = r.serve(ctx, o.Listen, tlsConfig, server, door.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
+	listen, err = r.serve(ctx, o.Listen, tlsConfig, server, connlimit.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
 	if err != nil {
 		return "", "", err
 	}

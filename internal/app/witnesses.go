@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 
-	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/cosign"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/cosign"
 )
 
 // addWitnesses has a trail cosigned by the configured witnesses. opened is to be called

@@ -3,7 +3,7 @@ package health
 import (
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // start begins this run's watch. The time since the relay was last known to run is a gap; it
@@ -61,7 +61,7 @@ func (w *watch) setBack(now time.Time) {
 		p.span.Set(p.Begun, p.Ended)
 	}
 	for reason, r := range w.earlier {
-		w.earlier[reason] = arrivals.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
+		w.earlier[reason] = received.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/silences"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // hand moves a keeper's clock by hand, with a trail on a real server.
@@ -30,7 +30,7 @@ type hand struct {
 	log    audit.Log // nil: trail
 	file   string
 	looks  func() []streaming.Health // nil: no API
-	book   *arrivals.Book
+	book   *received.Book
 	keeper *Keeper
 
 	silences *silences.Book // nil: none
@@ -49,7 +49,7 @@ func (h *hand) newSilences() *silences.Book {
 
 func (h *hand) restart() {
 	h.t.Helper()
-	h.book = arrivals.New(func() time.Time { return h.now })
+	h.book = received.New(func() time.Time { return h.now })
 	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, Silences: h.silences, File: h.file, Declared: h.looks}
 	if h.log != nil {
 		o.Trail = h.log
@@ -61,13 +61,13 @@ func (h *hand) restart() {
 }
 
 // pass lets seconds pass, calls each in every one, and enters at the end.
-func (h *hand) pass(seconds int, each func(*arrivals.Environment)) {
+func (h *hand) pass(seconds int, each func(*received.Environment)) {
 	h.t.Helper()
 	h.seconds(seconds, each)
 	require.NoError(h.t, h.keeper.enter(h.t.Context()))
 }
 
-func (h *hand) seconds(n int, each func(*arrivals.Environment)) {
+func (h *hand) seconds(n int, each func(*received.Environment)) {
 	for range n {
 		if each != nil {
 			each(h.book.Of(live))
@@ -77,10 +77,10 @@ func (h *hand) seconds(n int, each func(*arrivals.Environment)) {
 	}
 }
 
-func good(e *arrivals.Environment) {
-	e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: &arrivals.Lateness{}}) // without times
+func good(e *received.Environment) {
+	e.Took(received.Push{Events: 10, Newest: 1, Lateness: &received.Lateness{}}) // without times
 }
-func wrong(e *arrivals.Environment) { e.Refused(arrivals.Credential) }
+func wrong(e *received.Environment) { e.Refused(received.Credential) }
 
 // entries gives the details of the trail's entries of a subject.
 func (h *hand) entries(subject string) (all []change) {
@@ -147,7 +147,7 @@ func TestARestartBeforeTheFirstLook(t *testing.T) {
 	h.looks = func() []streaming.Health { return declared }
 	h.restart()
 	h.pass(60, good)
-	h.pass(60, func(*arrivals.Environment) { look() })
+	h.pass(60, func(*received.Environment) { look() })
 	assert.Equal(t, []string{"flowing disabled"}, h.transitions())
 	require.NoError(t, h.keeper.writer.save(true))
 
@@ -155,7 +155,7 @@ func TestARestartBeforeTheFirstLook(t *testing.T) {
 	h.restart()
 	h.pass(20, nil)
 	assert.Equal(t, Disabled, h.keeper.Status()[0].State)
-	h.pass(60, func(*arrivals.Environment) { look() })
+	h.pass(60, func(*received.Environment) { look() })
 	assert.Len(t, h.transitions(), 1)
 }
 

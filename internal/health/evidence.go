@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // Evidence is the input of [Judge].
@@ -23,13 +23,13 @@ type Evidence struct {
 	Declared  Declared
 	// Arrivals are those of this run. LastPush is of this run or an earlier one, zero
 	// for none.
-	Arrivals arrivals.Snapshot
+	Arrivals received.Snapshot
 	LastPush time.Time
 	// LastNew is the last push with a new event.
 	LastNew time.Time
 	// Runs are the refusals without a good push since, by reason; of this run or an
 	// earlier one.
-	Runs map[string]arrivals.Refusals
+	Runs map[string]received.Refusals
 	// Model is the environment's rhythm.
 	Model *rhythm.Model
 	// Started is when this run began to watch.

@@ -10,10 +10,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/durable"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // FileName is the file in a data directory with each environment's
@@ -34,7 +34,7 @@ type keptOfWatch struct {
 	LastPush time.Time                    `json:"last_push,omitzero"`
 	LastNew  time.Time                    `json:"last_new,omitzero"`
 	Declared keptStatus                   `json:"declared,omitzero"`
-	Runs     map[string]arrivals.Refusals `json:"refusals,omitempty"`
+	Runs     map[string]received.Refusals `json:"refusals,omitempty"`
 	// Gap is the open one; earlier versions kept one with an end here too.
 	Gap       *Gap  `json:"gap,omitempty"`
 	Unsettled []Gap `json:"gaps_unsettled,omitempty"`
@@ -44,7 +44,7 @@ type keptOfWatch struct {
 	Due    []Gap           `json:"gaps_due,omitempty"`
 	Recent recent          `json:"recent"`
 	Skew   time.Duration   `json:"skew,omitempty"`
-	Model  json.RawMessage `json:"model,omitempty"` // of internal/rhythm
+	Model  json.RawMessage `json:"model,omitempty"` // of internal/health/rhythm
 	// Absent is since when it is not in the configuration; zero: it is.
 	Absent time.Time `json:"absent,omitzero"`
 }
@@ -219,7 +219,7 @@ func (w *watch) keep() (*keptOfWatch, error) {
 		return nil, err
 	}
 	x := &keptOfWatch{
-		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]arrivals.Refusals{}, Gaps: w.gaps.settled, Due: w.gaps.due,
+		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]received.Refusals{}, Gaps: w.gaps.settled, Due: w.gaps.due,
 		Recent: w.recent, Model: model, Declared: w.before, Came: w.came(), Skew: w.skew,
 	}
 	for _, p := range w.gaps.ended {

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 func keeperOf(t testing.TB, path string, log *slog.Logger) *Keeper {
 	t.Helper()
-	k, err := New(Options{Environments: []config.Environment{environment()}, Book: arrivals.New(time.Now), File: path, Logger: log})
+	k, err := New(Options{Environments: []config.Environment{environment()}, Book: received.New(time.Now), File: path, Logger: log})
 	require.NoError(t, err)
 	return k
 }

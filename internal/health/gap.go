@@ -24,7 +24,7 @@ type Gap struct {
 	EventsLost      int64 `json:"events_lost"`
 	EventsLostLeast int64 `json:"events_lost_least"`
 	EventsLostMost  int64 `json:"events_lost_most"`
-	// RefusedBy is the reason of a [Refused] cause, of internal/arrivals; RefusedPushes counts
+	// RefusedBy is the reason of a [Refused] cause, of internal/ingest/received; RefusedPushes counts
 	// the refused ones in it.
 	RefusedBy     string `json:"refused_by,omitempty"`
 	RefusedPushes int64  `json:"refused_pushes"`

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // maxGaps bounds the gaps kept of an environment: those ended and not settled, the settled
@@ -16,7 +16,7 @@ const maxGaps = 10
 // estimate.
 type pending struct {
 	Gap
-	span *arrivals.Span // counts its events by their times, in this run
+	span *received.Span // counts its events by their times, in this run
 	// late are the events counted before the span, refused the refused pushes counted in
 	// earlier runs. refusedBefore are the refused pushes of this run before it.
 	late, refused, refusedBefore int64

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // trickle pushes one event in 200 s, where fifty are usual.
-func (h *hand) trickle(e *arrivals.Environment) {
+func (h *hand) trickle(e *received.Environment) {
 	if h.now.Unix()%200 == 0 {
 		e.Took(h.at(1, time.Second))
 	}
@@ -68,7 +68,7 @@ func TestReducedThenSilentAndHalf(t *testing.T) {
 
 	h, _ = newKept(t)
 	h.pass(300, h.each20)
-	h.pass(2*24*3600, func(e *arrivals.Environment) {
+	h.pass(2*24*3600, func(e *received.Environment) {
 		if h.now.Unix()%40 == 0 {
 			e.Took(h.at(5, time.Second))
 		}
@@ -77,8 +77,8 @@ func TestReducedThenSilentAndHalf(t *testing.T) {
 }
 
 // skewed pushes ten events a second, by a clock wrong by a time.
-func (h *hand) skewed(by time.Duration) func(*arrivals.Environment) {
-	return func(e *arrivals.Environment) { e.Took(h.at(10, time.Second+by)) }
+func (h *hand) skewed(by time.Duration) func(*received.Environment) {
+	return func(e *received.Environment) { e.Took(h.at(10, time.Second+by)) }
 }
 
 // A wrong clock of the sender is told of, with its amount. After a restart of the relay, it
@@ -133,7 +133,7 @@ func TestABacklogIsNoWrongClock(t *testing.T) {
 	h, _ := newKept(t)
 	h.pass(300, h.each20)
 	age := time.Hour
-	h.pass(600, func(e *arrivals.Environment) {
+	h.pass(600, func(e *received.Environment) {
 		e.Took(h.at(20, age))
 		age -= time.Second
 	})
@@ -185,7 +185,7 @@ func TestFlappingGapsAreBounded(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
 	*h.keeper.watches[0].model = rhythm.Model{}
-	each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
+	each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 	h.pass(600, each)
 	for range 40 {
 		h.pass(15, wrong)

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 var (
@@ -31,9 +31,9 @@ func flows() *Evidence {
 			Watched: true, Status: management.StatusActive, DestinationType: management.GrafanaLoki, Destination: "relay.example.com",
 			At: noon.Add(-30 * time.Second), StatusSince: noon.Add(-time.Hour), Interval: time.Minute,
 		},
-		Arrivals: arrivals.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
+		Arrivals: received.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
 		LastPush: noon.Add(-time.Second),
-		Runs:     map[string]arrivals.Refusals{},
+		Runs:     map[string]received.Refusals{},
 		Model:    &rhythm.Model{},
 		Started:  noon.Add(-2 * time.Hour),
 	}
@@ -45,7 +45,7 @@ func lastPush(e *Evidence, ago time.Duration) {
 }
 
 func neverPushed(e *Evidence) {
-	e.LastPush, e.Arrivals = time.Time{}, arrivals.Snapshot{Lateness: nans()}
+	e.LastPush, e.Arrivals = time.Time{}, received.Snapshot{Lateness: nans()}
 }
 
 func nans() [3]float64 { return [3]float64{math.NaN(), math.NaN(), math.NaN()} }
@@ -62,7 +62,7 @@ var busy = sync.OnceValue(func() *rhythm.Model {
 })
 
 func refusedFor(e *Evidence, reason string, ago, last time.Duration) {
-	e.Runs[reason] = arrivals.Refusals{Count: 3, First: noon.Add(-ago), Last: noon.Add(-last)}
+	e.Runs[reason] = received.Refusals{Count: 3, First: noon.Add(-ago), Last: noon.Add(-last)}
 }
 
 // Each case changes the evidence of an environment without trouble.
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"no trouble": {func(*Evidence) {}, Flowing, "pushes arrive", "", 0},
 		"an earlier refusal": {
-			func(e *Evidence) { refusedFor(e, arrivals.Credential, time.Hour, time.Minute) },
+			func(e *Evidence) { refusedFor(e, received.Credential, time.Hour, time.Minute) },
 			Flowing, "pushes arrive", "", 0,
 		},
 		"no API is configured": {func(e *Evidence) { e.Declared = Declared{Interval: time.Minute} }, Flowing, "pushes arrive", "", 0},
@@ -91,11 +91,11 @@ func TestJudge(t *testing.T) {
 		"quiet": {func(e *Evidence) { lastPush(e, 5*time.Hour) }, Flowing, "the last push came at 2026-11-18 07:00:00 UTC", "", 0},
 
 		"refused": {
-			func(e *Evidence) { refusedFor(e, arrivals.Credential, time.Second/2, 0) },
+			func(e *Evidence) { refusedFor(e, received.Credential, time.Second/2, 0) },
 			Refused, "the credential is not valid; no push was taken since", "`auditrelay credentials rotate shop/live`", time.Second / 2,
 		},
 		"refused, with a configured credential": {
-			func(e *Evidence) { e.Generated = false; refusedFor(e, arrivals.Credential, time.Second/2, 0) },
+			func(e *Evidence) { e.Generated = false; refusedFor(e, received.Credential, time.Second/2, 0) },
 			Refused, "the credential is not valid", "set the configured password of shop/live in the dashboard", time.Second / 2,
 		},
 		"the advice of the one who looks": {func(e *Evidence) { e.Declared.Differs, e.Declared.Advice = []string{"hostname"}, "correct it" }, Misdirected, "", "correct it", 0},
@@ -127,31 +127,31 @@ func TestJudge(t *testing.T) {
 			e.Declared.Status, e.Declared.StatusSince = "DISABLED", noon.Add(-time.Minute)
 		}, Disabled, "", "", time.Minute},
 		"refused, and never any push": {
-			func(e *Evidence) { neverPushed(e); refusedFor(e, arrivals.Credential, time.Hour, time.Minute) },
+			func(e *Evidence) { neverPushed(e); refusedFor(e, received.Credential, time.Hour, time.Minute) },
 			Refused, "the credential is not valid", "rotate", time.Hour,
 		},
 		"refused while the API is away": {
 			func(e *Evidence) {
 				e.Declared.At = time.Time{}
-				refusedFor(e, arrivals.Credential, time.Second, 0)
+				refusedFor(e, received.Credential, time.Second, 0)
 				lastPush(e, time.Minute)
 			},
 			Refused, "the credential is not valid", "rotate", time.Second,
 		},
 		"refused by the quota": {
-			func(e *Evidence) { lastPush(e, time.Minute); refusedFor(e, arrivals.Quota, 30*time.Second, 0) },
+			func(e *Evidence) { lastPush(e, time.Minute); refusedFor(e, received.Quota, 30*time.Second, 0) },
 			Refused, "its quota is spent", "raise the quota of shop/live", 30 * time.Second,
 		},
-		"refused by the quota for a moment": {func(e *Evidence) { refusedFor(e, arrivals.Quota, time.Second/2, 0) }, Flowing, "pushes arrive", "", 0},
-		"one malformed push":                {func(e *Evidence) { refusedFor(e, arrivals.Form, time.Second/2, 0) }, Flowing, "pushes arrive", "", 0},
+		"refused by the quota for a moment": {func(e *Evidence) { refusedFor(e, received.Quota, time.Second/2, 0) }, Flowing, "pushes arrive", "", 0},
+		"one malformed push":                {func(e *Evidence) { refusedFor(e, received.Form, time.Second/2, 0) }, Flowing, "pushes arrive", "", 0},
 		"malformed pushes only": {
-			func(e *Evidence) { lastPush(e, time.Hour); refusedFor(e, arrivals.Form, time.Hour, 0) },
+			func(e *Evidence) { lastPush(e, time.Hour); refusedFor(e, received.Form, time.Hour, 0) },
 			Refused, "they are malformed", "the log says", time.Hour,
 		},
 		"refused by credential and by quota": {func(e *Evidence) {
 			lastPush(e, time.Hour)
-			refusedFor(e, arrivals.Quota, time.Hour, 0)
-			refusedFor(e, arrivals.Credential, time.Minute, 0)
+			refusedFor(e, received.Quota, time.Hour, 0)
+			refusedFor(e, received.Credential, time.Minute, 0)
 		}, Refused, "the credential is not valid", "rotate", time.Minute},
 
 		"another host": {
@@ -162,7 +162,7 @@ func TestJudge(t *testing.T) {
 		},
 		"another host, and refused": {func(e *Evidence) {
 			e.Declared.Differs = []string{"username", "secret"}
-			refusedFor(e, arrivals.Credential, time.Second, 0)
+			refusedFor(e, received.Credential, time.Second, 0)
 		}, Misdirected, "the API shows the destination", "", 0},
 		"another secret only": {func(e *Evidence) { e.Declared.Differs = []string{"secret"} }, Flowing, "pushes arrive", "", 0},
 		"another host, long ago": {
@@ -200,7 +200,7 @@ func TestJudge(t *testing.T) {
 
 		"late":                    {func(e *Evidence) { e.Arrivals.Lateness = [3]float64{60, 6 * 3600, 7 * 3600} }, Late, "one in ten after 6h0m0s or more", "wait", 0},
 		"a few late ones":         {func(e *Evidence) { e.Arrivals.Lateness = [3]float64{1, 500, 7 * 3600} }, Flowing, "pushes arrive", "", 0},
-		"late, and refused since": {func(e *Evidence) { e.Arrivals.Lateness[1] = 9e9; refusedFor(e, arrivals.Credential, time.Second/2, 0) }, Refused, "", "", time.Second / 2},
+		"late, and refused since": {func(e *Evidence) { e.Arrivals.Lateness[1] = 9e9; refusedFor(e, received.Credential, time.Second/2, 0) }, Refused, "", "", time.Second / 2},
 
 		"no push yet":          {neverPushed, Unknown, "no push has arrived yet, though the API declares the stream ACTIVE", "log in to shop/live once", 0},
 		"no push, no look yet": {func(e *Evidence) { neverPushed(e); e.Declared.At, e.Started = time.Time{}, noon }, Unknown, "the API was not read yet", "", 0},
@@ -236,7 +236,7 @@ func TestJudge(t *testing.T) {
 		"a gap without loss": {func(e *Evidence) { e.Gap = &Gap{Ended: noon.Add(-time.Hour)} }, Flowing, "", "", 0},
 		"a gap, and refused": {func(e *Evidence) {
 			e.Gap = &Gap{Ended: noon.Add(-time.Hour), EventsLost: 1}
-			refusedFor(e, arrivals.Credential, time.Second/2, 0)
+			refusedFor(e, received.Credential, time.Second/2, 0)
 		}, Refused, "", "", time.Second / 2},
 	} {
 		t.Run(name, func(t *testing.T) {

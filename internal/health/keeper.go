@@ -12,14 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/lasting"
-	"github.com/auditrelay/auditrelay/internal/pause"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
-	"github.com/auditrelay/auditrelay/internal/silences"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // Options configure a keeper.
@@ -28,7 +27,7 @@ type Options struct {
 	// Anonymous is the environment of pushes without a credential; zero: none.
 	Anonymous credentials.Environment
 	// Book has the arrivals.
-	Book *arrivals.Book
+	Book *received.Book
 	// Declared returns the API's word; nil: no API is looked at.
 	Declared func() []streaming.Health
 	// Interval is the time between two looks at the API. Default 60s.
@@ -78,7 +77,7 @@ func New(o Options) (*Keeper, error) {
 			here: e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || name == o.Anonymous,
 		}
 		w.declared.Interval = o.Interval
-		w.declared.Watched = o.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/streaming does
+		w.declared.Watched = o.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/workspace/streaming does
 		k.watches, k.byName[name] = append(k.watches, w), w
 	}
 	k.load()
@@ -186,7 +185,7 @@ type writer struct {
 	wake        chan struct{} // of one place
 	saved       time.Time
 	again       bool // the last attempt to save failed
-	trail, file lasting.Failure
+	trail, file retry.Failure
 }
 
 func (w *writer) nudge() {
@@ -210,7 +209,7 @@ func (w *writer) run(ctx context.Context) {
 		if err := errors.Join(w.told(&w.trail, w.keeper.enter(ctx)), w.told(&w.file, w.save(false))); err != nil {
 			rest = writeAgain
 		}
-		_ = pause.For(ctx, rest) // the end of ctx ends the loop too
+		_ = retry.Sleep(ctx, rest) // the end of ctx ends the loop too
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
@@ -222,7 +221,7 @@ func (w *writer) run(ctx context.Context) {
 }
 
 // told logs a lasting failure, and its end.
-func (w *writer) told(f *lasting.Failure, err error) error {
+func (w *writer) told(f *retry.Failure, err error) error {
 	log := w.keeper.log
 	if err == nil {
 		if fields, was := f.Over(); was {

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // scene is an environment under a keeper, in a bubble of synctest.
 type scene struct {
 	t      *testing.T
-	book   *arrivals.Book
+	book   *received.Book
 	keeper *Keeper
 	stop   func()
 	rng    *rand.Rand
@@ -50,7 +50,7 @@ func newScene(t *testing.T, every time.Duration, change ...func(*Options)) *scen
 // start starts a relay again.
 func (s *scene) start(every time.Duration, change ...func(*Options)) {
 	s.t.Helper()
-	s.book = arrivals.New(time.Now)
+	s.book = received.New(time.Now)
 	o := Options{Environments: []config.Environment{environment()}, Book: s.book, Declared: s.declare, Every: every}
 	for _, f := range change {
 		f(&o)
@@ -84,11 +84,11 @@ func (s *scene) set(change func(*streaming.Health)) {
 func (s *scene) push(events int) { s.pushLate(events, time.Second) }
 
 func (s *scene) pushLate(events int, late time.Duration) {
-	var l arrivals.Lateness
+	var l received.Lateness
 	for range events {
 		l.Add(late)
 	}
-	s.book.Of(live).Took(arrivals.Push{Events: int64(events), Newest: time.Now().Add(-late).UnixNano(), Lateness: &l})
+	s.book.Of(live).Took(received.Push{Events: int64(events), Newest: time.Now().Add(-late).UnixNano(), Lateness: &l})
 }
 
 // pass lets d pass with pushes of 10 events, on average one each gap(now); nil is none.
@@ -183,7 +183,7 @@ func TestAGapOfARefusedStream(t *testing.T) {
 		page := s.book.Of(live)
 		began := time.Now()
 		for range 60 {
-			page.Refused(arrivals.Credential)
+			page.Refused(received.Credential)
 			time.Sleep(time.Second)
 		}
 		now := s.now()
@@ -284,7 +284,7 @@ func TestNothingFlaps(t *testing.T) {
 		defer s.stop()
 		s.pass(time.Minute, steady(time.Second), nil)
 		for range 300 {
-			s.book.Of(live).Refused(arrivals.Credential)
+			s.book.Of(live).Refused(received.Credential)
 			time.Sleep(1500 * time.Millisecond)
 			s.push(1)
 			time.Sleep(1500 * time.Millisecond)
@@ -317,7 +317,7 @@ func TestARestart(t *testing.T) {
 		assert.InDelta(t, 2000, gap.EventsLost, 300, "of 3,000, a thousand came late")
 		assert.Equal(t, Gapped, now.State)
 
-		s.book.Of(live).Refused(arrivals.Credential)
+		s.book.Of(live).Refused(received.Credential)
 		began := time.Now()
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, Refused, s.now().State)
@@ -330,7 +330,7 @@ func TestARestart(t *testing.T) {
 		assert.Equal(t, Refused, now.State, "no good push has come since: %s", now.Reason)
 		require.NotNil(t, now.Gap)
 		assert.True(t, began.Equal(now.Gap.Begun), "%s: the gap goes on", now.Gap.Begun)
-		s.book.Of(live).Refused(arrivals.Credential)
+		s.book.Of(live).Refused(received.Credential)
 		time.Sleep(10 * time.Second)
 		assert.True(t, began.Equal(s.now().Since), "%s: so does the run of refusals", s.now().Since)
 	})
@@ -368,9 +368,9 @@ func TestRepeatedPushesAreNotNew(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
 	h.pass(300, h.each20)
-	h.pass(1800, func(e *arrivals.Environment) {
+	h.pass(1800, func(e *received.Environment) {
 		if h.now.Unix()%20 == 0 {
-			e.Took(arrivals.Push{Duplicates: 5, Newest: 1})
+			e.Took(received.Push{Duplicates: 5, Newest: 1})
 		}
 	})
 	now := h.status()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // collector gives the metrics of all environments, each series from the start.
@@ -69,7 +69,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.unreviewed, float64(s.unreviewed))
 		gauge(c.behind, o.ClockBehindSeconds)
 		give(c.lost, prometheus.CounterValue, float64(s.lost))
-		for _, reason := range arrivals.Reasons() {
+		for _, reason := range received.Reasons() {
 			give(c.refused, prometheus.CounterValue, float64(o.Refusals[reason].Count), reason)
 		}
 	}

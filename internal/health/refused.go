@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // refusal tells of one reason to refuse pushes.
@@ -24,37 +24,37 @@ const rotates = "the relay sets a new credential by itself; if this lasts: `audi
 // refusals come with the most telling one first.
 var refusals = []refusal{
 	{
-		arrivals.Credential, 0, "the credential is not valid",
+		received.Credential, 0, "the credential is not valid",
 		"set the configured password of %s in the dashboard",
 	},
 	{
-		arrivals.Unavailable, 10 * time.Second, "the journal does not take them",
+		received.Unavailable, 10 * time.Second, "the journal does not take them",
 		"see /readyz and the log for the journal's error; %s is sent again by the provider",
 	},
 	{
-		arrivals.Budget, 10 * time.Second, "the disk budget is spent on events that sinks have not taken",
+		received.Budget, 10 * time.Second, "the disk budget is spent on events that sinks have not taken",
 		"mend the sinks that lag (`auditrelay sinks list`), or raise journal.max_bytes or the quota.undelivered_bytes of %s",
 	},
 	{
-		arrivals.Quota, 10 * time.Second, "its quota is spent",
+		received.Quota, 10 * time.Second, "its quota is spent",
 		"raise the quota of %s in the configuration, or find out what floods it",
 	},
 	{
-		arrivals.Busy, 10 * time.Second, "too many pushes arrive at once",
+		received.Busy, 10 * time.Second, "too many pushes arrive at once",
 		"raise ingest.limits.concurrent and in_flight_bytes; %s is sent again by the provider",
 	},
 	{
-		arrivals.TooLarge, time.Minute, "they exceed a limit on sizes",
+		received.TooLarge, time.Minute, "they exceed a limit on sizes",
 		"raise the limit named in the log under ingest.limits: the provider sends the pushes of %s no second time",
 	},
 	{
-		arrivals.Form, time.Minute, "they are malformed",
+		received.Form, time.Minute, "they are malformed",
 		"the log says what is wrong with the pushes of %s; report it",
 	},
 }
 
 // sentAgain are the reasons a sender answers by trying again.
-var sentAgain = []string{arrivals.Unavailable, arrivals.Budget, arrivals.Quota, arrivals.Busy}
+var sentAgain = []string{received.Unavailable, received.Budget, received.Quota, received.Busy}
 
 // refused judges an environment whose newest pushes were all refused.
 func refused(e *Evidence, now time.Time) (Verdict, bool) {
@@ -64,7 +64,7 @@ func refused(e *Evidence, now time.Time) (Verdict, bool) {
 			continue
 		}
 		action := r.action
-		if r.name == arrivals.Credential && e.Generated {
+		if r.name == received.Credential && e.Generated {
 			action = rotates
 		}
 		return Verdict{

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // newKept is a hand with a file, a learnt rhythm, and an API that declares status; an
@@ -44,19 +44,19 @@ func (h *hand) down(seconds int) {
 func (h *hand) status() Status { return h.keeper.Status()[0] }
 
 // each20 pushes in the rhythm of busy.
-func (h *hand) each20(e *arrivals.Environment) {
+func (h *hand) each20(e *received.Environment) {
 	if h.now.Unix()%20 == 0 {
 		e.Took(h.at(5, time.Second))
 	}
 }
 
 // at is a push of events of an age.
-func (h *hand) at(n int, age time.Duration) arrivals.Push {
-	l := &arrivals.Lateness{}
+func (h *hand) at(n int, age time.Duration) received.Push {
+	l := &received.Lateness{}
 	for range n {
 		l.Add(age)
 	}
-	return arrivals.Push{Events: int64(n), Newest: h.now.Add(-age).UnixNano(), Lateness: l}
+	return received.Push{Events: int64(n), Newest: h.now.Add(-age).UnixNano(), Lateness: l}
 }
 
 // A restart ends no silence: only a push does.
@@ -165,7 +165,7 @@ func TestTheClockIsSetBack(t *testing.T) {
 func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
-	each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
+	each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 	*h.keeper.watches[0].model = rhythm.Model{}
 	h.pass(600, each)
 	for range 2 {
@@ -202,12 +202,12 @@ func TestADowntimeBehindAGap(t *testing.T) {
 // little of the rest is missing.
 func TestRefusedForGoodOrNot(t *testing.T) {
 	t.Parallel()
-	for reason, lost := range map[string]int64{arrivals.Unavailable: 0, arrivals.Credential: 40} {
+	for reason, lost := range map[string]int64{received.Unavailable: 0, received.Credential: 40} {
 		h, _ := newKept(t)
 		*h.keeper.watches[0].model = rhythm.Model{}
-		each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
+		each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 		h.pass(600, each)
-		h.pass(20, func(e *arrivals.Environment) { e.Refused(reason) })
+		h.pass(20, func(e *received.Environment) { e.Refused(reason) })
 		h.book.Of(live).Took(h.at(150, 10*time.Second))
 		h.pass(100, each)
 		sum := int64(0)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // up, as by a restart of the relay, are older still.
 func (e *Evidence) skew() time.Duration {
 	c := &e.Arrivals.Clock
-	all := c.Samples == arrivals.ClockSamples
+	all := c.Samples == received.ClockSamples
 	switch {
 	case c.Samples == 0:
 		return e.Skew

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
 // State is how an environment's event log does.
@@ -148,7 +148,7 @@ type Verdict struct {
 	// Action tells a person how to mend it; empty: there is nothing to do.
 	Action string
 
-	refusedBy string // of a Refused state: the reason, of internal/arrivals
+	refusedBy string // of a Refused state: the reason, of internal/ingest/received
 	came      int64  // of a Reduced state: the events that came all the same
 }
 

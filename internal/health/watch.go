@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/rhythm"
-	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // watch is one environment. Its keeper's lock guards all of it, except the first fields.
 type watch struct {
 	env    config.Environment
 	name   credentials.Environment
-	page   *arrivals.Environment
+	page   *received.Environment
 	here   bool // it is configured to push to this relay
 	settle time.Duration
 
@@ -24,11 +24,11 @@ type watch struct {
 	seenUntil time.Time
 	declared  Declared
 	before    keptStatus // the API's word in an earlier run
-	arrivals  arrivals.Snapshot
+	arrivals  received.Snapshot
 	lastPush  time.Time // of this run, or an earlier one
 	lastNew   time.Time // likewise, of the last push with a new event
-	runs      map[string]arrivals.Refusals
-	earlier   map[string]arrivals.Refusals // runs seen by earlier processes
+	runs      map[string]received.Refusals
+	earlier   map[string]received.Refusals // runs seen by earlier processes
 	// refusedAtLastPush counts the refused pushes before the present run of them.
 	refusedAtLastPush int64
 
@@ -79,7 +79,7 @@ func (w *watch) look(h streaming.Health) {
 	if w.arrivals.LastNew.After(w.lastNew) {
 		w.lastNew = w.arrivals.LastNew
 	}
-	w.runs = map[string]arrivals.Refusals{}
+	w.runs = map[string]received.Refusals{}
 	for reason, r := range w.earlier {
 		w.runs[reason] = r
 	}
@@ -133,7 +133,7 @@ func (w *watch) generated() bool {
 // lesson is the span to learn from next: from one push to a later one.
 type lesson struct {
 	from   time.Time // the last push learnt from; zero: none in this run
-	before arrivals.Totals
+	before received.Totals
 	spoilt bool // there was trouble since
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 )
 
 // TestRefusalsAreTheEnvironmentsOwn holds each reason against the book of arrivals.
@@ -27,21 +27,21 @@ func TestRefusalsAreTheEnvironmentsOwn(t *testing.T) {
 	}
 	full := func(context.Context, string, int64, int64) (func(), error) { return nil, diskbudget.ErrShare }
 	for reason, change := range map[string]func(*Options){
-		arrivals.Budget:      func(o *Options) { o.Room = full },
-		arrivals.Unavailable: fails(errors.New("down")),
-		arrivals.TooLarge:    func(o *Options) { o.Limits.BodyBytes = 8 },
-		arrivals.Busy:        func(o *Options) { o.Limits.InFlightBytes = headBytes; o.Limits.BodyBytes = headBytes },
-		arrivals.Form:        func(o *Options) { o.Limits.LineBytes = 1 },
-		arrivals.Quota: func(o *Options) {
+		received.Budget:      func(o *Options) { o.Room = full },
+		received.Unavailable: fails(errors.New("down")),
+		received.TooLarge:    func(o *Options) { o.Limits.BodyBytes = 8 },
+		received.Busy:        func(o *Options) { o.Limits.InFlightBytes = headBytes; o.Limits.BodyBytes = headBytes },
+		received.Form:        func(o *Options) { o.Limits.LineBytes = 1 },
+		received.Quota: func(o *Options) {
 			o.Quotas = map[credentials.Environment]config.Quota{testEnv: {EventsPerSecond: .01}}
 		},
 	} {
 		r := start(t, change)
 		body := `{"streams":[{"values":[["1","xx"]]}]}`
-		if reason == arrivals.Busy {
+		if reason == received.Busy {
 			r.handler.memory.used.Add(headBytes)
 		}
-		if reason == arrivals.Quota {
+		if reason == received.Quota {
 			require.Equal(t, http.StatusNoContent, r.push(t, body).status)
 		}
 		require.GreaterOrEqual(t, r.push(t, body).status, 400, reason)
@@ -49,13 +49,13 @@ func TestRefusalsAreTheEnvironmentsOwn(t *testing.T) {
 	}
 	r := start(t, fails(journal.ErrFull))
 	require.Equal(t, http.StatusServiceUnavailable, r.push(t, good).status)
-	assert.Equal(t, map[string]int64{arrivals.Budget: 1}, counted(r.arrived()))
+	assert.Equal(t, map[string]int64{received.Budget: 1}, counted(r.arrived()))
 	r = start(t)
 	require.Equal(t, http.StatusUnauthorized, r.send(t, "POST", "/loki/api/v1/push", asJSON.with("Authorization", ""), []byte(good)).status)
-	r.handler.arrivals.Each(func(e *arrivals.Environment) { t.Errorf("nobody knows whose push it was, not %s", e.Name()) })
+	r.handler.arrivals.Each(func(e *received.Environment) { t.Errorf("nobody knows whose push it was, not %s", e.Name()) })
 }
 
-func counted(s arrivals.Snapshot) map[string]int64 {
+func counted(s received.Snapshot) map[string]int64 {
 	counts := map[string]int64{}
 	for reason, r := range s.Refusals {
 		if r.Count > 0 {
@@ -85,7 +85,7 @@ func TestWrongCredentialIsToldBeforeItsAnswer(t *testing.T) {
 		assert.Equal(t, began, told, "the answer took %s", took)
 		assert.Greater(t, took, firstDelay)
 		s := g.h.arrivals.Of(testEnv).Snapshot()
-		assert.Equal(t, map[string]int64{arrivals.Credential: 1}, counted(s))
+		assert.Equal(t, map[string]int64{received.Credential: 1}, counted(s))
 		assert.True(t, s.LastPush.IsZero())
 	})
 }
@@ -103,5 +103,5 @@ func TestLatenessIsOfNewEvents(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, r.send(t, "POST", "/api/v2/logs", asJSON, []byte(`[{"message":"y"}]`)).status)
 	s := r.arrived()
 	assert.NotEqual(t, s.Lateness[0], s.Lateness[0], "NaN: no new event had a time")
-	assert.Equal(t, arrivals.Totals{Pushes: 3, Events: 2, Duplicates: 1, Bytes: 16}, s.Totals)
+	assert.Equal(t, received.Totals{Pushes: 3, Events: 2, Duplicates: 1, Bytes: 16}, s.Totals)
 }

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 )
 
 const (

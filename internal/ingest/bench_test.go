@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -60,27 +60,27 @@ func (*nullBody) Close() error { return nil }
 
 // newToIt makes each push's events new, though their bodies are the same.
 type newToIt struct {
-	*recent.Set
+	*dedup.Set
 	pushes uint32
 }
 
-func (n *newToIt) Key(source string, id, body []byte) recent.Key {
+func (n *newToIt) Key(source string, id, body []byte) dedup.Key {
 	k := n.Set.Key(source, id, body)
 	k[0] += n.pushes * 0x9e3779b9
 	return k
 }
 
-func (n *newToIt) Add(keys []recent.Key, epoch uint64) {
+func (n *newToIt) Add(keys []dedup.Key, epoch uint64) {
 	n.Set.Add(keys, epoch)
 	n.pushes++
 }
 
 // fullSet holds as many events as it can.
-func fullSet() *recent.Set {
-	s := recent.New(time.Hour, recent.DefaultEvents)
-	var keys []recent.Key
-	for i := range uint64(2 * recent.DefaultEvents) {
-		keys = append(keys, recent.Key{uint32(i) * 0x9e3779b9, uint32(i * 0xd1342543de82ef95 >> 32), uint32(i)})
+func fullSet() *dedup.Set {
+	s := dedup.New(time.Hour, dedup.DefaultEvents)
+	var keys []dedup.Key
+	for i := range uint64(2 * dedup.DefaultEvents) {
+		keys = append(keys, dedup.Key{uint32(i) * 0x9e3779b9, uint32(i * 0xd1342543de82ef95 >> 32), uint32(i)})
 	}
 	s.Add(keys, s.Epoch())
 	return s

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -124,7 +124,7 @@ func start(t testing.TB, change ...func(*Options)) *rig {
 }
 
 // arrived is the state of the test environment in the book of arrivals.
-func (r *rig) arrived() arrivals.Snapshot { return r.handler.arrivals.Of(testEnv).Snapshot() }
+func (r *rig) arrived() received.Snapshot { return r.handler.arrivals.Of(testEnv).Snapshot() }
 
 type lockedWriter struct {
 	mu sync.Mutex

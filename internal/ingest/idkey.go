@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -63,7 +63,7 @@ func keepIDKey(ctx context.Context, table store.Table, log *slog.Logger) ([]byte
 		if !errors.Is(err, store.ErrConflict) || try == idKeyTries {
 			return nil, fmt.Errorf("keep the key of event ids: %w", err)
 		}
-		if err := pause.For(ctx, idKeyPause); err != nil {
+		if err := retry.Sleep(ctx, idKeyPause); err != nil {
 			return nil, err
 		}
 	}

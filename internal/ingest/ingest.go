@@ -32,11 +32,11 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/recent"
-	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/traces"
+	"github.com/auditrelay/auditrelay/internal/control/traces"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 )
 
 // Journal keeps events.
@@ -62,12 +62,12 @@ type Credentials interface {
 // Recent knows the recently stored events. Calls may be concurrent.
 type Recent interface {
 	// Key stands for the one event with this source, ID and body.
-	Key(source string, id, body []byte) recent.Key
+	Key(source string, id, body []byte) dedup.Key
 	// Has reports whether the key was added not too long ago.
-	Has(k recent.Key) bool
+	Has(k dedup.Key) bool
 	// Add adds the keys of durable events, with the Epoch from before their append. It
 	// does not keep the slice.
-	Add(keys []recent.Key, epoch uint64)
+	Add(keys []dedup.Key, epoch uint64)
 	Epoch() uint64
 }
 
@@ -88,7 +88,7 @@ type Options struct {
 	// are refused.
 	Anonymous credentials.Environment
 	// Arrivals counts pushes and events by environment; nil for a book of the handler's own.
-	Arrivals   *arrivals.Book
+	Arrivals   *received.Book
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Tracer     *traces.Tracer   // nil for no traces
@@ -106,7 +106,7 @@ type Handler struct {
 	now         func() time.Time
 
 	metrics  *metrics
-	arrivals *arrivals.Book
+	arrivals *received.Book
 	tracer   *traces.Tracer // nil for no traces
 	refusals refusalLog
 	guesses  *guesses
@@ -131,7 +131,7 @@ func New(o Options) (*Handler, error) {
 		o.Now = time.Now
 	}
 	if o.Arrivals == nil {
-		o.Arrivals = arrivals.New(o.Now)
+		o.Arrivals = received.New(o.Now)
 	}
 	if o.IDKey.Empty() {
 		o.IDKey = secret.New(rand.Text())

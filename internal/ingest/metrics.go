@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 type metrics struct {
@@ -15,7 +15,7 @@ type metrics struct {
 	duration                         *prometheus.HistogramVec
 }
 
-func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *metrics {
+func newMetrics(r prometheus.Registerer, memory *budget, book *received.Book) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_ingest_" + name, Help: help}, labels)
 	}
@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *m
 }
 
 // begin makes the series of all endpoints, reasons and environments.
-func (m *metrics) begin(book *arrivals.Book) {
+func (m *metrics) begin(book *received.Book) {
 	for _, e := range endpoints {
 		m.duration.WithLabelValues(e.name)
 		for _, code := range []string{strconv.Itoa(e.taken), "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
@@ -54,7 +54,7 @@ func (m *metrics) begin(book *arrivals.Book) {
 	}
 	m.unauthorized.WithLabelValues("", "", "missing")
 	m.unauthorized.WithLabelValues("", "", "wrong")
-	book.Each(func(e *arrivals.Environment) {
+	book.Each(func(e *received.Environment) {
 		m.unauthorized.WithLabelValues(e.Name().Project, e.Name().Environment, "wrong")
 	})
 }
@@ -66,11 +66,11 @@ func (m *metrics) done(e *endpoint, status int, took time.Duration) {
 
 // tallies are the counts of each environment in the book of arrivals, as metrics.
 type tallies struct {
-	book                      *arrivals.Book
+	book                      *received.Book
 	events, bytes, duplicates *prometheus.Desc
 }
 
-func newTallies(book *arrivals.Book) *tallies {
+func newTallies(book *received.Book) *tallies {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("auditrelay_ingest_"+name, help, []string{"project", "environment"}, nil)
 	}
@@ -90,7 +90,7 @@ func (t *tallies) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (t *tallies) Collect(out chan<- prometheus.Metric) {
-	t.book.Each(func(e *arrivals.Environment) {
+	t.book.Each(func(e *received.Environment) {
 		env, totals := e.Name(), e.Totals()
 		for desc, n := range map[*prometheus.Desc]int64{t.events: totals.Events, t.bytes: totals.Bytes, t.duplicates: totals.Duplicates} {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), env.Project, env.Environment)

@@ -8,11 +8,11 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/recent"
-	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/traces"
+	"github.com/auditrelay/auditrelay/internal/control/traces"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
@@ -40,12 +40,12 @@ type batch struct {
 	content string // the media type of the open group, "" for none
 	entry   record.Entry
 
-	keys       []recent.Key // of the records
-	epoch      uint64       // of push.recent, before the records are durable
-	duplicates int          // entries already durable
+	keys       []dedup.Key // of the records
+	epoch      uint64      // of push.recent, before the records are durable
+	duplicates int         // entries already durable
 
 	newest   int64
-	lateness arrivals.Lateness // of the records with a time of their own
+	lateness received.Lateness // of the records with a time of their own
 	bytes    int64
 	repeated int64 // bytes of the duplicates
 	spread   int64 // of everything besides the bodies, counted with each event
@@ -58,7 +58,7 @@ func (p *push) size() int64 {
 	return int64(cap(p.body.raw)) + int64(cap(p.body.plain)) + int64(p.batch.records.Cap()) + int64(cap(p.batch.keys))*keySize + p.extra
 }
 
-const keySize = int64(unsafe.Sizeof(recent.Key{}))
+const keySize = int64(unsafe.Sizeof(dedup.Key{}))
 
 // keptSize bounds the memory a push keeps for the next one.
 const keptSize = 4 << 20
@@ -88,7 +88,7 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}
 	p.batch.content = ""
-	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.repeated, p.batch.spread = 0, arrivals.Lateness{}, 0, 0, 0
+	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.repeated, p.batch.spread = 0, received.Lateness{}, 0, 0, 0
 	p.report = report{most: h.limits.Entries}
 }
 
@@ -185,7 +185,7 @@ func (p *push) account() error {
 		if err := p.lease.grow(p.size() + int64(len(p.batch.keys)+n)*keySize); err != nil {
 			return err
 		}
-		p.batch.keys = append(make([]recent.Key, 0, len(p.batch.keys)+n), p.batch.keys...)
+		p.batch.keys = append(make([]dedup.Key, 0, len(p.batch.keys)+n), p.batch.keys...)
 	}
 	room := p.batch.records.Room(&p.batch.entry)
 	size := p.batch.records.Size() + room

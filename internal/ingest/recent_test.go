@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
-	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -25,7 +25,7 @@ import (
 )
 
 // recently makes a handler with a set of recent events.
-func recently(o *Options) { o.Recent = recent.New(time.Hour, 1000) }
+func recently(o *Options) { o.Recent = dedup.New(time.Hour, 1000) }
 
 // lokiPushOf is a push of lines, a nanosecond apart.
 func lokiPushOf(lines ...string) string {
@@ -73,7 +73,7 @@ func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
 
 func TestAnotherEnvironmentsEventIsAnother(t *testing.T) {
 	t.Parallel()
-	known := recent.New(time.Hour, 1000)
+	known := dedup.New(time.Hour, 1000)
 	a := start(t, func(o *Options) { o.Recent = known })
 	b := start(t, func(o *Options) {
 		o.Recent, o.Anonymous = known, credentials.Environment{Project: "acme", Environment: "test"}
@@ -158,7 +158,7 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	lines := []string{`{"event_id":"a"}`, "text", `{"event_id":"b","action":"LOGIN"}`}
 	for round := range 3 {
 		j := journaltest.Open(t, dir, cfg, journaltest.Options{})
-		known := recent.New(time.Hour, 1000)
+		known := dedup.New(time.Hour, 1000)
 		require.NoError(t, j.ReadBack(t.Context(), time.Now().Add(-time.Hour), j.Inherited(), func(events []relay.Event) bool {
 			return known.Restore(events, known.Epoch())
 		}))
@@ -180,7 +180,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	t.Parallel()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
 	dir := t.TempDir()
-	known := recent.New(time.Hour, 1000)
+	known := dedup.New(time.Hour, 1000)
 	j := journaltest.Open(t, dir, cfg, journaltest.Options{Lost: known.Forget})
 	r := start(t, func(o *Options) { o.Journal, o.Recent = j, known })
 	event := func(id string) string { return lokiPushOf(`{"event_id":"` + id + `"}`) }
@@ -202,9 +202,9 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 }
 
 // forgetful forgets while a push is decoded.
-type forgetful struct{ *recent.Set }
+type forgetful struct{ *dedup.Set }
 
-func (f *forgetful) Has(k recent.Key) bool {
+func (f *forgetful) Has(k dedup.Key) bool {
 	has := f.Set.Has(k)
 	if has {
 		f.Forget()
@@ -214,7 +214,7 @@ func (f *forgetful) Has(k recent.Key) bool {
 
 func TestLossIsFoundWhileAPushIsRecognised(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *Options) { o.Recent = &forgetful{recent.New(time.Hour, 1000)} })
+	r := start(t, func(o *Options) { o.Recent = &forgetful{dedup.New(time.Hour, 1000)} })
 	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)
 	assert.Equal(t, http.StatusServiceUnavailable, r.push(t, lokiPushOf("a")).status)
 	assert.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)

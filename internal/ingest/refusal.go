@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 )
 
 // refusal is the reason not to take a push, or a part of it. Its text goes to the sender:
@@ -48,10 +48,10 @@ func asRefusal(err error) *refusal {
 // inBook maps reasons to those in the book of arrivals. A sender that hung up was not
 // refused.
 var inBook = map[string]string{
-	"unauthorized": arrivals.Credential, "environment_rate": arrivals.Quota,
-	"environment_room": arrivals.Budget, "journal_full": arrivals.Budget,
-	"malformed": arrivals.Form, "unsupported": arrivals.Form, "empty": arrivals.Form, "partial": arrivals.Form, "slow": arrivals.Form,
-	"too_large": arrivals.TooLarge, "overload": arrivals.Busy, "journal": arrivals.Unavailable,
+	"unauthorized": received.Credential, "environment_rate": received.Quota,
+	"environment_room": received.Budget, "journal_full": received.Budget,
+	"malformed": received.Form, "unsupported": received.Form, "empty": received.Form, "partial": received.Form, "slow": received.Form,
+	"too_large": received.TooLarge, "overload": received.Busy, "journal": received.Unavailable,
 }
 
 // refused counts and logs a refused push of env (zero if nobody knows whose it is), and

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 )
 
 const good = `{"streams":[{"stream":{"a":"b"},"values":[["1","x"]]}]}`

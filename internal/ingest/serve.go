@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/arrivals"
-	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/control/traces"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/traces"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 )
 
 var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", hangUp: true, text: "push with POST"}
@@ -33,7 +33,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = errMethod
 	default:
 		if env, err = h.authenticate(r, e, key); err == nil {
-			door.Trust(r.Context())
+			connlimit.Trust(r.Context())
 			err = h.take(w, r, e, env, trace)
 		}
 	}
@@ -129,7 +129,7 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 		return errForgotten
 	}
 	if p.taken() > 0 {
-		h.arrivals.Of(env).Took(arrivals.Push{
+		h.arrivals.Of(env).Took(received.Push{
 			Events: int64(p.batch.records.Len()), Duplicates: int64(p.batch.duplicates), Bytes: p.batch.bytes,
 			Newest: p.batch.newest, Lateness: &p.batch.lateness,
 		})

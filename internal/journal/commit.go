@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/diskbudget"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/diskbudget"
-	"github.com/auditrelay/auditrelay/internal/pause"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -23,7 +23,7 @@ const (
 // spaced samples, and counts each for its neighbours too.
 // Ingest does not wait for that; until it ends, old events count for nobody.
 func (j *Journal) inherit(ctx context.Context) {
-	for rest := inheritAfter; pause.For(ctx, rest) == nil; rest = retryPause {
+	for rest := inheritAfter; retry.Sleep(ctx, rest) == nil; rest = retryPause {
 		if free, err := j.standing(ctx); err == nil {
 			j.sample(ctx, &free)
 			return

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/quarantine"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -155,7 +155,7 @@ func (s *Source) run(ctx context.Context, after mark) {
 			return
 		}
 		s.j.log.Warn("reading the journal was interrupted; it goes on", "sink", s.sink, "error", err)
-		if pause.For(ctx, retryPause) != nil {
+		if retry.Sleep(ctx, retryPause) != nil {
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -92,7 +92,7 @@ func (j *Journal) sweepLoop(ctx context.Context) {
 		if err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("making room in the journal failed; it is tried again", "error", err)
 		}
-		if gone == 0 && pause.For(ctx, sweepRest) != nil {
+		if gone == 0 && retry.Sleep(ctx, sweepRest) != nil {
 			return
 		}
 	}

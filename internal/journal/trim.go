@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -14,7 +14,7 @@ import (
 const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
-	for pause.For(ctx, trimInterval) == nil {
+	for retry.Sleep(ctx, trimInterval) == nil {
 		if _, err := j.Trim(ctx, j.now().Add(-j.cfg.ReplayWindow)); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}

@@ -24,8 +24,8 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/condition"
 	"github.com/auditrelay/auditrelay/internal/json/redact"
+	"github.com/auditrelay/auditrelay/internal/routing/condition"
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
 )

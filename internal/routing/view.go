@@ -1,7 +1,7 @@
 package routing
 
 import (
-	"github.com/auditrelay/auditrelay/internal/condition"
+	"github.com/auditrelay/auditrelay/internal/routing/condition"
 	"github.com/auditrelay/auditrelay/relay"
 )
 

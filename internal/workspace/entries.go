@@ -12,10 +12,10 @@ import (
 
 	"github.com/nats-io/nuid"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/meaning"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
 // SubjectOf is the resource of an operation's entries, in each project and environment.
@@ -183,7 +183,7 @@ func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error 
 				"project", a.project, "environment", a.environment, "person", a.Person.String(), "outcome", a.Outcome, "error", a.Error)
 			return nil
 		}
-		if pause.For(ctx, time.Second) != nil {
+		if retry.Sleep(ctx, time.Second) != nil {
 			return fmt.Errorf("record the outcome %q of action %s (the next start records it as unknown): %w", a.Outcome, a.Action, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/kinds"
-	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
 // The scope of an operation: the parts of a target.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
 
-	"github.com/auditrelay/auditrelay/internal/retryafter"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -106,7 +106,7 @@ const (
 // seconds or as a date.
 func retryAfter(h http.Header, now time.Time, otherwise time.Duration) time.Duration {
 	for _, name := range []string{"X-RateLimit-Reset", "Retry-After"} {
-		if wait, ok := retryafter.Parse(h.Get(name), now, maxRetryAfter); ok {
+		if wait, ok := retry.ParseAfter(h.Get(name), now, maxRetryAfter); ok {
 			return wait
 		}
 	}

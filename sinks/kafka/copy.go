@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/cloudevents"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -236,7 +236,7 @@ func (c *Copy) partition(ctx context.Context, e *extent, take func(*kafka.Messag
 			return false, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
-			if err := pause.For(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
+			if err := retry.Sleep(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
 				return false, err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/retryafter"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -98,7 +98,7 @@ func cut(text string) string {
 }
 
 func retryAfter(value string) (time.Duration, bool) {
-	return retryafter.Parse(value, time.Now(), maxDelay)
+	return retry.ParseAfter(value, time.Now(), maxDelay)
 }
 
 // concernsAll reports whether every other push would get the same answer.

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
-	"github.com/auditrelay/auditrelay/internal/retryafter"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -88,7 +88,7 @@ func readSome(body io.ReadCloser) string {
 // retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date. A time
 // that cannot be read or is past is zero.
 func retryAfter(header string, now time.Time) time.Duration {
-	wait, _ := retryafter.Parse(header, now, maxWait) // zero if it says nothing
+	wait, _ := retry.ParseAfter(header, now, maxWait) // zero if it says nothing
 	return wait
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -110,7 +110,7 @@ func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) 
 		if err := a.judge(err); err != nil {
 			return 0, fmt.Errorf("append to the log %s: %w", l.name, err)
 		}
-		if time.Now().Add(retryPause).After(a.deadline) || pause.For(ctx, retryPause) != nil {
+		if time.Now().Add(retryPause).After(a.deadline) || retry.Sleep(ctx, retryPause) != nil {
 			return 0, fmt.Errorf("append to the log %s: %w: %w", l.name, store.ErrUnknown, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 const (
@@ -43,7 +43,7 @@ func await(ctx context.Context, log *slog.Logger, what string, do func(context.C
 			told = true
 			log.Warn("waiting for the journal's servers", "for", what, "at_most", startPatience, "error", err)
 		}
-		if pause.For(ctx, retryPause) != nil {
+		if retry.Sleep(ctx, retryPause) != nil {
 			return err
 		}
 	}

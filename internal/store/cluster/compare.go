@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -53,7 +53,7 @@ func (l *Log) compare(ctx context.Context) error {
 				return l.goBack(ctx, info, newest)
 			}
 		}
-		if err := pause.For(ctx, certaintyPause); err != nil {
+		if err := retry.Sleep(ctx, certaintyPause); err != nil {
 			return err
 		}
 	}

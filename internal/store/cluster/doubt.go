@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -122,7 +122,7 @@ func (t *Table) compare(ctx context.Context) error {
 			t.keepNote()
 			return nil
 		}
-		if err := pause.For(ctx, certaintyPause); err != nil {
+		if err := retry.Sleep(ctx, certaintyPause); err != nil {
 			return err
 		}
 	}

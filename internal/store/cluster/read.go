@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -152,7 +152,7 @@ func (r *reader) insist(ctx context.Context) ([]store.Item, error) {
 			told = true
 			r.log.store.log.Warn("reading a log was interrupted, and is tried again", "log", r.log.name, "position", r.next, "error", err)
 		}
-		if err := pause.For(ctx, retryPause); err != nil {
+		if err := retry.Sleep(ctx, retryPause); err != nil {
 			return nil, err
 		}
 	}

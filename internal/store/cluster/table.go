@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -213,7 +213,7 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 		case errors.Is(err, nats.ErrMaxPayload) && !maybe:
 			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrTooLarge, err)
 		}
-		if time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
+		if time.Now().Add(retryPause).After(deadline) || retry.Sleep(ctx, retryPause) != nil {
 			if isWrongSequence(err) && !maybe { // somebody else was writing all the while
 				return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrConflict, err)
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -34,7 +34,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 				return
 			}
 			t.store.log.Debug("watching the table was interrupted, and begins again", "error", err)
-			if err := pause.For(ctx, retryPause); err != nil {
+			if err := retry.Sleep(ctx, retryPause); err != nil {
 				yield(store.Value{}, err)
 				return
 			}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // scrubRate is how many bytes a second a scrub reads from a log that is in use. It leaves
@@ -22,6 +22,6 @@ func (p *pace) take(ctx context.Context, bytes int) {
 	p.done += int64(bytes)
 	ahead := time.Duration(float64(p.done)/scrubRate*float64(time.Second)) - time.Since(p.began)
 	if ahead > time.Second {
-		_ = pause.For(ctx, ahead-time.Second) // whoever reads on sees that ctx has ended
+		_ = retry.Sleep(ctx, ahead-time.Second) // whoever reads on sees that ctx has ended
 	}
 }

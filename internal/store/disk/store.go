@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // syncInterval is how often what is written without a sync is synced: the end marks, and

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // For connections, and for listeners on any port, the kernel chooses ports from 32768 up.
@@ -56,7 +56,7 @@ func Until(ctx context.Context, within time.Duration, what string, met func() bo
 		if time.Now().After(deadline) {
 			return fmt.Errorf("wait until %s: not within %s%s", what, within, said(alive))
 		}
-		if err := pause.For(ctx, pace); err != nil {
+		if err := retry.Sleep(ctx, pace); err != nil {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Log is a log whose leaves are words with a number.

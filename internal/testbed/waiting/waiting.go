@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // Stall is the longest wait without any movement.
@@ -47,7 +47,7 @@ func For(ctx context.Context, progress func() any, done func() bool) error {
 		if time.Since(moved) > Stall {
 			return fmt.Errorf("nothing has moved for %v; the last progress seen is %+v", Stall, last)
 		}
-		if pause.For(ctx, wait) != nil {
+		if retry.Sleep(ctx, wait) != nil {
 			return fmt.Errorf("wait, with the last progress at %+v: %w", last, context.Cause(ctx))
 		}
 	}

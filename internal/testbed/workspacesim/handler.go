@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -28,7 +28,7 @@ func (s *Simulator) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 func (s *Simulator) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	f := s.faults.draw(r.URL.Path)
-	if f.latency > 0 && pause.For(r.Context(), f.latency) != nil {
+	if f.latency > 0 && retry.Sleep(r.Context(), f.latency) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if f.cutBefore {

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/sinks/file"
+)
+
+func newDeadlettersExport() *cobra.Command {
+	var which relayFlags
+	var letters letterFlags
+	var path string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write dead letters as CloudEvents JSON lines",
+		Long: `Writes the events of dead letters, one CloudEvents JSON object per line, like the file
+sink. The letters stay. Bodies are as received: they include values the sink's redact
+section takes out, perhaps personal data.
+` + whichRelay + `
+
+Exit codes: 0 all were written, 1 not all were, 64 wrong usage.`,
+		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
+  auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
+		Args: noArgs,
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
+			var count exported
+			err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+				return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
+			})
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d events exported\n", count.events)
+			if count.damaged > 0 {
+				return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", count.damaged)
+			}
+			return nil
+		}),
+	}
+	which.addTo(cmd)
+	letters.addTo(cmd)
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
+	return cmd
+}
+
+// exported counts an export.
+type exported struct{ events, damaged int }
+
+func (c *exported) to(w io.Writer) func(*console.Letter) error {
+	var line []byte
+	return func(l *console.Letter) error {
+		if l.Damage != "" {
+			c.damaged++
+			return nil
+		}
+		event := l.Event()
+		line = file.AppendLine(line[:0], &event)
+		c.events++
+		_, err := w.Write(line)
+		return err
+	}
+}
+
+// writeTo lets write fill the file at path, readable by its owner alone, or
+// otherwise stdout.
+func writeTo(path string, stdout io.Writer, write func(io.Writer) error) error {
+	target := stdout
+	closing := func() error { return nil }
+	if path != "" {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("write the export: %w", err)
+		}
+		target, closing = f, func() error { return errors.Join(f.Sync(), f.Close()) }
+	}
+	buffered := bufio.NewWriterSize(target, 64<<10)
+	err := write(buffered)
+	return errors.Join(err, buffered.Flush(), closing())
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+func (p Program) newJournalRepair() *cobra.Command {
+	files, output := p.files(), orJSON("print JSON")
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "repair",
+		Short: "Settle the findings of 'journal verify' in a stopped relay's store",
+		Long: `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
+letters, quarantine, audit trail and checkpoints. A start of the relay does the same in the
+background. It copies damaged bytes to the folder "salvage" in the data directory, and names
+lost and unreadable positions in the quarantine. A signed entry names damage to the trail.
+You can end it and begin again at any moment. Stop the relay first.
+
+Take a copy of the data directory before.
+
+Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`,
+		Example: `  auditrelay journal repair --config relay.yaml --dry-run
+  cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
+  auditrelay journal repair --config relay.yaml --yes`,
+		Args: noArgs,
+		RunE: files.asks(func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+			dir := cfg.DataDir
+			v, err := verifyJournal(cmd, cfg, nil)
+			if err != nil {
+				return err
+			}
+			if dryRun || v.open() == 0 {
+				return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(w io.Writer, v *verification) error {
+					return writeText(w, verificationText(v)+"nothing was changed\n")
+				})
+			}
+			if !yes {
+				_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
+			}
+			question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
+			if err := confirm(cmd, yes, question); err != nil {
+				return err
+			}
+			done, err := repairJournal(cmd, cfg)
+			if err != nil {
+				return err
+			}
+			return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
+		}),
+	}
+	files.addTo(cmd)
+	output.addTo(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the repairs")
+	return cmd
+}
+
+// repairs are the results of a repair.
+type repairs struct {
+	// SetAside are the positions now in the quarantine, without those from before.
+	SetAside []quarantine.Loss `json:"set_aside"`
+}
+
+func repairJournal(cmd *cobra.Command, cfg *config.Config) (done repairs, err error) {
+	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+	return done, repairStore(cmd.Context(), cfg, log, &done)
+}
+
+func printRepairs(w io.Writer, done repairs) error {
+	var b strings.Builder
+	for _, q := range done.SetAside {
+		fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
+	}
+	fmt.Fprintf(&b, "repaired: %d runs of positions set aside\n", len(done.SetAside))
+	return writeText(w, b.String())
+}
+
+// repairStore opens the store as a start does, which mends it, and reads all of it back.
+func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done *repairs) (err error) {
+	s, err := app.OpenStore(ctx, cfg, app.StoreOptions{Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	names, err := quarantine.Open(ctx, s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	before, err := names.All(ctx)
+	if err != nil {
+		return err
+	}
+	logs, err := disk.Logs(ctx, filepath.Join(cfg.DataDir, app.StoreDir), s.Table())
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		if isTrail(name) {
+			continue // the trail names its own damage, as at a start
+		}
+		opts := store.Options{}
+		if name == quarantine.Events {
+			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
+		}
+		if err := repairLog(ctx, s, names, name, opts); err != nil {
+			return fmt.Errorf("repair the log %s: %w", name, err)
+		}
+	}
+	if err := withTrail(ctx, cfg, s, log, func(context.Context, *audit.Trail) error { return nil }); err != nil {
+		return err
+	}
+	after, err := names.All(ctx)
+	if err != nil {
+		return err
+	}
+	done.SetAside = append([]quarantine.Loss{}, after[len(before):]...)
+	return nil
+}
+
+// repairLog names the gaps of a log, and the events' records that cannot be read.
+func repairLog(ctx context.Context, s store.Store, names *quarantine.Ledger, name string, opts store.Options) error {
+	l, err := s.Log(ctx, name, opts)
+	if err != nil {
+		return err
+	}
+	if err := names.Watch(ctx, name, l); err != nil {
+		return err
+	}
+	for item, err := range l.Read(ctx, 1, false) {
+		switch {
+		case err != nil:
+		case item.Gap != nil:
+			err = names.Name(ctx, name, *item.Gap)
+		case name == quarantine.Events:
+			if _, corrupt := record.Check(item.Record.Data); errors.Is(corrupt, record.ErrCorrupt) {
+				err = names.NameRecord(ctx, name, item.Record.Pos, corrupt.Error(), item.Record.Data)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

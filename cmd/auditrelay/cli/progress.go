@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+)
+
+const (
+	barWidth = 24
+	// lineEvery is the time between two lines of progress without a terminal.
+	lineEvery = 10 * time.Second
+)
+
+// progress shows long work: a bar on a terminal, else a line now and then. It keeps
+// the newest report for the summary.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	last     console.Progress
+	failing  string
+	notes    int // printed so far
+	printed  time.Time
+	barred   bool // a bar stands on the terminal's last line
+}
+
+func newProgress(out io.Writer) *progress {
+	file, ok := out.(*os.File)
+	return &progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd())), printed: time.Now()}
+}
+
+// report takes the newest state.
+func (p *progress) report(now *console.Progress) {
+	p.last = *now
+	for ; p.notes < len(now.Notes); p.notes++ {
+		p.line("note: " + now.Notes[p.notes])
+	}
+	if now.Failing != p.failing {
+		p.failing = now.Failing
+		if p.failing != "" {
+			p.line("the sink fails; retrying until it succeeds (Ctrl-C ends): " + p.failing)
+		}
+	}
+	switch {
+	case p.terminal:
+		p.bar()
+	case time.Since(p.printed) >= lineEvery:
+		p.line(p.state())
+	}
+}
+
+func (p *progress) state() string {
+	text := fmt.Sprintf("%d of %d %s", p.last.Done, p.last.Total, p.last.Unit)
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{{p.last.Delivered, "delivered"}, {p.last.Refused, "refused"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	return text
+}
+
+func (p *progress) bar() {
+	share := 0.0
+	if p.last.Total > 0 {
+		share = min(1, float64(p.last.Done)/float64(p.last.Total))
+	}
+	full := int(share * barWidth)
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K[%s%s] %3.0f%%  %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), 100*share, p.state())
+	p.barred = true
+}
+
+// line prints a line of its own, above the bar.
+func (p *progress) line(text string) {
+	p.end()
+	_, _ = fmt.Fprintln(p.out, text)
+	p.printed = time.Now()
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if p.barred {
+		_, _ = fmt.Fprint(p.out, "\r\x1b[K")
+		p.barred = false
+	}
+}

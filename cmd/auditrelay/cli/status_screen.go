@@ -1,0 +1,318 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// screen is the whole of the one screen. Drawing it is a pure function.
+type screen struct {
+	status relayStatus
+	past   *past // nil without --watch
+	// lost is why the relay cannot be asked at present, since when; empty: it answers.
+	lost string
+}
+
+// draw gives the lines of a screen. They fit from 80 columns on.
+func (s *screen) draw(b brush, width int) []string {
+	width = max(width, 20)
+	v := judgeStatus(&s.status)
+	lines := s.head(b, &v, width)
+	for _, section := range [][]string{s.environments(b, width), s.sinks(b, width), s.rest(b, width)} {
+		lines = append(append(lines, ""), section...)
+	}
+	return lines
+}
+
+func (s *screen) head(b brush, v *verdict, width int) (lines []string) {
+	i := map[string]ink{verdictOK: inkGood, verdictTrouble: inkTrouble, verdictUnknown: inkUnknown}[v.Verdict]
+	text := v.line(&s.status)
+	if s.lost != "" {
+		i, text = inkTrouble, "THE RELAY CANNOT BE ASKED: "+s.lost+"; below is its last answer"
+	}
+	wrapped := wrap(text, width)
+	if len(wrapped) > headLines {
+		wrapped = append(wrapped[:headLines-1], cut(wrapped[headLines-1], width-2)+" …")
+	}
+	for _, line := range wrapped {
+		lines = append(lines, b.paint(i, line))
+	}
+	r := s.status.Relay
+	about := "auditrelay " + r.Version
+	if !r.Started.IsZero() {
+		about += ", up " + spanText(r.Now.Sub(r.Started).Seconds())
+	}
+	about += ", at " + r.Now.UTC().Format(time.RFC3339)
+	if r.DataDir != "" {
+		about += ", in " + r.DataDir
+	}
+	return append(lines, b.paint(inkFaint, cut(about, width)))
+}
+
+// headLines is the room of the verdict.
+const headLines = 4
+
+func (s *screen) environments(b brush, width int) []string {
+	if reason, failed := s.status.unreadable["environments"]; failed {
+		return noteLines(b, inked{"ENVIRONMENTS cannot be read: " + reason, inkTrouble}, "", width)
+	}
+	if len(s.status.Environments) == 0 {
+		return []string{b.paint(inkFaint, "no environments")}
+	}
+	g := grid{columns: []column{
+		{title: "ENVIRONMENT", flex: true},
+		{title: "STATE"},
+		{title: "SINCE", right: true, rank: 3},
+		{title: "PUSHED", right: true},
+		{title: "EV/S", right: true},
+		{title: "USUAL", right: true},
+		{title: "LATE", right: true, rank: 6},
+		{title: "LOST", right: true, rank: 1},
+		{title: "DECLARED", rank: 5},
+		{title: "GOES TO", rank: 7},
+		{title: "TREND", rank: 4},
+	}}
+	for _, e := range byTrouble(s.status.Environments) {
+		g.add(s.notes(&e), s.cells(&e)...)
+	}
+	return g.lines(b, width)
+}
+
+// byTrouble puts the environments with trouble first.
+func byTrouble(all []health.Status) []health.Status {
+	weight := map[ink]int{inkTrouble: 0, inkWarning: 1, inkUnknown: 2}
+	weigh := func(e *health.Status) int {
+		if w, found := weight[stateInk(e)]; found {
+			return w
+		}
+		return len(weight)
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b health.Status) int { return cmp.Compare(weigh(&a), weigh(&b)) })
+	return sorted
+}
+
+func (s *screen) cells(e *health.Status) []inked {
+	name := e.Project + "/" + e.Environment
+	declared := inked{string(e.Declared.Status), inkPlain}
+	switch {
+	case declared.text == "":
+		declared.text = "-"
+	case e.Declared.Stale:
+		declared = inked{declared.text + "?", inkWarning}
+	case declared.text != "ACTIVE":
+		declared.ink = inkWarning
+	}
+	late, usual := "-", "-"
+	if u := e.Observed.ExpectedEventsPerSecond; u != nil {
+		usual = rateText(*u)
+	}
+	if p := e.Observed.Lateness.P99; p != nil {
+		late = spanText(*p)
+	}
+	return []inked{
+		{name, inkPlain},
+		{string(e.State), stateInk(e)},
+		{s.age(e.Since), inkPlain},
+		{s.age(e.Observed.LastPush), inkPlain},
+		{rateText(e.Observed.EventsPerSecond), inkPlain},
+		{usual, inkFaint},
+		{late, inkPlain},
+		lostCell(e), declared,
+		{goesTo(e), inkPlain},
+		{s.past.spark("environment " + name), inkGood},
+	}
+}
+
+// The words for where events go, where it is no host and no site.
+const (
+	thisRelay = "this relay"
+	nowhere   = "nowhere"
+)
+
+// goesTo says where an environment's events go: the host or the site in the API's last
+// answer. Before any answer only a stream meant for this relay is known.
+func goesTo(e *health.Status) string {
+	d := &e.Declared
+	elsewhere := slices.ContainsFunc(d.Differs, func(field string) bool {
+		return field == "destination_type" || field == "hostname" || field == "site"
+	})
+	switch {
+	case e.Destination == "relay" && !elsewhere:
+		return thisRelay
+	case d.DestinationType == management.Datadog:
+		return strings.TrimSpace("Datadog " + d.Destination)
+	case d.Destination != "":
+		return d.Destination
+	case d.At.IsZero():
+		return "-"
+	}
+	return cmp.Or(string(d.DestinationType), nowhere)
+}
+
+// lostCell sums up the gaps: the last ten, and the open one.
+func lostCell(e *health.Status) inked {
+	lost := 0.0
+	for i := range e.Gaps {
+		lost += missed(&e.Gaps[i])
+	}
+	if e.Gap != nil {
+		lost += missed(e.Gap)
+	}
+	if lost < 0.5 {
+		return inked{"-", inkPlain}
+	}
+	return inked{"~" + numberText(lost), inkWarning}
+}
+
+// notes are the lines below an environment: the reason, the remedy and the newest gap.
+func (s *screen) notes(e *health.Status) (notes []inked) {
+	if e.State != health.Flowing {
+		if e.Reason != "" {
+			notes = append(notes, inked{e.Reason, inkPlain})
+		}
+		if e.Action != "" {
+			notes = append(notes, inked{"do: " + e.Action, inkStrong})
+		}
+	}
+	if f := s.status.fight(e); f != nil {
+		notes = append(notes, inked{fmt.Sprintf("somebody else sets the stream again and again: %s undone since %s", count(f.Undone, "change"), clock(f.Since)), inkTrouble})
+	}
+	if e.Silenced {
+		notes = append(notes, inked{"silenced: it raises no alarm", inkFaint})
+	}
+	if e.Declared.Stale {
+		notes = append(notes, inked{"the API was last read " + cmp.Or(s.ago(e.Declared.At), "before the start"), inkWarning})
+	}
+	switch to := goesTo(e); to {
+	case thisRelay, "-":
+	case nowhere:
+		notes = append(notes, inked{"its events go nowhere", inkFaint})
+	default:
+		notes = append(notes, inked{"its events go to " + to + ", not to this relay", inkFaint})
+	}
+	if g := e.Gap; g != nil {
+		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(missed(g))), inkWarning})
+	}
+	closed := e.Gaps
+	if e.State == health.Gapped && len(closed) > 0 {
+		closed = closed[:len(closed)-1] // the reason tells of the newest one
+	}
+	for i := range closed {
+		g := &closed[i]
+		if s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
+			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): %s", clock(g.Begun), clock(g.Ended), g.Cause, strings.TrimRight(g.Lost(), ",:")), inkFaint})
+		}
+	}
+	return notes
+}
+
+func clock(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
+
+func (s *screen) sinks(b brush, width int) []string {
+	if reason, failed := s.status.unreadable["sinks"]; failed {
+		return noteLines(b, inked{"SINKS cannot be read: " + reason, inkTrouble}, "", width)
+	}
+	if len(s.status.Sinks) == 0 {
+		return []string{b.paint(inkFaint, "no sinks: events are kept for a while, and delivered to nobody")}
+	}
+	g := grid{columns: []column{
+		{title: "SINK", flex: true},
+		{title: "STATE"},
+		{title: "BEHIND", right: true},
+		{title: "OLDEST", right: true},
+		{title: "DELIVERED", right: true, rank: 1},
+		{title: "LETTERS", right: true, rank: 3},
+		{title: "EV/S", right: true, rank: 2},
+		{title: "TREND", rank: 4},
+	}}
+	for i := range s.status.Sinks {
+		sink := &s.status.Sinks[i]
+		name, key := sink.Name, "sink "+sink.Name
+		if sink.Kind != "" && sink.Kind != sink.Name {
+			name += " (" + sink.Kind + ")"
+		}
+		letters := inked{numberText(float64(sink.DeadLetters)), inkPlain}
+		if sink.DeadLetters > 0 {
+			letters.ink = inkWarning
+		}
+		last := "-"
+		if sink.Delivery != nil {
+			last = cmp.Or(s.ago(sink.LastSuccess), "never")
+		}
+		g.add(sinkNotes(sink), inked{name, inkPlain}, sinkState(sink), inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
+			inked{last, inkPlain}, letters, inked{s.past.rate(key), inkPlain}, inked{s.past.spark(key), inkGood})
+	}
+	return g.lines(b, width)
+}
+
+// behind is how many events a sink has not acknowledged.
+func behind(s *console.Sink) string {
+	switch {
+	case s.Position == nil || s.Position.Unknown != "":
+		return "?"
+	case s.LagEvents != nil:
+		return numberText(float64(*s.LagEvents))
+	case s.Position.Pending == 0:
+		return "0"
+	}
+	return count(int(s.Position.Pending), "record")
+}
+
+func sinkNotes(s *console.Sink) (notes []inked) {
+	if s.Delivery != nil && !s.FailingSince.IsZero() {
+		class := strings.TrimPrefix(string(s.LastErrorClass)+", ", ", ")
+		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain},
+			inked{"do: " + failingRemedy(s), inkStrong})
+	}
+	switch {
+	case s.Position != nil && s.Position.Unknown != "":
+		notes = append(notes, inked{s.Position.Unknown, inkPlain})
+	case !s.Configured && s.Position != nil && s.Position.Pending > 0:
+		notes = append(notes, inked{"do: auditrelay sinks retire " + s.Name + ", unless another configuration brings it back", inkStrong})
+	case s.DeadLetters > 0:
+		notes = append(notes, inked{"do: auditrelay deadletters list --sink " + s.Name, inkStrong})
+	}
+	return notes
+}
+
+// failingRemedy is what mends a failing sink, by the class of its last error. The relay
+// tries again by itself, and loses nothing meanwhile.
+func failingRemedy(s *console.Sink) string {
+	try := "auditrelay sinks check " + s.Name + " tries it"
+	switch s.LastErrorClass {
+	case relay.ClassAuthentication:
+		return "correct the credential of sinks." + s.Name + " in the configuration, or its rights at the destination; " + try
+	case relay.ClassConnection, relay.ClassTimeout:
+		return "see that the destination runs and can be reached from here (name, network, TLS); " + try
+	case relay.ClassThrottled:
+		return "raise the destination's limit, or lower the sink's batch_events; it goes on by itself"
+	case relay.ClassRefused:
+		return "mend what the destination complains of, there or in the configuration; " + try
+	}
+	return "mend the cause named above; " + try
+}
+
+// age is how long ago t was, by the relay's clock.
+func (s *screen) age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return spanText(max(0, s.status.Relay.Now.Sub(t).Truncate(time.Second).Seconds()))
+}
+
+// ago is an age in words, empty for never.
+func (s *screen) ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return s.age(t) + " ago"
+}

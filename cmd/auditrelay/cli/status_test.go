@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+func statusOf(t testing.TB, name string) map[string]json.RawMessage {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "status", name+".json"))
+	require.NoError(t, err)
+	var sections map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &sections))
+	return sections
+}
+
+// Each answer has its screens as golden files; UPDATE_SCREENS=1 writes them.
+func TestScreens(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"well", "trouble", "cut-off"} {
+		s := screen{status: readStatus(statusOf(t, name))}
+		for _, width := range []int{80, 120} {
+			lines := s.draw(brush{}, width)
+			for _, line := range lines {
+				assert.LessOrEqual(t, utf8.RuneCountInString(line), width, "%q", line)
+				assert.False(t, strings.ContainsFunc(line, plaintext.Steers), "%q", line)
+			}
+			golden := filepath.Join("testdata", "status", fmt.Sprintf("%s.%d.txt", name, width))
+			if os.Getenv("UPDATE_SCREENS") != "" {
+				require.NoError(t, os.WriteFile(golden, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), strings.Join(lines, "\n")+"\n", golden)
+			assert.Equal(t, lines, uncoloured(t, s.draw(brush{true}, width)), "colours move nothing")
+		}
+	}
+}
+
+var sgr = regexp.MustCompile(`\x1b\[(1|2|3[1236]|1;31|0)m`)
+
+// uncoloured takes the known colours away; nothing else may steer the terminal.
+func uncoloured(t testing.TB, lines []string) []string {
+	t.Helper()
+	plain := make([]string, len(lines))
+	for i, line := range lines {
+		plain[i] = strings.TrimRight(sgr.ReplaceAllString(line, ""), " ")
+		assert.False(t, strings.ContainsFunc(plain[i], plaintext.Steers), "%q", line)
+	}
+	return plain
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		section, with, verdict, says string
+	}{
+		{"", "", verdictOK, "ALL WELL: 1 environment flows, 1 sink delivers"},
+		{"environments", `[{"project":"p","environment":"e","state":"silent"}]`, verdictTrouble, "p/e is silent"},
+		{"environments", `[{"project":"p","environment":"e","state":"gapped"}]`, verdictTrouble, "p/e is gapped"},
+		{"environments", `[{"project":"p","environment":"e","state":"of a newer relay"}]`, verdictTrouble, "of a newer relay"},
+		{"environments", `[{"project":"p","environment":"e","state":"silent","silenced":true}]`, verdictOK, "ALL WELL"},
+		{"environments", `[{"project":"p","environment":"e","state":"unknown"}]`, verdictUnknown, "p/e is unknown; nothing is known to be wrong"},
+		{"environments", `{"error":"too late"}`, verdictTrouble, "the section environments cannot be read"},
+		{"environments", `null`, verdictOK, "0 environments flow"},
+		{"sinks", `[{"name":"s","configured":true,"lag_seconds":299}]`, verdictOK, "1 sink delivers"},
+		{"sinks", `[{"name":"s","configured":true,"lag_seconds":301}]`, verdictTrouble, "sink s lags"},
+		{"sinks", `[{"name":"s","configured":true,"failing_since":"2026-03-04T10:12:03Z"}]`, verdictTrouble, "sink s fails"},
+		{"sinks", `[{"name":"s","configured":true,"dead_letters":1}]`, verdictTrouble, "sink s has 1 dead letter"},
+		{"sinks", `[{"name":"s","configured":false,"position":{"pending_records":1}}]`, verdictTrouble, "is not configured, and holds events"},
+		{"sinks", `[{"name":"s","configured":true,"position":{"unknown":"no answer"}}]`, verdictTrouble, "has no known position"},
+		{"journal", `{"budget_bytes":1,"seconds_to_full":14399}`, verdictTrouble, "the journal is full in 3h59m"},
+		{"journal", `{"budget_bytes":1,"seconds_to_full":14401}`, verdictOK, "ALL WELL"},
+		{"workspace", `{"known":true,"cause":"outage","error":"500"}`, verdictTrouble, "the management API cannot be used (outage)"},
+		{"streaming", `[{"project":"acme-portal","environment":"production","fight":{"undone":3,"since":"2026-03-04T10:12:03Z"}}]`, verdictTrouble, "somebody else sets the stream of acme-portal/production again and again"},
+		{"workspace", `{"known":false}`, verdictUnknown, "has not been asked yet"},
+		{"settings", `[{"project":"p","subject":"project","error":"500"}]`, verdictTrouble, "1 setting cannot be read"},
+		{"ready", `{"ready":false,"parts":[{"name":"journal","state":"not_ready","reason":"full"}]}`, verdictTrouble, "pushes are refused (journal)"},
+		{"ready", `{"ready":true,"parts":[{"name":"sinks","state":"warning","reason":"1 of 1 fail"}]}`, verdictOK, "ALL WELL"},
+	} {
+		sections := statusOf(t, "well")
+		if c.section != "" {
+			sections[c.section] = json.RawMessage(c.with)
+		}
+		s := readStatus(sections)
+		v := judgeStatus(&s)
+		assert.Equal(t, c.verdict, v.Verdict, "%s %s", c.section, c.with)
+		assert.Contains(t, v.line(&s), c.says)
+	}
+	sections := statusOf(t, "well")
+	delete(sections, "environments")
+	s := readStatus(sections)
+	assert.Equal(t, verdictTrouble, judgeStatus(&s).Verdict, "a relay that does not tell of its environments is not all well")
+}
+
+func TestRatesAndSparklines(t *testing.T) {
+	t.Parallel()
+	p := newPast()
+	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	answer := func(seconds, delivered int64) {
+		s := relayStatus{Sinks: []console.Sink{{Name: "s", Delivery: &relay.Delivery{Events: delivered}}}}
+		s.Relay.Now = at.Add(time.Duration(seconds) * time.Second)
+		p.note(&s)
+	}
+	answer(0, 100)
+	assert.Empty(t, p.rate("sink s"), "one answer gives no rate")
+	answer(2, 100)
+	answer(4, 140)
+	assert.Equal(t, "20.0", p.rate("sink s"))
+	assert.Equal(t, "▁█", p.spark("sink s"))
+	answer(6, 7) // it has begun anew
+	answer(8, 7)
+	assert.Equal(t, "▁█▁", p.spark("sink s"))
+	for i := range int64(100) {
+		answer(10+i, 7)
+	}
+	assert.Equal(t, pastKept, utf8.RuneCountInString(p.spark("sink s")))
+	assert.Empty(t, (*past)(nil).spark("sink s"))
+}
+
+func TestTextsForPeople(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[float64]string{
+		-1: "0s", 0: "0s", 0.25: "0.2s", 9.94: "9.9s", 9.96: "9s", 59: "59s", 61: "1m1s", 660: "11m", 3600: "1h", 7265: "2h1m", 90000: "1d1h", 864000: "10d",
+	} {
+		assert.Equal(t, want, spanText(seconds), "%v", seconds)
+	}
+	assert.Equal(t, "1,234,567", numberText(1234567))
+	assert.Equal(t, "123", numberText(123))
+	assert.Equal(t, []string{"0", "<0.1", "12.3", "1,234"}, []string{rateText(0), rateText(0.01), rateText(12.34), rateText(1234)})
+	assert.Equal(t, "abc…xyz", cut("abcdefghijklmnopqrstuvwxyz", 7))
+	assert.Equal(t, []string{"a b", "cde", "fgh", "i"}, wrap("a b cdefgh\n i", 3))
+}
+
+// The relay's answer is drawn whatever is in it.
+func FuzzScreen(f *testing.F) {
+	for _, name := range []string{"well", "trouble", "cut-off"} {
+		text, err := os.ReadFile(filepath.Join("testdata", "status", name+".json"))
+		require.NoError(f, err)
+		f.Add(text, 80)
+	}
+	f.Add([]byte(`{"environments":[{"observed":{"events_per_second":1e308,"lateness_seconds":{"p99":-1e308}},"gaps":[{"events_lost":-1}]}]}`), 1)
+	f.Fuzz(func(t *testing.T, text []byte, width int) {
+		var sections map[string]json.RawMessage
+		if json.Unmarshal(text, &sections) != nil {
+			return
+		}
+		s := screen{status: readStatus(sections), past: newPast()}
+		s.past.note(&s.status)
+		uncoloured(t, s.draw(brush{true}, min(max(width, 1), 500)))
+	})
+}

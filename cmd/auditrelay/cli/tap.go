@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/routing/condition"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+func newTap() *cobra.Command {
+	var which relayFlags
+	var t tapping
+	var colour colourFlag
+	cmd := &cobra.Command{
+		Use:   "tap",
+		Short: "Show the live events as they pass",
+		Long: `Shows the live events as they pass, from now on, until Ctrl-C. --sink shows them as this
+sink gets them: chosen by its match, redacted, and in its format. Without it they are as
+they were received, before any redaction.
+
+--match takes a CEL expression over the shown event, with the variables of a sink's
+match.cel: ` + strings.Join(condition.Names(), ", ") + `.
+An event without a named member is not shown; test for it with has().
+
+A tap holds up neither pushes nor deliveries. Where events come faster than they can be
+printed, some pass unseen; their number is printed at the end, and every ten seconds.
+In a terminal, a line is cut at its width; --output json prints whole CloudEvents, with JSON
+escapes for characters that would steer a terminal.
+` + whichRelay + `
+
+Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
+		Example: `  auditrelay tap --config relay.yaml
+  auditrelay tap --config relay.yaml --sink kafka-eu
+  auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
+  auditrelay tap --config relay.yaml --output json --limit 1 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
+		Args: noArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if t.request.Match == "" {
+				return nil
+			}
+			if _, err := condition.Compile(t.request.Match); err != nil {
+				return fmt.Errorf("--match: %w", err)
+			}
+			return nil
+		},
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
+			file := fileOf(cmd.OutOrStdout())
+			t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
+			if isTerminal(file) {
+				t.width = widthOf(file)
+			}
+			return t.run(cmd.Context(), client)
+		}),
+	}
+	which.addTo(cmd)
+	colour.addTo(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&t.request.Sink, "sink", "", "show events as the sink `NAME` gets them")
+	flags.StringVar(&t.request.Match, "match", "", "show events for which the expression `CEL` holds")
+	flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
+	t.output = forms("text", "json")
+	t.output.addTo(cmd)
+	return cmd
+}
+
+// tapping prints live events.
+type tapping struct {
+	request console.Tap
+	output  outputFlag
+	limit   int // 0: none
+	width   int // 0: lines are not cut
+	brush   brush
+	out     *bufio.Writer
+	told    io.Writer // of missed events
+
+	shown  int
+	counts console.TapCounts
+	said   time.Time // when missed events were told of last
+	missed int64     // told of then
+}
+
+// errLimit ends a tap after its last event.
+var errLimit = errors.New("all wanted events are shown")
+
+// missedEvery is the time between two lines about missed events.
+const missedEvery = 10 * time.Second
+
+func (t *tapping) run(ctx context.Context, client *console.Client) error {
+	err := client.Tap(ctx, t.request, t.show, t.count)
+	t.say()
+	if ctx.Err() != nil || errors.Is(err, errLimit) {
+		err = nil // the wanted end
+	}
+	return err
+}
+
+func (t *tapping) show(one *console.Tapped) error {
+	e, err := one.Event()
+	if err != nil {
+		return err
+	}
+	if t.output.isJSON() {
+		_, err = fmt.Fprintf(t.out, "%s\n", escaped(one.CloudEvent))
+	} else {
+		_, err = fmt.Fprintln(t.out, t.line(&e))
+	}
+	if err = errors.Join(err, t.out.Flush()); err != nil {
+		return err
+	}
+	if t.shown++; t.shown == t.limit {
+		return errLimit
+	}
+	return nil
+}
+
+// line is an event for people.
+func (t *tapping) line(e *relay.Event) string {
+	at := e.Received.UTC().Format("15:04:05.000")
+	origin := strings.TrimSuffix(e.Project+"/"+e.Environment, "/")
+	body := bodyText(e.Body) + "  " + labelsText(e.Labels)
+	room := func(text string) string { return text }
+	if t.width > 0 {
+		left := t.width
+		room = func(text string) string {
+			runes := []rune(text)
+			if len(runes) > left {
+				runes = append(runes[:max(0, left-1)], '…')[:left]
+			}
+			left -= len(runes)
+			return string(runes)
+		}
+	}
+	b := t.brush
+	return b.paint(inkFaint, room(at+"  ")) + b.paint(inkStrong, room(origin+"  ")) + b.paint(inkGood, room(e.Type+"  ")) +
+		b.paint(inkFaint, room(e.ID+"  ")) + b.paint(inkPlain, room(body))
+}
+
+// count takes the relay's counts.
+func (t *tapping) count(now *console.TapCounts) {
+	t.counts = *now
+	if missed := now.Dropped + now.SkippedRecords; missed > t.missed && time.Since(t.said) >= missedEvery {
+		t.missed, t.said = missed, time.Now()
+		t.say()
+	}
+}
+
+// say prints the counts of events not shown.
+func (t *tapping) say() {
+	var texts []string
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{
+		{t.counts.Dropped, "events passed unseen, as they came faster than they were printed"},
+		{t.counts.SkippedRecords, "records of events passed unseen, as they came faster than they were read"},
+		{t.counts.LeftOut, "events were left out by the sink's match"},
+		{t.counts.Withheld, "events were withheld from the sink: its dead letters have them"},
+		{t.counts.Failed, "events were not shown, as --match failed for them"},
+	} {
+		if c.n > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	if len(texts) > 0 {
+		_, _ = fmt.Fprintln(t.told, strings.Join(texts, "; "))
+	}
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+// TestMakeAnExportForProof makes the trail that cmd/proof checks, in AUDITRELAY_PROOF_DIR:
+// the folder export, and the key in trail.pub.
+func TestMakeAnExportForProof(t *testing.T) {
+	dir := os.Getenv("AUDITRELAY_PROOF_DIR")
+	if dir == "" {
+		t.Skip("cmd/proof runs it")
+	}
+	n, err := strconv.Atoi(os.Getenv("AUDITRELAY_PROOF_ENTRIES"))
+	require.NoError(t, err)
+	kept := trailtest.Store(t, t.TempDir())
+	defer func() { require.NoError(t, kept.Close()) }()
+	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
+	trail, err := audit.Open(t.Context(), kept, o)
+	require.NoError(t, err)
+	require.NoError(t, trail.Close(t.Context()))
+	start := time.Now()
+	fillTrail(t, kept, n)
+	fmt.Printf("%d entries appended in %v\n", n, time.Since(start).Round(time.Millisecond))
+	for range 2 { // the first one signs when it closes
+		trail, err = audit.Open(t.Context(), kept, o)
+		require.NoError(t, err)
+		require.NoError(t, trail.Close(t.Context()))
+	}
+	trail, err = audit.Open(t.Context(), kept, o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, trail.Close(t.Context())) }()
+	start = time.Now()
+	list, err := tiles.Export(t.Context(), trail, trail.Generations(), filepath.Join(dir, "export"), slog.New(slog.DiscardHandler), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, n, list[0].Size)
+	fmt.Printf("%d entries exported in %v\n", n, time.Since(start).Round(time.Millisecond))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "trail.pub"), []byte(list[0].PublicKey+"\n"), 0o600))
+}

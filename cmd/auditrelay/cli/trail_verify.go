@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
+)
+
+// verifyFlags are those of 'trail verify'.
+type verifyFlags struct {
+	trailFlags
+	site          siteFlags
+	kafka         kafkaFlags
+	dir           string
+	proof, record string
+	events        string
+	key, policy   string
+	known         []string
+	archives      []string
+	output        outputFlag
+}
+
+func (p Program) newTrailVerify() *cobra.Command {
+	f := &verifyFlags{trailFlags: *p.trail()}
+	cmd := &cobra.Command{
+		Use:   "verify --key KEY",
+		Short: "Prove the audit trail to be as signed, and complete",
+		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all findings against
+it:
+
+  integrity     the bytes are the signed ones: entries, hashes, checkpoints and their
+                history; there is one history, and keys are vouched for
+  completeness  nothing is missing: the attestations of looks at settings, the heartbeats,
+                the spans of the event stream, and the entries themselves have no gaps
+
+It reads one of these:
+  --url URL              what a running relay serves under /tlog/
+  --config, --data-dir   the files of the relay on this machine; with --offline those of a
+                         stopped one, held against its log, which may have more
+  --dir DIR              what 'trail export --form tlog' wrote
+  --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
+                         JSON lines in any order; duplicates are fine. The root is computed
+                         from them, and the attributes of each entry are held against it
+  --from-kafka TOPIC     the same from a Kafka topic: all partitions, from the first record to
+                         the last one at the start
+  --proof FILE           one proof; --record FILE is the entry that it is about
+
+A relay that guards /tlog/ wants a bearer token: --token-file FILE, or the environment variable
+AUDITRELAY_TLOG_TOKEN. The password of --kafka-user is in AUDITRELAY_KAFKA_PASSWORD; client
+certificates, Kerberos and OAuth are left out: consume such a topic with its own tools, as JSON
+lines, into --from-events -.
+
+The trust comes from outside: --key, the log's verifier key, or --policy, a file with keys of
+logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoever can write
+the files can sign them. An older copy put in the trail's place is found by a witness's
+signature, or by --checkpoint, a checkpoint from another day or place.
+
+Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
+files are checked too, and whatever it lacks or has altered breaks integrity.
+
+In a sink's copy, each attribute of an entry's event has to be the entry's: id, source, type,
+subject, time, project and environment. Pushed events that imitate entries are named apart, and
+count for nothing. Bodies without attributes can be pushed by anybody: there only the signed
+roots tell entries from imitations.
+
+Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 nothing is
+against integrity, and completeness, the trust in the keys, or a single entry under a signed
+root is not shown; 64 wrong usage.`,
+		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
+  auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
+  auditrelay trail verify --config relay.yaml --offline --key trail.pub
+  auditrelay trail verify --url https://relay.example/tlog/ --token-file tlog.token --key trail.pub
+  auditrelay trail verify --from-events events.jsonl --policy trail.policy --output json
+  auditrelay trail verify --from-kafka kafka-1:9092,kafka-2:9092/auditrelay.events --key trail.pub
+  auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
+  auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func (f *verifyFlags) addTo(cmd *cobra.Command) {
+	f.addFilesTo(cmd, "the relay is stopped: read its log too")
+	flags := cmd.Flags()
+	f.site.addTo(cmd, "the `URL` of the trail, or of one log of it")
+	f.kafka.addTo(cmd)
+	flags.StringVar(&f.dir, "dir", "", "a `DIR` with the trail, or with one log of it")
+	flags.StringVar(&f.events, "from-events", "", "a `FILE` of events as JSON lines; - for standard input")
+	flags.StringVar(&f.proof, "proof", "", "a .tlog-proof `FILE`")
+	flags.StringVar(&f.record, "record", "", "the `FILE` with the entry, with --proof")
+	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
+	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)")
+	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
+	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` that 'trail archive' moved old entries to; again for more")
+	f.output = forms("text", "json")
+	f.output.addTo(cmd)
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
+	cmd.MarkFlagsRequiredTogether("proof", "record")
+	for _, other := range []string{"from-events", "from-kafka", "proof"} {
+		cmd.MarkFlagsMutuallyExclusive("archive", other)
+	}
+	before(cmd, func() error {
+		if f.site.url == "" && f.dir == "" && f.events == "" && f.kafka.topic == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
+			return errors.New("name the trail: --url, --dir, --from-events, --from-kafka, --proof, --config or --data-dir")
+		}
+		return nil
+	})
+}
+
+func (f *verifyFlags) run(cmd *cobra.Command) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	if f.proof != "" {
+		return f.runProof(cmd, o.Policy)
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	o.Progress = func(done, total int64) {
+		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
+	}
+	report, err := f.verify(cmd, shown, o)
+	shown.end()
+	if err != nil {
+		return err
+	}
+	report.RefuseEmpty()
+	err = printAs(cmd.OutOrStdout(), f.output.isJSON(), report, printVerdicts)
+	switch {
+	case err != nil:
+		return err
+	case len(report.Integrity.Findings) > 0:
+		return errReported
+	case !report.Trusted || !report.Integrity.Holds || !report.Completeness.Holds:
+		return errNotShown
+	}
+	return nil
+}
+
+// options reads the files to hold the trail against.
+func (f *verifyFlags) options() (o verify.Options, err error) {
+	o.Archives = f.archives
+	if o.Policy, err = readPolicy(f.key, f.policy); err != nil {
+		return o, err
+	}
+	for _, name := range f.known {
+		note, err := os.ReadFile(name)
+		if err != nil {
+			return o, fmt.Errorf("read the known checkpoint: %w", err)
+		}
+		o.Known = append(o.Known, note)
+	}
+	return o, nil
+}
+
+// readPolicy gives the trust anchor; nil for none.
+func readPolicy(key, file string) (*proof.Policy, error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the policy: %w", err)
+		}
+		p, err := proof.ParsePolicy(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		return &p, nil
+	}
+	if key == "" {
+		return nil, nil
+	}
+	if text, err := os.ReadFile(key); err == nil {
+		key = strings.TrimSpace(string(text))
+	}
+	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	return &p, nil
+}
+
+// verify reads the trail named by the flags.
+func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Options) (verify.Report, error) {
+	ctx := cmd.Context()
+	switch {
+	case f.kafka.topic != "":
+		return f.kafka.verify(cmd, shown, o)
+	case f.events != "":
+		return f.verifyEvents(ctx, o)
+	case f.site.url != "":
+		o.Live, o.Now, o.Workers = true, time.Now(), 8
+		fetch, dirs, err := f.site.open(cmd)
+		if err != nil {
+			return verify.Report{}, err
+		}
+		return verify.Trail(ctx, fetch, dirs, o)
+	case f.dir != "":
+		return verifyFolder(ctx, f.dir, o)
+	case f.offline:
+		return f.verifyStopped(ctx, o)
+	}
+	o.Live, o.Now = true, time.Now()
+	dir, err := f.relayFlags.dir()
+	if err != nil {
+		return verify.Report{}, err
+	}
+	return verifyFolder(ctx, filepath.Join(dir, tiles.Dir), o)
+}
+
+func verifyFolder(ctx context.Context, dir string, o verify.Options) (verify.Report, error) {
+	fetch, dirs, err := verify.Folder(dir)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	return verify.Trail(ctx, fetch, dirs, o)
+}
+
+func (f *verifyFlags) verifyEvents(ctx context.Context, o verify.Options) (_ verify.Report, err error) {
+	in := io.ReadCloser(os.Stdin)
+	if f.events != "-" {
+		if in, err = os.Open(f.events); err != nil {
+			return verify.Report{}, fmt.Errorf("read the events: %w", err)
+		}
+		defer func() { _ = in.Close() }()
+	}
+	return verify.Events(ctx, in, o)
+}

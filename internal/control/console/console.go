@@ -1,0 +1,213 @@
+// Package console serves the command line's questions to a running relay: an HTTP API
+// over a socket in its data directory, and its client.
+//
+// Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
+// "finished", or why it failed; a stream without such an end was cut off. Whoever can
+// open the socket (mode 0600) may do all of it.
+//
+// # Replays
+//
+// A replay is a further relay.Pump with a further instance of the sink, over
+// journal.Span. The span keeps no position and so holds nothing up. A file sink is the
+// exception: two writers would take each other's half-written lines for torn ones, so
+// the live instance serves both.
+//
+// A pump replays dead letters as well. A letter is removed after its batch is
+// acknowledged; a letter refused again is first kept as another letter. So a crash at any line
+// leaves it once too often, never not at all.
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/routing"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Options give a console its parts.
+type Options struct {
+	Journal *journal.Journal
+	// Quarantine knows the damage.
+	Quarantine *quarantine.Ledger
+	Letters    *deadletters.Store
+	// Sinks are the configured ones, with their defaults.
+	Sinks []config.Sink
+	// Delivery tells how live delivery to a sink goes.
+	Delivery func(sink string) relay.Delivery
+	// Route gives the choice, redaction and format of a sink's events.
+	Route func(config.Sink) (*routing.Route, error)
+	// Open opens a sink for a replay, in addition to the one for live delivery. The console
+	// closes it.
+	Open func(config.Sink) (relay.Sink, error)
+	// Record enters a person's planned loss into the audit trail, and returns when the
+	// entry is durable.
+	Record      func(context.Context, Loss) error
+	Credentials *credentials.Store
+	// Streaming keeps the streaming configs; its error says why nothing does.
+	Streaming func() (*streaming.Reconciler, error)
+	// Silences are those of the environments.
+	Silences *silences.Book
+	// Desk performs operations of the Workspace Management API; its error says why there
+	// is none.
+	Desk func() (*workspace.Desk, error)
+	// Trail is the audit trail, and Timeline its index.
+	Trail    *audit.Trail
+	Timeline *timeline.Index
+	// Event makes an entry the same event as live delivery did.
+	Event func(context.Context, audit.Recorded) (relay.Event, error)
+	// Status gives the sections of /status.
+	Status func(context.Context) map[string]any
+	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
+	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error)
+	Logger       *slog.Logger
+}
+
+// Server serves a console.
+type Server struct {
+	opts   Options
+	http   *http.Server
+	socket *socket
+	stop   context.CancelFunc // ends the work under way
+
+	// lettersTurn holds a token while the dead letters are being changed: two
+	// replays at once would deliver each letter twice.
+	lettersTurn chan struct{}
+	taps        chan struct{} // holds a token per tap
+	// archiving is held while bundles are moved out.
+	archiving sync.Mutex
+}
+
+// Listen begins to serve at dataDir's socket. failed is told when serving ends
+// of itself.
+func Listen(ctx context.Context, dataDir string, opts Options, failed func(error)) (*Server, error) {
+	socket, err := listen(ctx, dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the console: %w", err)
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1), taps: make(chan struct{}, mostTaps)}
+	s.http = &http.Server{
+		Handler: cutOff(withPerson(s.routes())), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
+		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
+	}
+	go func() {
+		if err := s.http.Serve(socket.listener); !errors.Is(err, http.ErrServerClosed) {
+			failed(fmt.Errorf("console at %s: %w", socket.path, err))
+		}
+	}()
+	return s, nil
+}
+
+// routes are the questions and commands.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"GET /v1/status":               answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
+		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
+		"POST /v1/sinks/retire":        answers(s.retire),
+		"POST /v1/deadletters":         lists(s.listLetters),
+		"POST /v1/deadletters/replay":  works(s, s.replayLetters),
+		"POST /v1/deadletters/discard": works(s, s.discardLetters),
+		"GET /v1/credentials":          answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
+		"POST /v1/credentials/rotate":  answers(s.rotateCredential),
+		"POST /v1/credentials/revoke":  answers(s.revoke),
+		"GET /v1/streaming":            answers(s.listStreaming),
+		"POST /v1/streaming/plan":      lists(s.planStreaming),
+		"POST /v1/streaming/apply":     answers(s.applyStreaming),
+		"GET /v1/silences":             answers(s.listSilences),
+		"POST /v1/silences/add":        answers(s.addSilence),
+		"POST /v1/silences/end":        answers(s.endSilence),
+		"POST /v1/workspace/read":      onDesk(s, (*workspace.Desk).Read),
+		"POST /v1/workspace/plan":      onDesk(s, (*workspace.Desk).Plan),
+		"POST /v1/workspace/do":        onDesk(s, (*workspace.Desk).Do),
+		"POST /v1/tap":                 lists(s.tap),
+		"POST /v1/replay":              works(s, s.replaySpan),
+		"POST /v1/trail/list":          lists(s.listTrail),
+		"POST /v1/trail/entries":       lists(s.readTrail),
+		"POST /v1/trail/annotate":      answers(s.annotate),
+		"POST /v1/trail/forward":       works(s, s.forwardTrail),
+		"POST /v1/trail/prove-event":   answers(s.proveEvent),
+		"POST /v1/trail/span":          lists(s.listSpan),
+		"POST /v1/trail/archive":       works(s, s.archiveTrail),
+		"POST /v1/trail/rotate-key":    answers(s.rotateKey),
+		"POST /v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
+			return s.opts.Timeline.Settings(ctx, req.Filter)
+		}),
+		"POST /v1/settings/at": answers(func(ctx context.Context, req SettingAt) (timeline.State, error) {
+			return s.opts.Timeline.At(ctx, req.Where, req.At)
+		}),
+		"GET /v1/damage":         answers(func(context.Context, none) (quarantine.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
+		"POST /v1/damage/accept": answers(s.acceptDamage),
+	} {
+		mux.HandleFunc(pattern, handle)
+	}
+	return mux
+}
+
+// Close ends the work under way, each piece at a point without loss,
+// and tells its clients. ctx bounds the wait.
+func (s *Server) Close(ctx context.Context) error {
+	s.stop()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	return errors.Join(err, s.socket.close())
+}
+
+// sink finds a configured sink.
+func (s *Server) sink(name string) (config.Sink, error) {
+	i := slices.IndexFunc(s.opts.Sinks, func(c config.Sink) bool { return c.Name == name })
+	if i < 0 {
+		return config.Sink{}, refuse(http.StatusNotFound, "there is no sink %q in the running configuration; it has %s", name, s.sinkNames())
+	}
+	return s.opts.Sinks[i], nil
+}
+
+func (s *Server) sinkNames() string {
+	names := make([]string, len(s.opts.Sinks))
+	for i, c := range s.opts.Sinks {
+		names[i] = c.Name
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
+}
+
+// refusal is an error caused by the client.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// answerError is the body of an answer other than 200.
+type answerError struct {
+	Error string `json:"error"`
+}

@@ -1,0 +1,96 @@
+// Package heartbeat calls a dead-man's switch: a service raising an alarm when the calls
+// stop. So a dead or hanging relay, or one refusing pushes, is noticed, although it can
+// tell nobody.
+package heartbeat
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/retry"
+)
+
+// Options configure the calls.
+type Options struct {
+	// URL is posted to. Who knows it can keep the alarm quiet, so it is a secret.
+	URL secret.Text
+	// Every is the time between two calls.
+	Every time.Duration
+	TLS   *tls.Config // nil: the system's roots
+	// Alive reports whether the relay does its work. No call is made while it does not.
+	Alive  func(ctx context.Context) bool
+	Logger *slog.Logger
+}
+
+const (
+	// timeout bounds one call.
+	timeout = 10 * time.Second
+	// maxReason bounds the logged text of an error, in characters: it may quote an answer.
+	maxReason = 300
+)
+
+// Run calls until ctx ends. A failed call is not repeated: the next one is due soon.
+func Run(ctx context.Context, o Options) {
+	client := &http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		},
+	}
+	var failing retry.Failure
+	for {
+		if o.Alive(ctx) {
+			told(&failing, call(ctx, client, o.URL), o.Logger)
+		}
+		if retry.Sleep(ctx, o.Every) != nil {
+			client.CloseIdleConnections()
+			return
+		}
+	}
+}
+
+func told(failing *retry.Failure, err error, log *slog.Logger) {
+	if err == nil {
+		if fields, was := failing.Over(); was {
+			log.Info("the heartbeat arrives again", fields...)
+		}
+		return
+	}
+	if !errors.Is(err, context.Canceled) && failing.Again("") {
+		log.Warn("the heartbeat does not arrive; its receiver will raise an alarm",
+			append(failing.Fields(), "error", plaintext.Line(err.Error(), maxReason))...)
+	}
+}
+
+// call makes one call. Its errors do not name the URL.
+func call(ctx context.Context, client *http.Client, to secret.Text) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Reveal(), http.NoBody)
+	if err != nil {
+		return errors.New("heartbeat.url is not an address")
+	}
+	req.Header.Set("User-Agent", "auditrelay")
+	resp, err := client.Do(req)
+	if err != nil {
+		var about *url.Error
+		if errors.As(err, &about) {
+			err = about.Err
+		}
+		return fmt.Errorf("post to %s: %w", req.URL.Hostname(), err)
+	}
+	defer func() { _ = resp.Body.Close() }() // was only read
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("post to %s: it answered %d %s", req.URL.Hostname(), resp.StatusCode, http.StatusText(resp.StatusCode))
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package received counts the pushes and events of each environment, and its refused
+// pushes by reason. Ingest writes it, health reads it.
+//
+// Its memory is about 4 KiB for each environment, whatever arrives. Rates and lateness
+// cover a sliding window, kept by time since the book was made: so a jump of the
+// machine's clock neither empties nor stretches it.
+package received
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+)
+
+// Book counts arrivals by environment. It is safe for concurrent use.
+type Book struct {
+	now     func() time.Time
+	start   time.Time
+	refused atomic.Pointer[func(credentials.Environment)]
+
+	environments sync.Map // credentials.Environment to *Environment; none is removed
+}
+
+// New makes an empty book. Windows follow now's monotonic clock, if it has one.
+func New(now func() time.Time) *Book { return &Book{now: now, start: now()} }
+
+// Of returns the page of an environment, and makes it if it is missing. It is never nil.
+// Pass configured environments only: a page stays for good.
+func (b *Book) Of(env credentials.Environment) *Environment {
+	e, ok := b.environments.Load(env)
+	if !ok {
+		e, _ = b.environments.LoadOrStore(env, &Environment{book: b, name: env})
+	}
+	return e.(*Environment) //nolint:errcheck // nothing else is stored
+}
+
+// Each calls f for each environment, in no order.
+func (b *Book) Each(f func(*Environment)) {
+	b.environments.Range(func(_, e any) bool {
+		f(e.(*Environment)) //nolint:errcheck // nothing else is stored
+		return true
+	})
+}
+
+// OnRefused sets the one function to call when a push with an environment's user name
+// brings a wrong credential. It is called without locks, before the push is answered, and
+// must not block. Anybody may know a user name: it must bound its own work.
+func (b *Book) OnRefused(f func(credentials.Environment)) { b.refused.Store(&f) }
+
+// Environment counts the arrivals of one environment.
+type Environment struct {
+	book *Book
+	name credentials.Environment
+
+	mu       sync.Mutex // guards all below
+	totals   Totals
+	lastPush time.Time
+	lastNew  time.Time
+	newest   int64 // Unix nanoseconds, 0 for none
+	looked   time.Time
+	refusals [len(reasons)]Refusals
+	good     [len(reasons)]bool // a good push came after the last refusal
+	rate     rate
+	lateness window
+	spans    []*Span
+	clock    ages
+	late     float64 // seconds, of all events
+}
+
+// Name returns the environment's own name.
+func (e *Environment) Name() credentials.Environment { return e.name }
+
+// Push is a push after the disk has all of it.
+type Push struct {
+	// Events are new, Duplicates were durable before. Bytes are those of the new bodies.
+	Events, Duplicates, Bytes int64
+	// Newest is the newest time of its events, in Unix nanoseconds; 0 for none.
+	Newest int64
+	// Lateness holds the new events' lateness. It is read only, and not kept; nil is none.
+	Lateness *Lateness
+}
+
+// Took counts a durable push. It allocates nothing.
+func (e *Environment) Took(p Push) {
+	now := e.book.now()
+	elapsed := now.Sub(e.book.start)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.totals.Pushes++
+	e.totals.Events += p.Events
+	e.totals.Bytes += p.Bytes
+	e.totals.Duplicates += p.Duplicates
+	e.lastPush = now
+	if p.Events > 0 || p.Duplicates == 0 {
+		e.lastNew = now
+	}
+	// A sender's clock may be years ahead, and must not hide all later events.
+	e.newest = max(e.newest, min(p.Newest, now.UnixNano()))
+	e.good = [len(reasons)]bool{true, true, true, true, true, true, true}
+	e.rate.add(elapsed, p.Events)
+	if p.Newest != 0 {
+		e.clock.add(elapsed, now.Sub(time.Unix(0, p.Newest)))
+	}
+	if p.Lateness != nil {
+		e.lateness.add(elapsed, p.Lateness)
+		for _, s := range e.spans {
+			s.add(now, p.Lateness)
+		}
+		e.late += p.Lateness.sum
+	}
+}
+
+// Saw takes the newest event at a foreign destination, as of `looked`, for the newest
+// push; zero for no event.
+func (e *Environment) Saw(newest, looked time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looked = looked
+	if newest.After(looked) { // by a clock ahead
+		newest = looked
+	}
+	if newest.After(e.lastPush) {
+		e.totals.Pushes++
+		e.lastPush, e.lastNew, e.newest = newest, newest, newest.UnixNano()
+	}
+}
+
+// The reasons to refuse a push of an environment.
+const (
+	Credential  = "credential"  // its user name with a wrong password
+	Quota       = "quota"       // its quota of events or bytes a second
+	Budget      = "budget"      // its share of the disk budget, or all of it, waits for sinks
+	Form        = "form"        // malformed, in part or whole, or too slow
+	TooLarge    = "too_large"   // a limit on sizes
+	Busy        = "busy"        // too many pushes, or bytes of them, at once
+	Unavailable = "unavailable" // the journal did not take it
+)
+
+var reasons = [...]string{Credential, Quota, Budget, Form, TooLarge, Busy, Unavailable}
+
+// Reasons returns all reasons of refusals.
+func Reasons() []string { return reasons[:] }
+
+// Refusals are the refused pushes of one reason.
+type Refusals struct {
+	// Count counts since the book was made.
+	Count int64
+	// First and Last are those of the newest run, without a good push between them; zero
+	// for none.
+	First, Last time.Time
+}
+
+// Refused counts a refused push. An unknown reason counts as Unavailable.
+func (e *Environment) Refused(reason string) {
+	now, i := e.book.now(), len(reasons)-1
+	for at, known := range reasons {
+		if known == reason {
+			i = at
+		}
+	}
+	e.mu.Lock()
+	r := &e.refusals[i]
+	if r.Count == 0 || e.good[i] {
+		r.First = now
+	}
+	r.Count, r.Last, e.good[i] = r.Count+1, now, false
+	e.mu.Unlock()
+	if tell := e.book.refused.Load(); tell != nil && reason == Credential {
+		(*tell)(e.name)
+	}
+}

@@ -1,0 +1,293 @@
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// CheckpointSubject is the subject of checkpoints' events: the trail's own.
+const CheckpointSubject = ownSubject
+
+const (
+	// forwardBatch is after how many entries the position is kept, while there are more.
+	forwardBatch = 64
+	// A follower more than maxPassed checkpoints away from the end passes over some: a newer
+	// checkpoint vouches for all entries under an older one.
+	maxPassed = 64
+	// shortPause and longPause bound the wait after a failure.
+	shortPause, longPause = 100 * time.Millisecond, 10 * time.Second
+	// takeOver is how long another relay may be without progress before this one goes on.
+	takeOver = 30 * time.Second
+)
+
+// Forward calls entry for each sound entry in order, and checkpoint for each good checkpoint
+// once its entries were handled, both at least once. It returns when ctx ends (its error). An
+// unreadable entry is passed over, and has the trail read back, to be named. While there are
+// many checkpoints to come, as at the first start on an old trail, some are passed over; the
+// newest never is.
+//
+// Where a call fails it is made again, with growing pauses, for as long as it takes; an outage
+// of the store is waited for, and so is an unusable trail. The position is kept in the table
+// under a name, over restarts. After a crash the newest entries may come again. Of several
+// relays with one trail one forwards; another takes over when it makes no progress.
+func (t *Trail) Forward(ctx context.Context, name string, entry func(context.Context, Recorded) error, checkpoint func(context.Context, Kept) error) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("forward the audit trail: %w", ctx.Err())
+	case <-t.opened:
+	}
+	f := &forwarder{Trail: t, table: t.store.Table(), key: "trail/" + name, me: rand.Text(), entry: entry, checkpoint: checkpoint}
+	for wait := shortPause; ; wait = min(2*wait, longPause) {
+		some, err := f.run(ctx)
+		if ctx.Err() != nil {
+			f.leave()
+			return fmt.Errorf("forward the audit trail: %w", ctx.Err())
+		}
+		if some {
+			wait = shortPause
+		}
+		if wait == shortPause && !errors.Is(err, errAnother) {
+			t.log.Warn("forwarding the audit trail was interrupted; it goes on", "again_in", wait, "error", err)
+		}
+		_ = retry.Sleep(ctx, wait)
+	}
+}
+
+// forwarder hands the trail's entries and checkpoints on.
+type forwarder struct {
+	*Trail
+	table      store.Table
+	key        string
+	me         string // names this process
+	entry      func(context.Context, Recorded) error
+	checkpoint func(context.Context, Kept) error
+
+	at   reached
+	rev  uint64 // of the kept position
+	some bool   // anything was handed on
+}
+
+// reached is how far the entries and checkpoints of the two logs were handed on.
+type reached struct {
+	EntriesLog     string    `json:"entries_log"`
+	Entries        store.Pos `json:"entries"`
+	CheckpointsLog string    `json:"checkpoints_log"`
+	Checkpoints    store.Pos `json:"checkpoints"`
+	// By is the process that does it; empty where it has stopped.
+	By string `json:"by,omitempty"`
+}
+
+// errAnother says that another relay forwards the trail now.
+var errAnother = errors.New("another relay forwards the trail")
+
+// run hands on until something fails, and reports whether it handed anything on.
+func (f *forwarder) run(ctx context.Context) (some bool, err error) {
+	f.some = false
+	if err := f.take(ctx); err != nil {
+		return false, err
+	}
+	for {
+		err := f.step(ctx)
+		if err == nil {
+			err = f.grown(ctx)
+		}
+		if err != nil {
+			return f.some, err
+		}
+	}
+}
+
+// take reads the position, and makes it this process's, once no other one makes progress.
+func (f *forwarder) take(ctx context.Context) error {
+	for expired := !f.options.Shared; ; {
+		v, err := f.table.Get(ctx, f.key)
+		if err != nil {
+			return fmt.Errorf("read how far the audit trail was forwarded: %w", err)
+		}
+		var at reached
+		if len(v.Data) > 0 && json.Unmarshal(v.Data, &at) != nil {
+			at = reached{} // all is handed on again
+		}
+		if expired || at.By == "" || at.By == f.me {
+			f.at, f.rev = at, v.Rev
+			return f.begin(ctx)
+		}
+		if expired, err = f.idle(ctx, v.Rev, at.Entries); err != nil {
+			return err
+		}
+	}
+}
+
+// idle waits until the position changes, or until there has been something to hand on after
+// it for the time of takeOver.
+func (f *forwarder) idle(ctx context.Context, rev uint64, entries store.Pos) (expired bool, err error) {
+	waiting, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for v, err := range f.table.Watch(waiting, f.key) {
+			if err != nil || v.Key == f.key && v.Rev != rev {
+				cancel()
+				return
+			}
+		}
+	})
+	err = f.wait(waiting, f.entries, entries+1)
+	if err == nil {
+		err = retry.Sleep(waiting, takeOver)
+	}
+	cancel()
+	watching.Wait()
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return err == nil, nil
+}
+
+// begin makes the position fit the logs as they are. In another log, or one that lost its
+// end, positions mean other records: then all are handed on again, under their old ids.
+func (f *forwarder) begin(ctx context.Context) error {
+	for _, of := range []struct {
+		log store.Log
+		id  *string
+		pos *store.Pos
+	}{{f.entries, &f.at.EntriesLog, &f.at.Entries}, {f.checkpoints, &f.at.CheckpointsLog, &f.at.Checkpoints}} {
+		s, err := of.log.State(ctx)
+		if err != nil {
+			return fmt.Errorf("read the end of the audit trail: %w", err)
+		}
+		if id := s.ID.String(); *of.id != id || *of.pos > s.End {
+			if *of.pos > 0 {
+				f.log.Error("a log of the audit trail is another one than before; all of it is handed on again", "log", id, "before", *of.id)
+			}
+			*of.id, *of.pos = id, 0
+		}
+	}
+	f.at.By = f.me
+	return f.save(ctx)
+}
+
+// save keeps the position. A crash before it has the newest entries handed on again.
+func (f *forwarder) save(ctx context.Context) error {
+	data, err := json.Marshal(f.at)
+	if err != nil {
+		return fmt.Errorf("encode how far the audit trail was forwarded: %w", err)
+	}
+	rev, err := f.table.Put(ctx, f.key, data, store.If{Key: f.key, Rev: f.rev})
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("%w: %w", errAnother, err)
+	}
+	if err != nil {
+		return fmt.Errorf("keep how far the audit trail was forwarded: %w", err)
+	}
+	f.rev = rev
+	return nil
+}
+
+// leave lets another relay go on at once.
+func (f *forwarder) leave() {
+	if f.rev == 0 || !f.options.Shared {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longPause)
+	defer cancel()
+	f.at.By = ""
+	_ = f.save(ctx) // otherwise the other one waits
+}
+
+// step hands on what there is: first the entries, and then the checkpoints that were there
+// before, whose entries are among them.
+func (f *forwarder) step(ctx context.Context) error {
+	s, err := f.checkpoints.State(ctx)
+	if err != nil {
+		return fmt.Errorf("read the end of the checkpoints: %w", err)
+	}
+	if f.options.Shared {
+		if v, err := f.table.Get(ctx, f.key); err == nil && v.Rev > f.rev {
+			return errAnother
+		}
+	}
+	before := f.at
+	_, err = each(ctx, f.entries, f.at.Entries+1, func(item store.Item) error { return f.handOn(ctx, item) })
+	if err == nil {
+		_, err = each(ctx, f.checkpoints, f.at.Checkpoints+1, func(item store.Item) error { return f.handOnKept(ctx, item, s.End) })
+	}
+	if errors.Is(err, errEnd) {
+		err = nil
+	}
+	if f.at != before { // after a failure and at the end, too: it is durable what was handed on
+		keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), longPause)
+		defer cancel()
+		err = errors.Join(err, f.save(keeping))
+	}
+	return err
+}
+
+func (f *forwarder) handOn(ctx context.Context, item store.Item) error {
+	to := f.at.Entries + 1
+	if item.Gap != nil {
+		to = item.Gap.To
+		if !contains(f.view.Load().passed, int64(item.Gap.From)-1) {
+			f.suspect(fmt.Sprintf("entries %d to %d are missing", int64(item.Gap.From)-1, int64(item.Gap.To)-1))
+		}
+	}
+	if err := f.give(item, func(e Recorded) error { return f.entry(ctx, e) }); err != nil {
+		return err
+	}
+	f.at.Entries, f.some = to, true
+	if to%forwardBatch == 0 {
+		return f.save(ctx)
+	}
+	return nil
+}
+
+// handOnKept hands on a checkpoint, of those up to last.
+func (f *forwarder) handOnKept(ctx context.Context, item store.Item, last store.Pos) error {
+	if item.Gap != nil {
+		f.at.Checkpoints = item.Gap.To
+		return nil
+	}
+	if item.Record.Pos > last {
+		return errEnd
+	}
+	if item.Record.Pos+maxPassed > last {
+		c, err := kept(item.Record)
+		if err == nil { // else the trail names it when it is read back
+			err = f.checkpoint(ctx, c)
+		} else {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f.at.Checkpoints, f.some = item.Record.Pos, true
+	return nil
+}
+
+// grown returns once one of the logs has more.
+func (f *forwarder) grown(ctx context.Context) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	one := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		one <- f.wait(waiting, f.checkpoints, f.at.Checkpoints+1)
+		cancel()
+	}()
+	err := f.wait(waiting, f.entries, f.at.Entries+1)
+	cancel()
+	<-done
+	if other := <-one; err == nil || other == nil {
+		return nil
+	}
+	return err
+}

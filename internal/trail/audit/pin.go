@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+)
+
+// The pin is the newest checkpoint, kept next to the key. It shows a roll-back of both logs.
+// The mark proves that the key has signed before: without it, a key whose pin and logs were
+// deleted would look new.
+//
+// The first checkpoint of a key is pinned before it is published, every later one after
+// that. So a kept checkpoint without a pin is never the work of a crash. The mark
+// follows when the first checkpoint is durable; a crash before it leaves the pin, and
+// the next start marks.
+
+// pinFirst pins the first checkpoint of a key before it leaves. A crash after it
+// leaves a pin of unpublished, durable entries; the next start takes it for signed.
+func (t *Trail) pinFirst(signed []byte) error {
+	if t.marked {
+		return nil
+	}
+	return writePin(t.options.pinFile(), signed)
+}
+
+// keepPin pins the newest checkpoint where an older one is pinned, and marks the key. A
+// crash before it leaves a pin older by one checkpoint. Where it fails it is tried
+// again, and signing goes on: see checkPin. Needs the turn.
+func (t *Trail) keepPin() error {
+	if !t.pinDue || t.newestNote == nil {
+		return nil
+	}
+	if err := writePin(t.options.pinFile(), t.newestNote); err != nil {
+		return err
+	}
+	if !t.marked {
+		if err := markKey(*t.fileKey.Load(), t.options.KeyFile, t.markFile()); err != nil {
+			return err
+		}
+	}
+	t.marked, t.pinDue = true, false
+	t.pinned.Store(true)
+	return nil
+}
+
+func writePin(file string, signed []byte) error {
+	if err := durable.WriteFile(file, signed); err != nil {
+		return fmt.Errorf("keep newest checkpoint next to the key: %w", err)
+	}
+	return nil
+}
+
+func (t *Trail) markFile() string { return markFile(t.options.pinFile()) }
+
+// markFile names the key once it has signed, if the key's own file cannot.
+func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".checkpoint") + ".signed" }
+
+// markKey notes a key's first signature durably: in its file if this is a private file of
+// the relay's own, else in a file next to the pin. Both writes replace a file whole.
+func markKey(key keyPair, keyFile, markFile string) error {
+	info, err := os.Lstat(keyFile)
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 == 0 {
+		text, err := os.ReadFile(keyFile)
+		if err == nil && durable.WriteFile(keyFile, append([]byte(signedMark+"\n"), text...)) == nil {
+			return nil
+		}
+	}
+	if err := durable.WriteFile(markFile, []byte(key.public+"\n")); err != nil {
+		return fmt.Errorf("note next to the key that it has signed: %w", err)
+	}
+	return nil
+}
+
+// isMarked reports whether a key is known to have signed. An unreadable note counts for
+// every key.
+func isMarked(key keyPair, markFile string) bool {
+	text, err := os.ReadFile(markFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return key.marked
+	}
+	named := strings.TrimSpace(string(text))
+	return key.marked || publicBytes(named) == nil || key.isOwn(named)
+}
+
+// checkPin holds the pin against the history: a roll-back of both logs leaves it
+// ahead of them, and an older copy put in its place is older than they are.
+func (r *examiner) checkPin(x *examination) {
+	own := x.ownHistory(r.key)
+	switch {
+	case x.pinText == nil && r.pinExpected && (len(own) > 0 || r.marked):
+		x.problem("pin", 0, 0, "the checkpoint next to the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
+			filepath.Base(r.pinFile), len(own))
+	case x.pin == nil: // it is no pin, and is named, or there is none yet
+	case r.still && pinLag(*x.pin, own) > 1:
+		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
+			x.pin.size, pinLag(*x.pin, own))
+	case x.pin.size > 0:
+		x.comparePin(r.marked)
+	}
+}
+
+// isPinned reports whether the checkpoint next to the key is of a generation's tree.
+func (x *examination) isPinned(base int64, signed tree) bool {
+	return x.pin != nil && x.pin.base == base && x.pin.size == signed.Len() && x.pin.root == signed.Root()
+}
+
+// newestNote is the signed note of the newest generation's proven tree; nil where nothing is.
+func (x *examination) newestNote() []byte {
+	base, root := x.gens[len(x.gens)-1].Base, x.signed.Root()
+	for _, c := range append(x.pins(), x.history...) {
+		if c.base == base && c.size == x.signed.Len() && c.root == root {
+			return []byte(c.text)
+		}
+	}
+	return nil
+}
+
+// ownHistory are the kept checkpoints under a key, the same tree signed again left out.
+func (x *examination) ownHistory(key keyPair) (own []checkpoint) {
+	for _, c := range x.history {
+		if n := len(own); key.isOwn(c.public) && (n == 0 || own[n-1].base != c.base || own[n-1].size != c.size) {
+			own = append(own, c)
+		}
+	}
+	return own
+}
+
+// pinLag is how many of the own checkpoints, in order, are newer than the pin.
+func pinLag(pin checkpoint, own []checkpoint) (newer int) {
+	for _, c := range own {
+		if cmp.Or(cmp.Compare(c.base, pin.base), cmp.Compare(c.size, pin.size)) > 0 {
+			newer++
+		}
+	}
+	return newer
+}
+
+// isOfTheEntries reports whether a checkpoint's root is the root over the entries as they
+// are. Two relays with one trail sign at different sizes, and only one of both is kept:
+// the other's first pin is unpublished, and no less true.
+func (x *examination) isOfTheEntries(c checkpoint) bool {
+	end := c.base + c.size
+	return end <= int64(len(x.leaves)) && tree{}.With(x.leaves[c.base:end]...).Root() == c.root
+}
+
+// comparePin names a pin ahead of the kept checkpoints, or unlike them. Before a key is
+// marked, a crash may have left its first checkpoint as the pin only.
+func (x *examination) comparePin(marked bool) {
+	n, same := int64(-1), false
+	for _, c := range x.history {
+		if c.base == x.pin.base {
+			n = max(n, c.size)
+			same = same || c.size == x.pin.size && c.root == x.pin.root
+		}
+	}
+	last := x.gens[len(x.gens)-1]
+	base := x.pin.base
+	switch {
+	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.size:
+	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
+		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint next to the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
+	case x.pin.size > n:
+		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
+	case !same && !x.isOfTheEntries(*x.pin):
+		x.problem("pin", 0, 0, "the checkpoint next to the key is not among the kept ones")
+	}
+}

@@ -1,0 +1,191 @@
+package audit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strings"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// The trail's files for public tools (tlog/) have checkpoints too. They are written after
+// the trail, so a trail with less in it was put back to an earlier state.
+
+// Published is a checkpoint of one log of the trail's files.
+type Published struct {
+	// Seq is the number that it had among the trail's kept checkpoints. The newest one of a
+	// log comes without.
+	Seq uint64
+	// Note is the signed note, and PublicKey the key said to have signed it, in the note form.
+	Note      []byte
+	PublicKey string
+}
+
+// publishedIn asks for the checkpoints of the files, which may be nil.
+func publishedIn(files Files) []Published {
+	if files == nil {
+		return nil
+	}
+	return files.Published()
+}
+
+// place is the place of the newest entry under a checkpoint.
+func (c *checkpoint) place() Place {
+	return Place{Index: c.base + c.size - 1, Origin: tlogproof.NoteOrigin([]byte(c.text)), Size: c.size, Root: &c.root}
+}
+
+// The two sources of x.forwarded, as a problem's words for them.
+const (
+	givenToSinks = "the sinks were given"
+	inFiles      = "tlog/ has"
+)
+
+// takePublished takes the newest published checkpoint as handed on, if it is newer. Those
+// of unknown keys are foreign: see foreignEnd.
+func (r *examiner) takePublished(x *examination, list []Published) {
+	for _, p := range list {
+		if c, err := r.openKnown(x, p.Note); err == nil {
+			if at := c.place(); c.size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
+				x.forwarded, x.given = &at, inFiles
+			}
+		} else if c, err := openCheckpoint(p.PublicKey, p.Note); err == nil {
+			x.foreign = append(x.foreign, c)
+		}
+	}
+}
+
+// noteSum tells the notes of checkpoints apart.
+func noteSum(note string) [8]byte {
+	sum := sha256.Sum256([]byte(note))
+	return [8]byte(sum[:8])
+}
+
+// said tells checkpoints apart by what was signed and when, however the signatures are spelled.
+func (c *checkpoint) said() [8]byte {
+	text, _, _ := strings.Cut(c.text, "\n\n")
+	return noteSum(text + c.signedAt.UTC().String())
+}
+
+// checkHistory names the checkpoints that were left out of the log, and that the files have
+// still. Those that cover more than the log can prove are of a trail that was put back, which
+// other findings say.
+func (r *examiner) checkHistory(x *examination) {
+	if r.files == nil {
+		return
+	}
+	r.files.History(func(p Published) {
+		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !r.still {
+			return
+		}
+		c, err := r.openKnown(x, p.Note)
+		if err != nil || c.signedAt.IsZero() || x.notes[c.said()] {
+			return // the files are damaged, and are written again
+		}
+		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.base && c.size <= g.Size })
+		named := slices.ContainsFunc(x.report.Problems, func(q Problem) bool {
+			return q.Kind == "checkpoint" && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
+		})
+		if proven && !named {
+			x.checkpointProblem(p.Seq, "tlog/ has a checkpoint under this number, and the log has it nowhere")
+		}
+	})
+}
+
+// openKnown opens a note with the key, or an earlier signer's.
+func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err error) {
+	var keys []string
+	if own, err := r.key.named(tlogproof.NoteOrigin(text)); err == nil {
+		keys = append(keys, own.public)
+	}
+	for i := range x.history {
+		if public := x.history[i].public; len(keys) == 0 || keys[len(keys)-1] != public {
+			keys = append(keys, public)
+		}
+	}
+	err = errors.New("check signature: no key is known")
+	for _, public := range keys {
+		if c, err = openCheckpoint(public, text); err == nil {
+			return c, nil
+		}
+	}
+	return c, err
+}
+
+// checkForeign names logs longer than the trail, under keys unknown to it.
+func (x *examination) checkForeign() {
+	end := x.foreignEnd(x.knownEnd())
+	for i := range x.foreign {
+		c := &x.foreign[i]
+		last, from := c.base+c.size-1, x.truncatedFrom()
+		kind := "forwarded"
+		switch {
+		case last <= x.lastEntry():
+			continue
+		case x.isOfTrail(c) && last < end && from <= last:
+			kind = "truncated"
+		default:
+			from = last
+		}
+		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
+			continue // named already, as an entry known to the sinks
+		}
+		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, tlogproof.NoteOrigin([]byte(c.text)), c.public)
+	}
+}
+
+func (x *examination) isOfTrail(c *checkpoint) bool {
+	return tlogproof.TrailOf(tlogproof.NoteOrigin([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
+}
+
+// maxForeign bounds the places kept after the trail's end for the entries of foreign logs:
+// nobody has vouched for their number.
+const maxForeign = 1 << 16
+
+// foreignEnd is the number of entries by the trail's own files; end are known otherwise.
+// A trail put back to before a rotation does not know its newer key. It goes on after
+// them, in a new generation. Else it would give their indexes, and a generation's name,
+// twice. A log of another name, or of a size out of all proportion, is named and decides
+// nothing.
+func (x *examination) foreignEnd(end int64) int64 {
+	from := end
+	slices.SortFunc(x.foreign, func(a, b checkpoint) int { return cmp.Compare(a.base, b.base) })
+	for i := range x.foreign {
+		c := &x.foreign[i]
+		if x.isOfTrail(c) && c.base <= end && c.base+c.size-from <= maxForeign {
+			end = max(end, c.base+c.size)
+		}
+	}
+	return end
+}
+
+// endsBeforeForeign reports whether an entry of a foreign log, of those before end, stands
+// after the newest entry.
+func (x *examination) endsBeforeForeign(end int64) bool {
+	return slices.ContainsFunc(x.foreign, func(c checkpoint) bool {
+		return x.isOfTrail(&c) && c.base+c.size > x.lastEntry()+1 && c.base+c.size <= end
+	})
+}
+
+// fitsPublished holds the tree of a resumed trail against the published checkpoints. c is
+// the newest kept checkpoint.
+func (t *Trail) fitsPublished(c checkpoint) bool {
+	for _, p := range publishedIn(t.options.Files) {
+		own, err := t.fileKey.Load().named(tlogproof.NoteOrigin(p.Note))
+		var made checkpoint
+		if err == nil {
+			made, err = openCheckpoint(own.public, p.Note)
+		}
+		if err != nil {
+			made, err = openCheckpoint(p.PublicKey, p.Note)
+		}
+		if err != nil || made.size == 0 {
+			continue // damaged: they are written again
+		}
+		if at := made.place(); at.Index >= t.next() || made.public == t.key.public && !t.fits(c, &at) {
+			return false
+		}
+	}
+	return true
+}

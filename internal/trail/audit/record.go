@@ -1,0 +1,163 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/store"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+const (
+	// maxRecord bounds a record before compression, and so a reader's memory. Before
+	// and after of a project's email templates, with the largest HTML shown by mail
+	// clients, are a tenth of it.
+	maxRecord = 32 << 20
+	// compressFrom is the smallest record worth a try of compression. Before and after
+	// are nearly the same, so large ones shrink tenfold.
+	compressFrom = 16 << 10
+)
+
+// encodeRecord gives the canonical bytes, as kept and hashed by the trail.
+func encodeRecord(e Entry) ([]byte, error) {
+	if err := e.check(); err != nil {
+		return nil, fmt.Errorf("check entry: %w", err)
+	}
+	e.Time = e.Time.UTC()
+	if e.Window != nil {
+		e.Window = &Window{After: e.Window.After.UTC(), Until: e.Window.Until.UTC()}
+	}
+	plain, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode entry: %w", err)
+	}
+	record, err := jsondiff.Canonical(plain)
+	if err != nil {
+		return nil, err
+	}
+	if len(record) > maxRecord {
+		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrTooLarge, e.Subject, len(record), maxRecord)
+	}
+	return record, nil
+}
+
+// decodeRecord decodes the form of encodeRecord.
+func decodeRecord(record []byte, index int64) (Entry, error) {
+	e := Entry{}
+	if err := json.Unmarshal(record, &e); err != nil {
+		return Entry{}, fmt.Errorf("decode entry %d: %w", index, err)
+	}
+	e.Index = index
+	return e, nil
+}
+
+// leafHash is the hash of a record's leaf.
+func leafHash(record []byte) tlog.Hash { return tlogproof.LeafHash(record) }
+
+// resource names what an entry is about. It is the key of the entry's record.
+func resource(project, environment, subject string) string {
+	return strings.Join([]string{token(project), token(environment), token(subject)}, ".")
+}
+
+// resource is the one of the entry.
+func (e *Entry) resource() string { return resource(e.Project, e.Environment, e.Subject) }
+
+// token makes any name one token of a key: bytes other than letters, digits, "-" and "_"
+// become %XX, and the empty name "%".
+func token(name string) string {
+	if name == "" {
+		return "%"
+	}
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		if c == '-' || c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
+}
+
+// codec compresses records; it may be used concurrently.
+type codec struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}
+
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return nil, fmt.Errorf("make compressor: %w", err)
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecord))
+	if err != nil {
+		return nil, fmt.Errorf("make decompressor: %w", err)
+	}
+	return &codec{enc, dec}, nil
+}
+
+func (c *codec) close() {
+	_ = c.enc.Close()
+	c.dec.Close()
+}
+
+// pack gives an entry's record the form in which the log keeps it.
+func (c *codec) pack(resource string, record []byte) store.Draft {
+	if len(record) >= compressFrom {
+		if small := c.enc.EncodeAll(record, nil); len(small) < len(record) {
+			return store.Draft{Kind: kindZstd, Key: resource, Data: small}
+		}
+	}
+	return store.Draft{Kind: kindPlain, Key: resource, Data: record}
+}
+
+// unpack undoes pack.
+func (c *codec) unpack(r *store.Record) ([]byte, error) {
+	switch r.Kind {
+	case kindPlain:
+		return r.Data, nil
+	case kindZstd:
+		record, err := c.dec.DecodeAll(r.Data, nil)
+		if err != nil {
+			return nil, fmt.Errorf("decompress record: %w", err)
+		}
+		return record, nil
+	default:
+		return nil, fmt.Errorf("record is of the unknown kind %d", r.Kind)
+	}
+}
+
+// open decodes an entry, and holds it against the key of its record, which no leaf hash
+// covers.
+func (c *codec) open(r *store.Record) (Entry, []byte, error) {
+	record, err := c.unpack(r)
+	if err != nil {
+		return Entry{}, nil, fmt.Errorf("%w: entry %d: %w", ErrDamaged, indexOf(r), err)
+	}
+	e, err := decodeRecord(record, indexOf(r))
+	if err != nil {
+		return Entry{}, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if e.resource() != r.Key {
+		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %q, not under its resource", ErrDamaged, e.Index, r.Key)
+	}
+	return e, record, nil
+}
+
+// leafOf is the leaf hash of an entry's record as it is, readable or not.
+func (c *codec) leafOf(r *store.Record) (leaf tlog.Hash, err error) {
+	if r.Kind == kindLost {
+		return lostLeaf(indexOf(r)), nil
+	}
+	record, err := c.unpack(r)
+	if err != nil {
+		record = r.Data
+	}
+	return leafHash(record), err
+}

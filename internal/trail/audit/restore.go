@@ -1,0 +1,285 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// restore reads the trail back, names the damage, and goes on at the trail's end. It
+// can be repeated: the next one goes on from the state left by a crash on any line.
+//
+// A damaged signed entry keeps its leaf hash from the checkpoints, so the tree goes on.
+// A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
+// itself cannot be known a new generation begins.
+func (t *Trail) restore(ctx context.Context) error {
+	t.dropVerified()
+	examiner := t.examiner()
+	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.options.Shared
+	x, err := examiner.examine(ctx)
+	if err != nil {
+		return err
+	}
+	end := x.foreignEnd(x.knownEnd())
+	reason, err := t.breaks(x, end)
+	if err != nil {
+		return err
+	}
+	if err := t.keepPlaces(ctx, int64(len(x.leaves)), end); err != nil {
+		return err
+	}
+	x.extend(end)
+	if err := t.salvagePin(x); err != nil {
+		return err
+	}
+	of, err := t.indexed(ctx, x)
+	if err != nil {
+		return err
+	}
+	t.newest.set(of)
+	t.keptSeq = x.keptSeq
+	if reason == "" {
+		err = t.goOn(x)
+	} else {
+		err = t.begin(ctx, x, end, reason)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.name(ctx, TypeDamaged, x.named.unnamed(x.report.Problems)); err != nil {
+		return err
+	}
+	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
+		return err
+	}
+	t.newKey, t.sound = false, true
+	t.offerAgain(x)
+	t.show(x)
+	t.grown()
+	if t.pinDue || t.tree.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
+		t.nudge()
+	}
+	return nil
+}
+
+// goOn continues the newest generation with its key.
+func (t *Trail) goOn(x *examination) (err error) {
+	last := x.gens[len(x.gens)-1]
+	if t.key, err = t.fileKey.Load().named(cmp.Or(last.Origin, t.fileKey.Load().Name())); err != nil {
+		return err
+	}
+	t.base, t.signed = last.Base, x.signed
+	t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
+	t.tree = t.signed.With(t.pending...)
+	t.newestNote, t.pinDue = x.newestNote(), t.signed.Len() > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
+	t.pinned.Store(t.signed.Len() > 0 && !t.pinDue)
+	return nil
+}
+
+// knownEnd is how many entries there were at least.
+func (x *examination) knownEnd() int64 {
+	end := int64(len(x.leaves))
+	for _, c := range x.history {
+		end = max(end, c.base+c.size)
+	}
+	if x.pin != nil {
+		end = max(end, x.pin.base+x.pin.size)
+	}
+	if x.forwarded != nil {
+		end = max(end, x.forwarded.Index+1)
+	}
+	return end
+}
+
+// lastEntry is the index of the newest entry, -1 for none. Behind it there may be kept places
+// (see keepPlaces): a crash left them before a new generation began.
+func (x *examination) lastEntry() int64 {
+	last := int64(len(x.leaves)) - 1
+	for last >= 0 && x.leaves[last] == (tlog.Hash{}) {
+		last--
+	}
+	return last
+}
+
+// unsigned gives the leaves behind the newest checkpoint, up to leaf n of the newest
+// generation.
+func (x *examination) unsigned(base, n int64) []tlog.Hash {
+	var leaves []tlog.Hash
+	for index := base + x.signed.Len(); index < base+n; index++ {
+		leaf := x.leaves[index]
+		if leaf == (tlog.Hash{}) {
+			leaf = lostLeaf(index)
+		}
+		leaves = append(leaves, leaf)
+	}
+	return leaves
+}
+
+// breaks says why the newest tree cannot be continued, "" where it can. The error
+// is for two relays with different keys: were each to begin anew whenever it sees
+// the other, there would be no end to it.
+func (t *Trail) breaks(x *examination, end int64) (string, error) {
+	last := x.gens[len(x.gens)-1]
+	evidence := end > 0 || x.keptSeq > 0 || x.pinText != nil
+	foreign := last.PublicKey != "" && !t.fileKey.Load().isOwn(last.PublicKey)
+	switch {
+	case foreign && x.rotations.to(t.fileKey.Load().public, last, unsound(x.report.Problems)):
+		return "the signing key was rotated", nil
+	case foreign && t.restored:
+		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
+	case t.newKey && evidence:
+		return t.keyLoss, nil
+	case foreign:
+		return "the signing key is not the one that signed before", nil
+	case x.end > x.signed.Len():
+		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.Len()), nil
+	case x.contradictsForwarded():
+		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", x.lastEntry()+1, x.given), nil
+	case x.endsBeforeForeign(end):
+		return "tlog/ has later entries, signed with a key unknown to this trail", nil
+	case x.lostTail(end) && x.keptSeq > x.goodSeq:
+		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.Len()), nil
+	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.Load().isOwn(x.openings[last.Base].Key):
+		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
+	}
+	return "", nil
+}
+
+// lostTail reports whether entries behind the newest checkpoint are lost.
+func (x *examination) lostTail(end int64) bool {
+	from := x.gens[len(x.gens)-1].Base + x.signed.Len()
+	if end > int64(len(x.leaves)) && end > from {
+		return true
+	}
+	for index := from; index < int64(len(x.leaves)); index++ {
+		if x.leaves[index] == (tlog.Hash{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin opens a new generation at base, with an entry to name the old one.
+func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
+	key, err := t.fileKey.Load().named(tlogproof.OriginOf(t.fileKey.Load().Name(), base, time.Now()))
+	if err != nil {
+		return err
+	}
+	t.key, t.base, t.tree, t.signed, t.pending, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, nil, false
+	t.pinned.Store(false) // it is of the old generation
+	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
+	if x.knownEnd() > 0 || x.keptSeq > 0 {
+		o.Previous = &x.gens[len(x.gens)-1]
+	}
+	if n := len(x.history); n > 0 {
+		o.Checkpoint = x.history[n-1].text
+	}
+	if x.pin != nil || o.Checkpoint == "" {
+		o.Checkpoint = string(x.pinText)
+	}
+	problems := x.named.unnamed(x.report.Problems)
+	o.naming = t.naming(problems[:min(len(problems), maxProblems)])
+	t.log.Error("the audit trail begins a new generation; its first entry names the old one", "reason", reason,
+		"first_entry", base, "public_key", key.public)
+	if err := t.appendOwn(ctx, TypeGeneration, o); err != nil {
+		return err
+	}
+	x.named.add(o.Problems)
+	x.gens = append(x.gens, Generation{Base: base, Origin: key.Name(), PublicKey: key.public})
+	x.endorse()
+	return nil
+}
+
+// name puts problems into the trail, in entries of a type.
+func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error {
+	for len(problems) > 0 {
+		some := problems[:min(len(problems), maxProblems)]
+		problems = problems[len(some):]
+		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "type", kind, "problems", spellOut(some), "salvage", t.options.SalvageDir)
+		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
+			return err
+		}
+		t.metrics.named.Add(float64(len(some)))
+	}
+	return nil
+}
+
+func (t *Trail) naming(problems []Problem) naming {
+	n := naming{Problems: problems}
+	if len(problems) > 0 && t.options.SalvageDir != "" {
+		n.Salvage = filepath.Base(t.options.SalvageDir)
+	}
+	return n
+}
+
+// appendOwn appends an entry about the trail itself. Needs the turn.
+func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
+	e, err := ownEntry(kind, detail)
+	if err != nil {
+		return err
+	}
+	a, err := t.addition(e, anyEntry)
+	if err == nil {
+		_, err = t.place(ctx, a)
+	}
+	if err != nil {
+		return fmt.Errorf("append %s: %w", kind, err)
+	}
+	return nil
+}
+
+// lostBatch is how many places are kept by one append.
+const lostBatch = 4096
+
+// keepPlaces keeps the places of entries that are gone from the end, so that no other entry
+// gets their index: sinks may have theirs. A crash leaves some of them, and the next start
+// goes on.
+func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
+	for from < end {
+		lost := make([]store.Draft, min(end-from, lostBatch))
+		for i := range lost {
+			lost[i].Kind = kindLost
+		}
+		if _, err := t.entries.AppendAt(ctx, store.Pos(from), lost...); err != nil {
+			return fmt.Errorf("keep the places of lost entries from %d on: %w", from, err)
+		}
+		from += int64(len(lost))
+	}
+	return nil
+}
+
+// salvagePin copies the checkpoint next to the key before the next one replaces it, if
+// it says more than the trail does, or cannot be read.
+func (t *Trail) salvagePin(x *examination) error {
+	for _, p := range x.report.Problems {
+		if p.Kind == "pin" || p.Kind == "truncated" {
+			return t.salvage(t.options.pinFile(), x.pinText)
+		}
+	}
+	return nil
+}
+
+// salvage keeps a copy of a file's content; the same content is kept once.
+func (t *Trail) salvage(file string, content []byte) error {
+	if t.options.SalvageDir == "" || content == nil {
+		return nil
+	}
+	if err := durable.MakeDir(t.options.SalvageDir); err != nil {
+		return fmt.Errorf("keep a copy of %s: %w", file, err)
+	}
+	sum := tlog.RecordHash(content)
+	to := filepath.Join(t.options.SalvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
+	if err := durable.WriteFile(to, content); err != nil {
+		return fmt.Errorf("keep a copy of %s: %w", file, err)
+	}
+	return nil
+}

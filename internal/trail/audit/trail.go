@@ -1,0 +1,327 @@
+// Package audit is the trail: an append-only log of changes, provably complete
+// and unaltered.
+//
+// Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog) over
+// canonical JSON (RFC 8785). The tree's root is signed as the trail grows (C2SP
+// tlog-checkpoint). Every signed checkpoint is kept, with the hashes of the entries it
+// added. Entries and checkpoints each have a log of the store, of which nothing is ever
+// trimmed; entry i has position i+1. Anyone may change the files below, but then the
+// entries no longer give the signed roots: see [Trail.Verify].
+//
+// A trail cannot show two things. Entries younger than the newest checkpoint (a few
+// seconds, see [Options].SignEvery) are not signed yet. And the holder of the signing
+// key can sign another history; a copy of a checkpoint kept elsewhere convicts him.
+//
+// # Damage
+//
+// Damage stops nothing. At the start, and after any unsound finding, the trail reads
+// itself back (restore.go). It keeps the places of entries that are gone from the end, names
+// every unnamed problem in a trail.damaged entry, and goes on. The leaf of a lost signed
+// entry comes from the hashes in the checkpoints; an unsigned one gets a placeholder. A lost
+// entry that the trail's files still have is read from there: its leaf hash proves it.
+//
+// Only another key (lost or rotated), or a lost signed tree, begins a new generation
+// (generation.go): a tree with its own origin and key, as two trees under the old origin
+// would both be signed. This happens at a start only: two relays with different keys would
+// otherwise answer each other for ever. A generation is a log of its own in the sense of
+// C2SP; the entries' indexes and event ids go on over all of them. Settings and streaming
+// compare with the newest sound entry.
+//
+// # Types
+//
+// A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a
+// Reader that appends, too: it has an index of the newest entries (index.go) and a signer
+// (sign.go).
+//
+// # Delivery
+//
+// [Trail.Forward] puts each entry into the journal, with an id made of the name of its
+// generation's key and its index, so every sink gets the audit events too.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Options say how a trail is signed.
+type Options struct {
+	// Origin names the trail: a new key, and so the first line of each checkpoint. An
+	// existing key keeps its name.
+	Origin string
+	// KeyFile holds the signing key in the note form. It is generated where it is
+	// missing; if something was signed before, a new generation begins then. The newest
+	// checkpoint is kept next to it, as KeyFile + ".checkpoint", so that a roll-back of both
+	// logs is found too. Relays with the same logs share the key.
+	KeyFile string
+	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
+	// SignCommand is a program in its place, which gets the environment variables SignEnv:
+	// see signByCommand. PublicKey is its key, in the note form. Such keys are never generated.
+	KeyEnv      string
+	SignCommand []string
+	SignEnv     []string
+	PublicKey   string
+	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
+	PinFile string
+	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
+	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put back
+	// to an earlier state, which is a problem.
+	ForwardedFile string
+	// Shared: other relays append to the same logs. The checkpoint next to this relay's key
+	// may be older than theirs then.
+	Shared bool
+	// SignEvery is the least time between two checkpoints. Default 2s.
+	SignEvery time.Duration
+	// Heartbeat is the longest time between two checkpoints, in whole seconds; the tree is
+	// signed again where it has not grown. 0: it is not.
+	Heartbeat time.Duration
+	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
+	SalvageDir string
+	// Cosign, where set, has witnesses sign a checkpoint: the one of each start, and each
+	// kept one. It returns the note with their signatures, to be kept too; nil if there is
+	// none. After an error it is asked again. It may take its time, and is called by one
+	// goroutine.
+	Cosign func(context.Context, Offer) ([]byte, error)
+	// ReadAll reads all of the trail before Open returns.
+	ReadAll bool
+	// Files are what was derived from the trail before; nil for none.
+	Files Files
+	// Logger and Registerer may be nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Files are the trail's files for public tools. They are derived from it, and nothing vouches
+// for them: the trail takes nothing from there without a proof.
+type Files interface {
+	// Record gives the record of leaf n of the tree with an origin. An entry that is lost in
+	// the log is read from there, if it has the signed leaf.
+	Record(origin string, n int64) ([]byte, error)
+	// Tiles gives the hash tiles of the tree with an origin. Witnesses get consistency proofs
+	// from there where the kept checkpoints do not give one.
+	Tiles(origin string) tlog.TileReader
+	// Published gives the newest checkpoint of each tree. The files are written after the
+	// trail: a trail with less in it was put back, as with [Options].ForwardedFile.
+	Published() []Published
+	// History calls handle with each checkpoint that the files ever had.
+	History(handle func(Published))
+}
+
+// Trail is an open trail. Its methods may be called concurrently.
+type Trail struct {
+	*Reader
+	store   store.Store
+	options Options
+	log     *slog.Logger
+	metrics *metrics
+
+	// turn is the lock of the fields below, as a channel: waiting for it ends with a
+	// context. Whoever appends or signs holds it.
+	turn chan struct{}
+	signer
+	newest   newest
+	newKey   bool   // generated since the last restore
+	keyLoss  string // why it had to be, if something was signed before
+	restored bool   // it was opened once
+	resumed  bool   // by resume
+	sound    bool   // all of it was read by this process, and what was found is named
+	tried    time.Time
+	failure  error // why the last try to restore failed
+	outage   retry.Failure
+
+	fileKey   atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
+	rotating  sync.Mutex              // held by Rotate
+	cosigned  atomic.Int64            // the number of entries under the newest checkpoint that all witnesses have signed
+	pinned    atomic.Bool             // a checkpoint of this key is next to it
+	stale     atomic.Bool             // something unsound was met: restore is due
+	size      atomic.Int64            // entries, for readers without the turn
+	signedAt  atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
+	lastNoted atomic.Int64            // the entries in the note of the newest reading; see noteReading
+	gaps      atomic.Pointer[[]Gap]   // between heartbeats; nil before the trail was read back once
+	places    lastPlace               // of the entries placed for their events
+	forwarded forwarded               // the note of the newest one
+	grew      chan struct{}           // of one place: there is something to do for the keeper
+	stop      context.CancelFunc
+	done      chan struct{} // closed when the keeper has ended
+	read      chan struct{} // closed when the reading in the background has ended
+	offers    chan offered  // of one place: the newest checkpoint, for witnesses
+	asked     chan struct{} // closed when nobody asks witnesses any more
+}
+
+// retryPause is the wait between two tries to open an unusable trail.
+const retryPause = 5 * time.Second
+
+// Open opens the trail in a store, makes it where there is none, and begins to sign.
+//
+// It goes on from the newest checkpoint, and reads every entry back in the background, or
+// before it returns where something is not as a clean stop or a kill leaves it
+// (resume.go). Each entry is checked as [Trail.Verify] does. An entry names the damage,
+// once, and the trail goes on. The reading takes 64 bytes of memory an entry; later a
+// Trail holds the tree's edge and the index of the newest entries only.
+//
+// An unusable trail (its servers are away, its key may not be read) is opened in the
+// background as soon as possible: until then its methods return ErrUnavailable. The
+// error of Open is ctx's.
+func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
+	c, err := newCodec()
+	if err != nil {
+		return nil, fmt.Errorf("open audit trail: %w", err)
+	}
+	t := &Trail{
+		Reader: &Reader{codec: c, files: o.Files, opened: make(chan struct{})},
+		store:  s, options: o, signer: signer{beat: beat{every: o.Heartbeat}},
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		turn: make(chan struct{}, 1), grew: make(chan struct{}, 1), done: make(chan struct{}),
+		offers: make(chan offered, 1), asked: make(chan struct{}), read: make(chan struct{}),
+	}
+	t.suspect = t.readBackBecause
+	err = t.open(ctx)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("open audit trail: %w", errors.Join(ctx.Err(), err))
+	}
+	if t.failed(err) != nil {
+		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
+	}
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
+	go t.askWitnesses(ctx)
+	go t.readBack(ctx)
+	return t, nil
+}
+
+// open opens the logs and the key, and restores. It needs the turn, or nobody else who
+// knows of t.
+func (t *Trail) open(ctx context.Context) error {
+	if !t.restored {
+		if err := t.Reader.open(ctx, t.store); err != nil {
+			return err
+		}
+		if err := t.openKey(); err != nil {
+			return err
+		}
+	}
+	if !t.restored && !t.options.ReadAll && t.resume(ctx) {
+		t.resumed = true
+	} else {
+		t.stale.Store(false) // before: anything met from now on counts
+		if err := t.restore(ctx); err != nil {
+			return err
+		}
+	}
+	if !t.restored {
+		t.restored = true
+		close(t.opened)
+	}
+	return nil
+}
+
+// ready restores a trail before its first use, and after anything unsound was met.
+// Needs the turn.
+func (t *Trail) ready(ctx context.Context) error {
+	if t.restored && t.failure == nil && !t.stale.Load() {
+		return nil
+	}
+	if t.failure != nil && time.Since(t.tried) < retryPause {
+		return t.failure
+	}
+	return t.failed(t.open(ctx))
+}
+
+// failed notes the end of an attempt to open, and logs a failure now and then.
+func (t *Trail) failed(err error) error {
+	t.tried = time.Now()
+	switch {
+	case err == nil && t.failure != nil:
+		fields, _ := t.outage.Over()
+		t.log.Info("the audit trail can be used again", fields...)
+	case err != nil && t.outage.Again("") && t.restored:
+		t.log.Error("the audit trail cannot be used at present; it is tried again", append(t.outage.Fields(), "error", err)...)
+	}
+	t.failure = nil
+	t.metrics.usable.Set(1)
+	if err != nil {
+		t.failure = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		t.metrics.usable.Set(0)
+	}
+	t.showFailure(t.failure)
+	return t.failure
+}
+
+// readBackBecause has the trail read back: something in it is not as it should be.
+func (t *Trail) readBackBecause(what string) {
+	if !t.stale.Swap(true) {
+		t.log.Warn("the audit trail is read back", "because", what)
+	}
+	t.nudge()
+}
+
+// grown tells the others of the larger tree. Needs the turn.
+func (t *Trail) grown() {
+	t.size.Store(t.next())
+	t.metrics.entries.Set(float64(t.next()))
+	if t.tree.Len() > t.signed.Len() {
+		t.nudge()
+	}
+}
+
+// next is the index of the next entry. Needs the turn.
+func (t *Trail) next() int64 { return t.base + t.tree.Len() }
+
+// nudge wakes the keeper.
+func (t *Trail) nudge() {
+	select {
+	case t.grew <- struct{}{}:
+	default: // it knows already
+	}
+}
+
+// lock takes the turn.
+func (t *Trail) lock(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the trail: %w", ctx.Err())
+	}
+}
+
+func (t *Trail) unlock() { <-t.turn }
+
+// Size is the number of entries seen by this Trail. Another relay with the same logs may
+// have added more.
+func (t *Trail) Size() int64 { return t.size.Load() }
+
+// Stop ends the work in the background, and signs the unsigned entries and, of a running
+// heartbeat, its end. Reads go on until Close.
+func (t *Trail) Stop(ctx context.Context) error {
+	t.stop()
+	<-t.done
+	<-t.asked
+	<-t.read
+	if err := t.isOpen(); err != nil {
+		return nil //nolint:nilerr // there is nothing to sign
+	}
+	if err := t.signAll(ctx, true); err != nil {
+		return fmt.Errorf("close audit trail: %w", err)
+	}
+	t.noteReading(ctx)
+	return nil
+}
+
+// Close stops and releases the Trail. The store stays open: it is the caller's.
+func (t *Trail) Close(ctx context.Context) error {
+	defer t.codec.close()
+	return t.Stop(ctx)
+}

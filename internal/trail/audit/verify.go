@@ -1,0 +1,375 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// examination is a Report with the state to go on from.
+type examination struct {
+	report Report
+	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
+
+	openings  map[int64]opening // the first entries of generations, by index
+	rotations rotations         // by the trail's own entries
+	named     namedDamage       // by the trail's own entries
+	history   []checkpoint      // those with a good signature, in order, without heartbeats
+	times     []signedTime      // of all with a good signature, in order
+	pin       *checkpoint       // the one next to the key, where it is good
+	pinText   []byte            // as it is; nil where there is none
+	marked    bool              // the key is known to have signed
+	forwarded *Place            // the newest entry handed on or published, where it is known
+	given     string            // to whom: givenToSinks or inFiles
+	foreign   []checkpoint      // published, under keys unknown to the trail
+	files     Files             // nil for none
+	copied    []copied          // entries found only there
+	newest    map[string]int64  // the newest entry of each resource, sound or not
+	notes     map[[8]byte]bool  // those with a good signature, by their sums
+	keptSeq   uint64            // the newest checkpoint's position
+	goodSeq   uint64            // the newest good one's
+
+	gens   []Generation // the oldest first, at least one
+	signed tree         // of the newest generation, proven by a checkpoint
+	end    int64        // the most leaves of it covered by some good checkpoint
+}
+
+// Verify reads the trail back and checks everything: the signature of each checkpoint,
+// the hash of each entry, the positions for gaps, and the key of each entry's record. Problems
+// are in the Report; the error is for an unreadable trail. Appends may go on meanwhile.
+// Memory: 64 bytes an entry, and about 250 where something is wrong.
+func (t *Trail) Verify(ctx context.Context) (Report, error) {
+	if err := t.isOpen(); err != nil {
+		return Report{}, err
+	}
+	x, err := t.examine(ctx)
+	if err != nil {
+		return Report{}, fmt.Errorf("verify audit trail: %w", err)
+	}
+	return x.report, nil
+}
+
+func (t *Trail) examine(ctx context.Context) (*examination, error) {
+	return t.examiner().examine(ctx)
+}
+
+// examiner looks at an open trail; others may append to it meanwhile.
+func (t *Trail) examiner() *examiner {
+	return &examiner{
+		Reader: t.Reader, pinFile: t.options.pinFile(), forwardedFile: t.options.ForwardedFile, files: t.options.Files, key: t.key,
+		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
+	}
+}
+
+// examiner is a trail under examination.
+type examiner struct {
+	*Reader
+	pinFile       string
+	forwardedFile string // of [Options]
+	files         Files
+	key           keyPair // without a Signer where there is none
+
+	paced       bool // it rests now and then
+	marked      bool // the key is known to have signed
+	pinExpected bool // the pin of a used key was kept before this began
+	still       bool // nobody signs meanwhile
+}
+
+func (r *examiner) examine(ctx context.Context) (*examination, error) {
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files}
+	// A damaged note says nothing: it is written without a sync.
+	x.forwarded, _ = readForwarded(r.forwardedFile)
+	x.given = givenToSinks
+	published := publishedIn(r.files)
+	// The pin first, then the checkpoints, then the entries: each may speak of
+	// the next only, and all three grow while they are read.
+	var err error
+	if x.pinText, err = os.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
+	}
+	if err := r.readCheckpoints(ctx, x); err != nil {
+		return nil, err
+	}
+	if err := r.readLeaves(ctx, x); err != nil {
+		return nil, err
+	}
+	r.readPin(x)
+	r.takePublished(x, published)
+	keys := x.proveAll(r.key)
+	now := time.Time{}
+	if !r.still {
+		now = time.Now()
+	}
+	x.report.Gaps = x.gaps(keys, now)
+	x.endorse()
+	r.checkPin(x)
+	x.checkForwarded()
+	x.checkForeign()
+	r.checkHistory(x)
+	x.setApart()
+	last := x.gens[len(x.gens)-1]
+	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.Len()
+	x.report.Root = tree{}.With(x.leaves[min(last.Base, int64(len(x.leaves))):]...).Root()
+	x.report.Generations = x.gens
+	return x, nil
+}
+
+func (x *examination) problem(kind string, from, to int64, format string, args ...any) {
+	x.report.Problems = append(x.report.Problems, Problem{kind, from, to, fmt.Sprintf(format, args...)})
+}
+
+// checkpointProblem names a checkpoint, or adds it to the run just before it.
+func (x *examination) checkpointProblem(seq uint64, what string) {
+	if n := len(x.report.Problems); n > 0 {
+		if p := &x.report.Problems[n-1]; p.Kind == "checkpoint" && p.Detail == what && p.To == int64(seq)-1 {
+			p.To++
+			return
+		}
+	}
+	x.problem("checkpoint", int64(seq), int64(seq), "%s", what)
+}
+
+// readCheckpoints reads those with a good signature, and reports the others.
+func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
+	_, err := r.each(ctx, r.checkpoints, func(item store.Item) error {
+		if item.Gap != nil {
+			x.keptSeq = uint64(item.Gap.To)
+			x.problem("checkpoint", int64(item.Gap.From), int64(item.Gap.To), "it is missing")
+			return nil
+		}
+		x.keptSeq = uint64(item.Record.Pos)
+		c, err := decodeKept(item.Record)
+		if err != nil {
+			x.checkpointProblem(x.keptSeq, err.Error())
+			return nil
+		}
+		x.kept(c)
+		return nil
+	})
+	return err
+}
+
+// each is [each] from the first record on, with rests.
+func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.Item) error) (store.Pos, error) {
+	count := 0
+	return each(ctx, log, 1, func(item store.Item) error {
+		if count++; r.paced && count%paceEvery == 0 {
+			if err := retry.Sleep(ctx, pacePause); err != nil {
+				return err
+			}
+		}
+		return handle(item)
+	})
+}
+
+// kept takes in a checkpoint with a good signature. Of the many heartbeats, the times
+// only.
+func (x *examination) kept(c checkpoint) {
+	x.goodSeq = c.seq
+	x.notes[noteSum(c.text)], x.notes[c.said()] = true, true
+	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
+	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
+		x.report.Heartbeats++
+		return
+	}
+	x.history = append(x.history, c)
+}
+
+// gaps finds the gaps between the checkpoints of their generation's key; others do not
+// count.
+func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
+	var p Pulse
+	for _, s := range x.times {
+		if keys[s.base] == s.public {
+			p.add(&s)
+		}
+	}
+	return p.Gaps(now)
+}
+
+// readLeaves hashes every entry, and takes in the trail's entries about itself.
+func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
+	_, err := r.each(ctx, r.entries, func(item store.Item) error {
+		if item.Gap != nil {
+			x.extend(int64(item.Gap.To))
+			return nil
+		}
+		index := indexOf(item.Record)
+		if item.Record.Kind == kindLost {
+			x.extend(index + 1)
+			return nil
+		}
+		leaf, _ := r.codec.leafOf(item.Record)
+		x.leaves = append(x.leaves, leaf)
+		e, record, err := r.codec.open(item.Record)
+		if err != nil {
+			x.problem("misfiled", index, index, "%v", err)
+		} else if canonical, err := jsondiff.Canonical(record); err != nil || !bytes.Equal(canonical, record) {
+			x.problem("misfiled", index, index, "the record is not in canonical form")
+		} else {
+			x.take(&e)
+		}
+		return nil
+	})
+	return err
+}
+
+// extend makes room for entries up to n, without.
+func (x *examination) extend(n int64) {
+	if more := n - int64(len(x.leaves)); more > 0 {
+		x.leaves = append(x.leaves, make([]tlog.Hash, more)...)
+	}
+}
+
+// take indexes an entry, and reads those of the trail about itself.
+func (x *examination) take(e *Entry) {
+	x.newest[e.resource()] = max(x.newest[e.resource()], e.Index)
+	if e.Project != OwnProject || e.Subject != ownSubject {
+		return
+	}
+	x.rotations.take(e)
+	var o opening
+	if json.Unmarshal(e.Detail, &o) != nil {
+		return
+	}
+	if e.Type == TypeGeneration {
+		x.openings[e.Index] = o
+	}
+	x.named.add(o.Problems)
+}
+
+// readPin checks the checkpoint next to the key, with the key or an earlier signer's.
+func (r *examiner) readPin(x *examination) {
+	if x.pinText == nil {
+		return
+	}
+	c, err := r.openKnown(x, x.pinText)
+	if err != nil {
+		x.problem("pin", 0, 0, "the checkpoint next to the key: %v", err)
+		return
+	}
+	x.pin = &c
+}
+
+// proveAll proves the generations, the oldest first, and returns their keys by base.
+func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
+	keys = map[int64]string{}
+	bases := x.bases()
+	var entries []Problem
+	for i, base := range bases {
+		end := int64(len(x.leaves))
+		if i+1 < len(bases) {
+			end = min(end, bases[i+1])
+		}
+		g := &proof{base: base, leaves: x.leaves[min(base, end):end]}
+		public := x.keyOf(bases, i, own)
+		keys[base] = public
+		for _, c := range x.history {
+			switch {
+			case c.base == base && c.public == public:
+				g.history = append(g.history, c)
+			case c.base == base:
+				x.checkpointProblem(c.seq, "it is signed with another key: "+c.public)
+			}
+		}
+		if x.pin != nil && x.pin.base == base && x.pin.public == public && x.pin.size > 0 && (len(g.history) == 0 || x.pin.size > g.history[len(g.history)-1].size) {
+			g.history = append(g.history, *x.pin)
+		}
+		want := g.prove()
+		entries = append(entries, shifted(append(compareLeaves(g.leaves, want), g.problems...), base)...)
+		x.report.Checkpoints += g.good
+		x.signed, x.end = g.signed, g.end
+		made := x.generation(g, own)
+		x.gens = append(x.gens, made)
+		x.recover(made, g.leaves, want)
+	}
+	x.report.Problems = append(entries, x.report.Problems...)
+	return keys
+}
+
+// keyOf is the key of a generation: the one named by the next generation's first entry,
+// else our own if it has signed there, else the first signer's. So nobody continues
+// another's tree with a key of his own.
+func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
+	if i+1 < len(bases) {
+		if o := x.openings[bases[i+1]]; o.Previous != nil && o.Previous.Base == bases[i] && o.Previous.PublicKey != "" {
+			return o.Previous.PublicKey
+		}
+	}
+	first := ""
+	for n, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
+		switch isPin := n == len(x.history); {
+		case c.base != bases[i]:
+		case own.isOwn(c.public) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
+			return c.public
+		case first == "":
+			first = c.public
+		}
+	}
+	return first
+}
+
+// pins is the checkpoint next to the key, if it is good and covers anything.
+func (x *examination) pins() []checkpoint {
+	if x.pin == nil || x.pin.size == 0 {
+		return nil
+	}
+	return []checkpoint{*x.pin}
+}
+
+// bases are where generations begin: at 0, where an entry opens one, and where
+// checkpoints say so. An entry covered by an older generation's checkpoint opens none.
+func (x *examination) bases() []int64 {
+	bases := map[int64]int64{0: 0} // and how far their checkpoints reach
+	for _, c := range x.history {
+		bases[c.base] = max(bases[c.base], c.base+c.size)
+	}
+	if x.pin != nil {
+		bases[x.pin.base] = max(bases[x.pin.base], x.pin.base+x.pin.size)
+	}
+	for index := range x.openings {
+		covered := false
+		for base, end := range bases {
+			covered = covered || base < index && index < end
+		}
+		if _, known := bases[index]; !known && !covered {
+			bases[index] = index
+		}
+	}
+	var all []int64
+	for base := range bases {
+		all = append(all, base)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// generation sums up a proof. The key is the newest checkpoint's, or the one named by
+// the opening entry.
+func (x *examination) generation(g *proof, own keyPair) Generation {
+	made := Generation{Base: g.base, Size: g.signed.Len(), Root: g.signed.Root()}
+	if n := len(g.history); n > 0 {
+		made.PublicKey = g.history[n-1].public
+	} else if o, ok := x.openings[g.base]; ok {
+		made.PublicKey = o.Key
+	} else if g.base == 0 {
+		made.PublicKey = own.public
+	}
+	if verifier, err := note.NewVerifier(made.PublicKey); err == nil {
+		made.Origin = verifier.Name()
+	}
+	return made
+}

@@ -1,0 +1,265 @@
+// Package cosign gets the trail's checkpoints cosigned by witnesses. It is the client of C2SP
+// tlog-witness (https://c2sp.org/tlog-witness).
+//
+// All witnesses are asked at once, each for at most ten seconds; one that fails is asked again
+// after growing pauses. This does not block the trail: no append and no signature waits for it.
+//
+// There are two alarms. A witness that knows another history of this trail (a split view, or a
+// trail that was set back to an older copy) raises one at once: an error in the log, an entry
+// in the trail, and so an event at every sink. A missing quorum raises the other, once it lasts
+// longer than [Options].Patience: an error in the log, the metrics, and the remark of /readyz.
+package cosign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Options say whom to ask.
+type Options struct {
+	// Witnesses are those of a validated configuration, at least one.
+	Witnesses []config.Witness
+	// Quorum is how many of them have to cosign a checkpoint.
+	Quorum int
+	// Patience is how long a quorum may be missing before an alarm.
+	Patience time.Duration
+	// Logger and Registerer must be set.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Cosigner asks the witnesses of one trail.
+type Cosigner struct {
+	quorum   int
+	patience time.Duration
+	log      *slog.Logger
+	metrics  *metrics
+	peers    []*peer // of the goroutine calling Cosign
+
+	mu      sync.Mutex   // guards the fields below
+	trail   *audit.Trail // takes entries about witnesses; nil until it is open
+	states  []state      // of peers
+	missing time.Time    // since when a quorum is missing; zero while there is one
+	alarmed bool         // the missing quorum was logged
+}
+
+// state is a witness's state, for people.
+type state struct {
+	Witness string `json:"witness"`
+	URL     string `json:"url"`
+	// Size is of the tree cosigned last for this process, At the time of the signature.
+	Size int64     `json:"size"`
+	At   time.Time `json:"at,omitzero"`
+	// Failure is why it does not cosign at present. Refused is set if it knows another history.
+	Failure string `json:"failure,omitempty"`
+	Refused bool   `json:"refused"`
+
+	told bool // the trail has the entry about the newest agreement or refusal
+}
+
+// New makes a Cosigner. It asks nobody yet.
+func New(o Options) (*Cosigner, error) {
+	c := &Cosigner{quorum: o.Quorum, patience: o.Patience, log: o.Logger, metrics: newMetrics(o.Registerer)}
+	for i, w := range o.Witnesses {
+		p, err := newPeer(w)
+		if err != nil {
+			return nil, fmt.Errorf("audit.witnesses[%d]: %w", i, err)
+		}
+		c.peers = append(c.peers, p)
+		c.states = append(c.states, state{Witness: p.key, URL: w.URL})
+		c.metrics.begin(p.verifier.Name())
+	}
+	return c, nil
+}
+
+// Record sets the trail that refusals are entered into. Until then they are only logged.
+func (c *Cosigner) Record(t *audit.Trail) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trail = t
+}
+
+// Cosign asks all witnesses to sign a checkpoint, and returns its note with the signatures that
+// it got, or nil if none is new. The error says who did not sign. It is audit.Options.Cosign.
+func (c *Cosigner) Cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
+	c.waitForQuorum(time.Now())
+	answers := c.askAll(ctx, o)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var signatures []note.Signature
+	var failed []error
+	signed, fresh := 0, 0
+	for i, a := range answers {
+		var err error
+		switch {
+		case a.err != nil:
+			err = c.failed(ctx, i, o, a.err)
+		default:
+			signed++
+			signatures = append(signatures, a.signatures...)
+			if a.fresh {
+				fresh++
+				c.succeeded(i, o)
+			}
+			err = c.tellAgreement(ctx, i, o)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", c.peers[i].verifier.Name(), err))
+		}
+	}
+	c.countQuorum(signed, time.Now())
+	if fresh == 0 {
+		return nil, errors.Join(failed...)
+	}
+	text, err := c.join(o.Note, signatures)
+	return text, errors.Join(append(failed, err)...)
+}
+
+// outcome is of one witness in one round.
+type outcome struct {
+	signatures []note.Signature
+	fresh      bool // they are of this round
+	err        error
+}
+
+// askAll asks the witnesses at once, except those that failed a moment ago or have signed the
+// same offer.
+func (c *Cosigner) askAll(ctx context.Context, o audit.Offer) []outcome {
+	all := make([]outcome, len(c.peers))
+	now := time.Now()
+	var asking sync.WaitGroup
+	for i, p := range c.peers {
+		if !o.Again {
+			p.signed = nil
+		}
+		switch {
+		case p.signed != nil:
+			all[i] = outcome{signatures: p.signed}
+		case now.Before(p.next):
+			all[i] = outcome{err: errNotAsked}
+		default:
+			asking.Go(func() {
+				p.signed, all[i].err = p.ask(ctx, o)
+				all[i].signatures, all[i].fresh = p.signed, true
+			})
+		}
+	}
+	asking.Wait()
+	return all
+}
+
+// errNotAsked means that it failed a moment ago.
+var errNotAsked = errors.New("it is asked again in a moment")
+
+// join adds signatures to a note, each in the place of its signer's older one.
+func (c *Cosigner) join(signed []byte, more []note.Signature) ([]byte, error) {
+	_, err := note.Open(signed, note.VerifierList())
+	var unverified *note.UnverifiedNoteError
+	if !errors.As(err, &unverified) { // nobody's signature counts here
+		return nil, fmt.Errorf("join cosignatures: %w", err)
+	}
+	n := unverified.Note
+	n.Sigs = slices.DeleteFunc(n.UnverifiedSigs, func(old note.Signature) bool {
+		return slices.ContainsFunc(more, func(s note.Signature) bool { return s.Name == old.Name && s.Hash == old.Hash })
+	})
+	n.Sigs, n.UnverifiedSigs = append(n.Sigs, more...), nil
+	text, err := note.Sign(n)
+	if err != nil {
+		return nil, fmt.Errorf("join cosignatures: %w", err)
+	}
+	return text, nil
+}
+
+// succeeded records a witness's signature.
+func (c *Cosigner) succeeded(i int, o audit.Offer) {
+	p := c.peers[i]
+	p.pause, p.next = 0, time.Time{}
+	c.metrics.cosigned(p.verifier.Name(), o.Size)
+	c.mu.Lock()
+	before := c.states[i]
+	c.states[i] = state{
+		Witness: before.Witness, URL: before.URL, Size: o.Size, At: time.Now(),
+		told: before.told && !before.Refused,
+	}
+	c.mu.Unlock()
+	if before.Failure != "" {
+		c.log.Info("a witness cosigns checkpoints again", "witness", p.verifier.Name(), "size", o.Size)
+	}
+}
+
+// tellAgreement makes sure that the trail's entry about a refusal is followed by one about the
+// agreement.
+func (c *Cosigner) tellAgreement(ctx context.Context, i int, o audit.Offer) error {
+	c.mu.Lock()
+	s, trail := c.states[i], c.trail
+	c.mu.Unlock()
+	if s.told || trail == nil {
+		return nil
+	}
+	if err := trail.RecordAgreement(ctx, entryOf(s.Witness, o, nil)); err != nil {
+		return fmt.Errorf("enter its agreement into the trail: %w", err)
+	}
+	c.setTold(i)
+	return nil
+}
+
+// failed records a witness's failure, and raises the alarm about a refusal. It returns the
+// failure.
+func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) error {
+	p := c.peers[i]
+	if errors.Is(err, errNotAsked) || errors.Is(err, errLater) {
+		return err
+	}
+	p.wait(time.Now())
+	var refused *refusal
+	errors.As(err, &refused)
+	c.metrics.failed(p.verifier.Name(), refused != nil)
+	c.mu.Lock()
+	before, trail := c.states[i], c.trail
+	after := before
+	after.Failure, after.Refused = err.Error(), refused != nil
+	after.told = before.told && before.Refused == after.Refused
+	c.states[i] = after
+	c.mu.Unlock()
+	switch {
+	case refused != nil && !before.Refused:
+		c.log.Error("a witness knows another history of the audit trail: it was set back to an older copy, or somebody with its key shows two histories",
+			"witness", p.verifier.Name(), "reason", refused.reason, "origin", o.Origin, "size", o.Size, "root", o.Root.String())
+	case refused == nil && before.Failure == "":
+		c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
+	}
+	if refused == nil || after.told || trail == nil {
+		return err
+	}
+	if recordErr := trail.RecordRefusal(ctx, entryOf(before.Witness, o, refused)); recordErr != nil {
+		return errors.Join(err, fmt.Errorf("enter its refusal into the trail: %w", recordErr))
+	}
+	c.setTold(i)
+	return err
+}
+
+func (c *Cosigner) setTold(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states[i].told = true
+}
+
+func entryOf(witness string, o audit.Offer, r *refusal) audit.WitnessRefusal {
+	e := audit.WitnessRefusal{Witness: witness, Origin: o.Origin, Size: o.Size, Root: o.Root, Checkpoint: string(o.Note)}
+	if r != nil {
+		e.Reason, e.WitnessSize = r.reason, r.size
+	}
+	return e
+}

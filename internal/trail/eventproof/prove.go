@@ -1,0 +1,261 @@
+package eventproof
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Query names an event. ID alone is needed; the others narrow the search, and must fit.
+type Query struct {
+	ID       string    `json:"id"`
+	Source   string    `json:"source,omitempty"`
+	Received time.Time `json:"received,omitzero"`
+	// BodySHA256 is the hash of the body, in hex.
+	BodySHA256 string `json:"body_sha256,omitempty"`
+	// Whole: the other attributes are compared too, also empty ones.
+	Whole       bool      `json:"whole,omitempty"`
+	Type        string    `json:"type,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	Time        time.Time `json:"time,omitzero"`
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+}
+
+// QueryOf names an event by its copy at a sink: by the whole of it, or where it has no source
+// by its id and its body.
+func QueryOf(e *relay.Event) Query {
+	return Query{
+		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body)),
+		Whole: e.Source != "", Type: e.Type, Subject: e.Subject, Time: e.Time, Project: e.Project, Environment: e.Environment,
+	}
+}
+
+// fits reports whether q names e.
+func (q *Query) fits(e *relay.Event) bool {
+	return q.ID == e.ID && (q.Source == "" || q.Source == e.Source) &&
+		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == hexOf(sha256.Sum256(e.Body))) &&
+		(!q.Whole || q.hasAttributes(e))
+}
+
+func (q *Query) hasAttributes(e *relay.Event) bool {
+	return q.Type == e.Type && q.Subject == e.Subject && q.Time.Equal(e.Time) && q.Project == e.Project && q.Environment == e.Environment
+}
+
+// mayBeIn reports whether an event received at the time can be in a span.
+func (q *Query) mayBeIn(s *Span) bool {
+	return q.Received.IsZero() || !q.Received.Before(s.FirstReceived) && !q.Received.After(s.LastReceived)
+}
+
+// ErrNotFound means an event in no span with its records still in the journal.
+var ErrNotFound = errors.New("no span has the event")
+
+// Prove finds the newest fitting event, and proves it. It reads the spans from the newest
+// back, and the records of each possible one.
+func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*Bundle, error) {
+	first, _, err := j.Ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, found, err := t.Last(ctx, Project, "", Subject)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("%w: the trail has no span yet (see audit.spans in the configuration)", ErrNotFound)
+	}
+	newest := uint64(0)
+	for {
+		s, err := spanOf(&e)
+		if err != nil {
+			return nil, err
+		}
+		newest = max(newest, s.Last)
+		if s.Last >= first && q.mayBeIn(&s) {
+			if b, err := proveIn(ctx, j, &e, s, q); b != nil || err != nil {
+				return b, err
+			}
+		}
+		if s.Previous == nil || s.Last < first {
+			return nil, fmt.Errorf("%w %q: the journal's records from position %d on were searched, up to %d, where the newest span ends; later events will be in the next span, and earlier records are trimmed",
+				ErrNotFound, q.ID, first, newest)
+		}
+		before, err := t.Get(ctx, s.Previous.Index)
+		if err != nil {
+			return nil, fmt.Errorf("read the span before position %d: %w", s.First, err)
+		}
+		e = before.Entry
+	}
+}
+
+// proveIn proves an event of a span; it returns nil if the span does not have it.
+func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q Query) (*Bundle, error) {
+	var found *Bundle
+	var stored []byte // the record that has it
+	var leaves []tlog.Hash
+	err := j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
+		d, err := record.DigestOf(data)
+		if err != nil || s.misses(position) {
+			return true // the root will tell, unless the span names it
+		}
+		if b, has := bundleOf(data, &q, d); has {
+			found, stored = b, bytes.Clone(data)
+			b.Position, b.Leaf = position, int64(len(leaves))
+		}
+		leaves = append(leaves, Leaf(position, d.Events, d.Root))
+		return true
+	})
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if err := found.open(stored); err != nil {
+		return nil, fmt.Errorf("prove the event at position %d: %w", found.Position, err)
+	}
+	if found.Path, err = pathOf(leaves, found.Leaf, s); err != nil {
+		return nil, fmt.Errorf("the event stands at position %d, but it cannot be proven: %w", found.Position, err)
+	}
+	found.EntryIndex = e.Index
+	if found.Entry, err = canonicalEntry(e); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// bundleOf begins the bundle of the first event in a sound record that fits.
+func bundleOf(data []byte, q *Query, d record.Digest) (b *Bundle, found bool) {
+	b = &Bundle{Format: Format, RecordEvents: d.Events, RecordRoot: d.Root}
+	_ = eachEvent(data, func(i int, e *relay.Event) bool {
+		if found = q.fits(e); found {
+			b.Event, b.CloudEvent = i, string(cloudevents.AppendJSON(nil, e))
+		}
+		return !found
+	})
+	return b, found
+}
+
+// open adds the salt of the event, and its way to the root of its record.
+func (b *Bundle) open(data []byte) error {
+	salt := record.SaltOf(data)
+	stored, err := storedOf(salt.Leaves(hashesOf(data)))
+	if err != nil {
+		return err
+	}
+	event := salt.Event(b.Event)
+	b.Salt = event[:]
+	if b.EventPath, err = tlog.ProveRecord(int64(b.RecordEvents), int64(b.Event), stored); err != nil {
+		return err
+	}
+	_, err = b.event() // whose attributes may have no form in JSON
+	return err
+}
+
+// hashesOf are the hashes of a sound record's events.
+func hashesOf(data []byte) (all []tlog.Hash) {
+	_ = eachEvent(data, func(_ int, e *relay.Event) bool {
+		all = append(all, record.HashOf(e))
+		return true
+	})
+	return all
+}
+
+// eachEvent calls visit with the events of a record, until it returns false.
+func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) error {
+	r, err := record.Open(data)
+	if err != nil {
+		return err
+	}
+	var events []relay.Event
+	for n := 0; ; n += len(events) {
+		if events, _, err = r.Next(events[:0], record.PieceBytes); err != nil {
+			return err
+		}
+		for i := range events {
+			if !visit(n+i, &events[i]) {
+				return nil
+			}
+		}
+		if r.Done() {
+			return nil
+		}
+	}
+}
+
+// misses reports whether the span has no record at a position.
+func (s *Span) misses(position uint64) bool {
+	for _, m := range s.Missing {
+		if m.From <= position && position <= m.To {
+			return true
+		}
+	}
+	return false
+}
+
+// hashes are the stored hashes of a tree, as tlog numbers them.
+type hashes []tlog.Hash
+
+// ReadHashes implements tlog.HashReader.
+func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, at := range indexes {
+		out[i] = h[at]
+	}
+	return out, nil
+}
+
+// storedOf are the hashes of the tree over leaves.
+func storedOf(leaves []tlog.Hash) (hashes, error) {
+	stored := make(hashes, 0, 2*len(leaves))
+	for i, h := range leaves {
+		more, err := tlog.StoredHashesForRecordHash(int64(i), h, stored)
+		if err != nil {
+			return nil, err
+		}
+		stored = append(stored, more...)
+	}
+	return stored, nil
+}
+
+// pathOf is the path from a leaf to the span's root. All leaves of the span must be there.
+func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
+	n := int64(len(leaves))
+	if n != s.Records {
+		return nil, fmt.Errorf("the span from %d to %d has %d records, and the journal still has %d of them: the others are trimmed, or lost since", s.First, s.Last, s.Records, n)
+	}
+	stored, err := storedOf(leaves)
+	if err != nil {
+		return nil, err
+	}
+	root, err := tlog.TreeHash(n, stored)
+	if err != nil {
+		return nil, err
+	}
+	if root != s.Root {
+		return nil, fmt.Errorf("the journal's records from %d to %d do not give the root in the trail: they were changed since", s.First, s.Last)
+	}
+	return tlog.ProveRecord(n, leaf, stored)
+}
+
+// canonicalEntry is the entry as the trail has it.
+func canonicalEntry(e *audit.Entry) (string, error) {
+	raw, err := json.Marshal(e)
+	if err == nil {
+		raw, err = jsondiff.Canonical(raw)
+	}
+	if err != nil {
+		return "", fmt.Errorf("encode entry %d: %w", e.Index, err)
+	}
+	return string(raw), nil
+}

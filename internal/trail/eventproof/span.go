@@ -1,0 +1,119 @@
+package eventproof
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Where spans stand in the trail.
+const (
+	Type    = "events.span"
+	Project = "auditrelay"
+	Subject = "events"
+)
+
+// Span is the detail of an entry: the journal's records at a run of positions. None of its
+// hashes confirms a guess at an event, since entries also go to sinks that redact: see
+// [record.Salt].
+type Span struct {
+	// First and Last are positions of the journal, both included.
+	First uint64 `json:"first_position"`
+	Last  uint64 `json:"last_position"`
+	// Records and Events count the records and events under Root.
+	Records int64 `json:"records"`
+	Events  int64 `json:"events"`
+	// FirstReceived and LastReceived are the earliest and latest time an event was received.
+	FirstReceived time.Time `json:"first_received,omitzero"`
+	LastReceived  time.Time `json:"last_received,omitzero"`
+	// Root is the root of the Merkle tree (RFC 6962) over the records: see [Leaf].
+	Root tlog.Hash `json:"root"`
+	// LastLeaf is the leaf of the record at Last; absent where the record is missing.
+	LastLeaf tlog.Hash `json:"last_leaf,omitzero"`
+	// Missing are the positions without a record under Root. Of many runs, MoreMissing
+	// counts the positions of those left out.
+	Missing     []Missing `json:"missing,omitempty"`
+	MoreMissing uint64    `json:"more_missing,omitempty"`
+	// Again, where set, is the last position of an earlier span: the stream went back, and
+	// those from First on have other records now.
+	Again uint64 `json:"again_to,omitempty"`
+	// Previous is the span before; nil in the first one.
+	Previous *Previous `json:"previous,omitempty"`
+}
+
+// Missing is a run of positions without a record.
+type Missing struct {
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Reason string `json:"reason"`
+}
+
+// Previous names the entry of a span.
+type Previous struct {
+	Index int64 `json:"index"`
+	// SHA256 is the hash of its detail as canonical JSON (RFC 8785).
+	SHA256 string `json:"detail_sha256"`
+}
+
+// The reasons of missing positions.
+const (
+	reasonLost    = "lost or damaged: the quarantine says more"
+	reasonTrimmed = "trimmed before a span was made"
+)
+
+// mostMissing bounds the runs named by a span.
+const mostMissing = 1000
+
+// Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS ROOT\n", with
+// decimal numbers, and in base64 the root over the record's events (see [record.Salt]).
+func Leaf(position uint64, events int, root tlog.Hash) tlog.Hash {
+	return tlog.RecordHash(fmt.Appendf(nil, "%d %d %s\n", position, events, root))
+}
+
+// miss notes positions without a record.
+func (s *Span) miss(from, to uint64, reason string) {
+	if from > to {
+		return
+	}
+	if n := len(s.Missing); n > 0 && s.Missing[n-1].To+1 == from && s.Missing[n-1].Reason == reason {
+		s.Missing[n-1].To = to
+		return
+	}
+	if len(s.Missing) == mostMissing {
+		s.MoreMissing += to - from + 1
+		return
+	}
+	s.Missing = append(s.Missing, Missing{from, to, reason})
+}
+
+// spanOf reads a span from its entry.
+func spanOf(e *audit.Entry) (s Span, err error) {
+	if e.Type != Type {
+		return s, fmt.Errorf("entry %d is of the type %s, not %s", e.Index, e.Type, Type)
+	}
+	if err := json.Unmarshal(e.Detail, &s); err != nil {
+		return s, fmt.Errorf("read the span of entry %d: %w", e.Index, err)
+	}
+	if s.First < 1 || s.Last < s.First || s.Records < 0 || s.Events < 0 {
+		return s, fmt.Errorf("read the span of entry %d: its numbers contradict each other", e.Index)
+	}
+	return s, nil
+}
+
+// previousOf names an entry.
+func previousOf(e *audit.Entry) (*Previous, error) {
+	canonical, err := jsondiff.Canonical(e.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("hash entry %d: %w", e.Index, err)
+	}
+	return &Previous{Index: e.Index, SHA256: jsondiff.Hash(canonical)}, nil
+}
+
+func hexOf(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) }

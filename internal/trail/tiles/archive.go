@@ -1,0 +1,226 @@
+package tiles
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// Archiver moves old entry bundles, and the long records of their entries, out of a store.
+//
+// The archive is a log of its own in the same layout: tiles, bundles, the history, and a signed
+// checkpoint over the moved entries. The hash tiles stay in the store too, so inclusion and
+// consistency of every entry can be proven from either. The trail's stream is not touched: it
+// denies deletes, and every reader of the relay has its entries from there.
+//
+// The steps, each durable before the next:
+//
+//  1. the files are copied, and all of the archive is read back against its signed root;
+//  2. Enter puts an entry into the trail;
+//  3. the mark says where the bundles are: from here on nobody misses them;
+//  4. the bundles are removed.
+//
+// A crash at any line loses nothing. After 1 and 2 nothing is moved; given again, the command
+// goes on, and enters the archive once more only where the answer to the first entry was lost.
+// After 3 some bundles may still be there: given again, the command removes them.
+type Archiver struct {
+	Store *Store
+	// Generations are the trail's: their keys count.
+	Generations []audit.Generation
+	// Dir is the archive's folder: an empty one, or an earlier archive of this trail.
+	Dir string
+	// Before: only bundles with nothing younger are moved.
+	Before time.Time
+	// Enter adds an entry of the type [TypeArchived] to the trail, if it is not there yet.
+	Enter func(context.Context, Archived) error
+	// Progress is told of the entries copied, and how many there are. May be nil.
+	Progress func(done, total int64)
+	Logger   *slog.Logger
+}
+
+// Plan lists the files to move, by log, and changes nothing.
+func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	var plan []Archived
+	err := a.each(func(m *moving) (more bool, err error) {
+		if err := m.plan(ctx, a.Before); err != nil {
+			return false, err
+		}
+		if m.todo.Size > 0 {
+			plan = append(plan, m.todo)
+		}
+		return !m.ended, nil
+	})
+	return plan, err
+}
+
+// Run moves the files of Plan, and those left by an interrupted run.
+func (a *Archiver) Run(ctx context.Context) ([]Archived, error) {
+	plan, err := a.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return plan, a.each(func(m *moving) (bool, error) { return true, m.move(ctx, a, plan) })
+}
+
+// each calls do with each log of the trail, the oldest first, as long as it wants more. A folder
+// of another trail may be among them.
+func (a *Archiver) each(do func(m *moving) (more bool, err error)) error {
+	list, err := a.Store.Logs()
+	if err != nil {
+		return err
+	}
+	for _, listed := range list {
+		i := slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == listed.Origin })
+		if i < 0 {
+			continue
+		}
+		m, err := a.open(listed.Number, a.Generations[i])
+		more := false
+		if err == nil {
+			more, err = do(m)
+		}
+		if err != nil {
+			return fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+		}
+		if !more {
+			break
+		}
+	}
+	return nil
+}
+
+// check refuses a folder unfit for an archive of this trail.
+func (a *Archiver) check() error {
+	if !filepath.IsAbs(a.Dir) {
+		return fmt.Errorf("the archive's folder %s is not an absolute path", a.Dir)
+	}
+	if within(a.Dir, filepath.Dir(a.Store.dir)) || within(a.Store.dir, a.Dir) {
+		return fmt.Errorf("the archive's folder %s and the data directory are within each other: name a folder elsewhere", a.Dir)
+	}
+	files, err := os.ReadDir(a.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the archive's folder: %w", err)
+	}
+	for _, f := range files {
+		number, err := strconv.Atoi(f.Name())
+		switch {
+		case f.Name() == "lost+found":
+		case err != nil || !f.IsDir():
+			return fmt.Errorf("%s has other files, such as %s: name an empty folder, or an earlier archive of this trail", a.Dir, f.Name())
+		default:
+			err = a.checkLog(number)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLog refuses the archive of another trail.
+func (a *Archiver) checkLog(number int) error {
+	_, there, err := Open(a.Dir).Log(number).Checkpoint()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // of an interrupted run
+	}
+	if err != nil {
+		return fmt.Errorf("%s/%d is damaged: %w", a.Dir, number, err)
+	}
+	_, own, err := a.Store.Log(number).Checkpoint()
+	if err != nil || own.Origin != there.Origin {
+		return fmt.Errorf("%s is the archive of another trail: its log %d is %s", a.Dir, number, there.Origin)
+	}
+	return nil
+}
+
+// within reports whether a path is dir, or below it; links are followed as far as they exist.
+func within(path, dir string) bool {
+	followed, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			parent = filepath.Dir(path)
+		}
+		followed = filepath.Join(parent, filepath.Base(path))
+	}
+	if root, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = root
+	}
+	rel, err := filepath.Rel(dir, followed)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// open opens one log, with the trail's key for it.
+func (a *Archiver) open(number int, g audit.Generation) (*moving, error) {
+	m := &moving{Log: a.Store.Log(number), number: number, dir: a.Dir, generation: g}
+	c, err := m.signed(g.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(m.Tile))
+	m.moved, err = m.Archives()
+	return m, err
+}
+
+// made is when an entry was made; zero for a lost one.
+func made(record []byte) (time.Time, error) {
+	var e struct {
+		Time time.Time `json:"time"`
+		Lost *int64    `json:"lost_entry"`
+	}
+	if err := json.Unmarshal(record, &e); err != nil {
+		return time.Time{}, err
+	}
+	if e.Lost == nil && e.Time.IsZero() {
+		return time.Time{}, errors.New("it has no time")
+	}
+	return e.Time, nil
+}
+
+// stays reports whether an entry is about the trail itself: whoever verifies the trail needs
+// its generations, keys and named damage.
+func stays(record []byte) bool {
+	var e struct {
+		Type string `json:"type"`
+		Lost *int64 `json:"lost_entry"`
+	}
+	if json.Unmarshal(record, &e) != nil || e.Lost != nil {
+		return true
+	}
+	return strings.HasPrefix(e.Type, "trail.") && e.Type != "trail.annotated"
+}
+
+// remove removes files durably. A crash leaves some of them.
+func remove(files []string) error {
+	folders := map[string]bool{}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an archived file: %w", err)
+		}
+		folders[filepath.Dir(file)] = true
+	}
+	for dir := range folders {
+		if err := durable.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package tiles
+
+import (
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// edge is the right edge of a tree, with the hashes of its partial tiles.
+type edge struct {
+	proof.Edge
+
+	// levels have the hashes of each level's last tile, less than a full one; level l has
+	// those of subtrees of 256^l leaves.
+	levels [][]tlog.Hash
+}
+
+// grow appends a leaf, and gives each completed tile to full.
+func (e *edge) grow(leaf tlog.Hash, full func(t tlog.Tile, hashes []tlog.Hash)) {
+	e.Grow(leaf, func(height int, index int64, h tlog.Hash) {
+		level := height / proof.TileHeight
+		if height%proof.TileHeight != 0 {
+			return
+		}
+		if level == len(e.levels) {
+			e.levels = append(e.levels, nil)
+		}
+		e.levels[level] = append(e.levels[level], h)
+		if hashes := e.levels[level]; len(hashes) == proof.TileWidth {
+			if full != nil {
+				full(tile(level, index/proof.TileWidth, proof.TileWidth), hashes)
+			}
+			e.levels[level] = hashes[:0:0]
+		}
+	})
+}
+
+// grown is a copy with leaves appended.
+func (e *edge) grown(leaves ...tlog.Hash) *edge {
+	c := &edge{Edge: e.With()}
+	for _, hashes := range e.levels {
+		c.levels = append(c.levels, slices.Clone(hashes))
+	}
+	for _, leaf := range leaves {
+		c.grow(leaf, nil)
+	}
+	return c
+}
+
+func tile(level int, n int64, width int) tlog.Tile {
+	return tlog.Tile{H: proof.TileHeight, L: level, N: n, W: width}
+}
+
+// edgeTiles are the tiles with the edge of a tree of n leaves.
+func edgeTiles(n int64) (tiles []tlog.Tile) {
+	for level := 0; n>>(proof.TileHeight*level) > 0; level++ {
+		here := n >> (proof.TileHeight * level)
+		if width := int(here % proof.TileWidth); width > 0 {
+			tiles = append(tiles, tile(level, here/proof.TileWidth, width))
+		}
+	}
+	return tiles
+}
+
+func joined(hashes []tlog.Hash) []byte {
+	data := make([]byte, 0, len(hashes)*tlog.HashSize)
+	for _, h := range hashes {
+		data = append(data, h[:]...)
+	}
+	return data
+}
+
+// hashesOf undoes joined; nil where data is not width hashes.
+func hashesOf(data []byte, width int) []tlog.Hash {
+	if len(data) != width*tlog.HashSize {
+		return nil
+	}
+	hashes := make([]tlog.Hash, width)
+	for i := range hashes {
+		hashes[i] = tlog.Hash(data[i*tlog.HashSize : (i+1)*tlog.HashSize])
+	}
+	return hashes
+}

@@ -1,0 +1,177 @@
+package tiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Exported is one log of an export.
+type Exported struct {
+	Folder    string `json:"folder"`
+	Origin    string `json:"origin"`
+	PublicKey string `json:"public_key"` // of the signature on its newest checkpoint
+	Size      int64  `json:"size"`
+	Root      string `json:"root"`
+}
+
+// Export writes the logs of a trail's generations into a folder of their own, or brings an
+// older or interrupted export there up to date. In the end it reads all files back, and
+// holds them against the signed checkpoints. A folder with a symbolic link in it is refused:
+// whoever planted one chose where to write. progress may be nil.
+func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(done, total int64)) ([]Exported, error) {
+	k := NewKeeper(Open(dir), trail, func() []audit.Generation { return generations }, log)
+	total := int64(0)
+	for _, g := range generations {
+		total += g.Size
+	}
+	if progress != nil {
+		k.wrote = func(entries int64) { progress(entries, total) }
+	}
+	if err := plain(dir); err != nil {
+		return nil, err
+	}
+	var list []Exported
+	for _, g := range generations {
+		if g.Size == 0 {
+			continue // nothing of it is signed
+		}
+		e, err := k.export(ctx, g)
+		if err != nil {
+			return nil, fmt.Errorf("export the log %s: %w", g.Origin, err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// Export is [Export] of the logs in the store as they are now. Entries that were moved to an
+// archive are copied from there.
+func (s *Store) Export(ctx context.Context, dir string, archives []string, progress func(done, total int64)) ([]Exported, error) {
+	if err := plain(dir); err != nil {
+		return nil, err
+	}
+	copies, total, err := s.copies(archives)
+	if err != nil {
+		return nil, err
+	}
+	var list []Exported
+	done, taken := int64(0), map[string]Log{}
+	for _, m := range copies {
+		if m.wrote = nil; progress != nil {
+			m.wrote = func(entries int64) { progress(done+entries, total) }
+		}
+		origin := m.upTo.Origin
+		taken[origin], err = Open(dir).logOf(origin, m.publicKey, taken)
+		m.to.Log = taken[origin]
+		if err == nil {
+			err = m.run(ctx)
+		}
+		if err == nil {
+			err = m.to.Check(ctx, m.publicKey, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("export the log %s: %w", origin, err)
+		}
+		done += m.upTo.Size
+		list = append(list, Exported{m.to.dir, origin, m.publicKey, m.upTo.Size, m.upTo.Root.String()})
+	}
+	return list, nil
+}
+
+// copies are the logs of the store that have signed entries, to be copied up to their newest
+// checkpoint, and the number of these entries.
+func (s *Store) copies(archives []string) (copies []copying, total int64, err error) {
+	archived := map[string][]Log{}
+	for _, dir := range archives {
+		list, err := OpenArchive(dir)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, listed := range list {
+			archived[listed.Origin] = append(archived[listed.Origin], Open(dir).Log(listed.Number))
+		}
+	}
+	list, err := s.Logs()
+	for _, listed := range list {
+		l := s.Log(listed.Number)
+		line, err := l.lastLine(false)
+		if err != nil {
+			return nil, 0, err
+		}
+		c, err := l.signed(line.Key)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", l.dir, err)
+		}
+		if c.Size > 0 {
+			copies = append(copies, copying{from: l, upTo: c, publicKey: line.Key, archives: archived[c.Origin]})
+			total += c.Size
+		}
+	}
+	return copies, total, err
+}
+
+// OpenArchive lists the logs of an archive, of which there is at least one.
+func OpenArchive(dir string) ([]Listed, error) {
+	list, err := Open(dir).Logs()
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s has no log with a checkpoint: it is lost, damaged, or another folder", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the archive: %w", err)
+	}
+	return list, nil
+}
+
+// plain refuses a folder that is a symbolic link, or has anything else than folders and files
+// in it. A missing one is plain.
+func plain(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case path == dir && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.Type()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%s is a symbolic link; name another folder, or remove the link", path)
+		case !d.IsDir() && !d.Type().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a folder; name another folder", path)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("export the log: %w", err)
+	}
+	return nil
+}
+
+func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, error) {
+	var l Log
+	check := func() (err error) {
+		if err = k.Run(ctx); err == nil {
+			l, err = k.logOf(g)
+		}
+		if err == nil {
+			err = l.Check(ctx, g.PublicKey, 0)
+		}
+		return err
+	}
+	err := check()
+	if errors.Is(err, errDamaged) { // of an older export
+		k.damaged(g.Base, l, err)
+		err = check()
+	}
+	if err != nil {
+		return Exported{}, err
+	}
+	_, c, err := l.Checkpoint()
+	if err == nil && c.Size < g.Size {
+		err = fmt.Errorf("%d of its %d signed entries are proven and written: %w for the rest", c.Size, g.Size, errUnproven)
+	}
+	return Exported{l.dir, c.Origin, g.PublicKey, c.Size, c.Root.String()}, err
+}

@@ -1,0 +1,152 @@
+package tiles
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+)
+
+// Line is one line of [HistoryFile].
+type Line struct {
+	// Seq numbers the trail's checkpoints, over all generations, from 1.
+	Seq uint64 `json:"seq"`
+	// Key is the public key of its signature, in the note form.
+	Key string `json:"key"`
+	// Checkpoint is the signed note, verbatim.
+	Checkpoint string `json:"checkpoint"`
+}
+
+// lastLine is the newest whole line of the history. A crash may have left a part of a line
+// after it, which cut removes. A lost history has the zero Line.
+func (l Log) lastLine(cut bool) (Line, error) {
+	f, err := os.OpenFile(l.path(HistoryFile), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Line{}, nil
+	}
+	if err != nil {
+		return Line{}, fmt.Errorf("read history of checkpoints: %w", err)
+	}
+	defer func() { _ = f.Close() }() // nothing is buffered
+	last, end, err := newestLine(f)
+	if err != nil {
+		return Line{}, fmt.Errorf("read history of checkpoints: %w", err)
+	}
+	if cut {
+		err = f.Truncate(end)
+	}
+	return last, err
+}
+
+// checkHistory checks the signature of each line, and their order.
+func (l Log) checkHistory(publicKey string) error {
+	seq := uint64(0)
+	return l.eachLine(func(line Line) error {
+		if line.Seq <= seq || line.Key != publicKey {
+			return fmt.Errorf("%w: %s, after checkpoint %d: another order or key", errDamaged, HistoryFile, seq)
+		}
+		seq = line.Seq
+		return nil
+	})
+}
+
+// eachLine gives each line with its signature checked. A missing history has none.
+func (l Log) eachLine(handle func(Line) error) error {
+	f, err := os.Open(l.path(HistoryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read history of checkpoints: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	lines := bufio.NewReader(f)
+	for number := 1; ; number++ {
+		text, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // a torn line is on its way, or is cut off at the next start
+		}
+		var line Line
+		if err == nil {
+			line, err = parseLine(text)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, HistoryFile, number, err)
+		}
+		if err := handle(line); err != nil {
+			return err
+		}
+	}
+}
+
+// parseLine reads a line, and checks its signature with its own key.
+func parseLine(text []byte) (line Line, err error) {
+	if err := json.Unmarshal(text, &line); err != nil {
+		return line, err
+	}
+	verifier, err := note.NewVerifier(line.Key)
+	if err == nil {
+		_, err = note.Open([]byte(line.Checkpoint), note.VerifierList(verifier))
+	}
+	return line, err
+}
+
+// maxTail bounds how much of the history's end is searched for a whole line: a note has
+// some hundred bytes, with many witnesses some thousand.
+const maxTail = 1 << 20
+
+// newestLine finds the newest whole line, and its end.
+func newestLine(f *os.File) (line Line, end int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Line{}, 0, err
+	}
+	from := max(0, info.Size()-maxTail)
+	tail, err := io.ReadAll(io.NewSectionReader(f, from, maxTail))
+	if err != nil {
+		return Line{}, 0, err
+	}
+	for {
+		at := bytes.LastIndexByte(tail, '\n')
+		if at < 0 {
+			return Line{}, 0, nil // nothing of it is of use, and it is written again
+		}
+		start := bytes.LastIndexByte(tail[:at], '\n') + 1
+		if json.Unmarshal(tail[start:at], &line) == nil && line.Seq > 0 {
+			return line, from + int64(at) + 1, nil
+		}
+		tail = tail[:start]
+	}
+}
+
+// addLines appends to the history. A crash leaves a part of them, the last one perhaps torn.
+func (l Log) addLines(lines []Line) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	var text []byte
+	for _, line := range lines {
+		one, err := json.Marshal(line)
+		if err != nil {
+			return fmt.Errorf("encode history of checkpoints: %w", err)
+		}
+		text = append(append(text, one...), '\n')
+	}
+	f, err := os.OpenFile(l.path(HistoryFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("write history of checkpoints: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write history of checkpoints: %w", err)
+	}
+	return durable.SyncDir(l.dir)
+}

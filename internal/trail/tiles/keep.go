@@ -1,0 +1,312 @@
+package tiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Trail is an [audit.Trail] or an [audit.Reader], as far as its logs need one.
+type Trail interface {
+	// Checkpoints calls handle with each kept checkpoint from a number on, and caughtUp at
+	// each end, until ctx ends or a call fails.
+	Checkpoints(ctx context.Context, from uint64, handle func(audit.Kept) error, caughtUp func() error) error
+	// Records calls handle with the record of each readable entry in [from, to), in order.
+	Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
+}
+
+// Keeper writes the logs of a trail.
+type Keeper struct {
+	store *Store
+	trail Trail
+	// generations are the trail's, as it knows them now.
+	generations func() []audit.Generation
+	log         *slog.Logger
+	wrote       func(entries int64) // nil, or told of the progress
+
+	// Used by the following goroutine only.
+	writers map[int64]*writer // by the generation's base
+	told    map[string]bool   // the logged failures
+	newest  map[int64]int64   // the largest kept size, by base
+	strange bool              // a checkpoint of an unknown generation was passed over
+
+	mu    sync.Mutex     // guards the fields below
+	logs  map[string]Log // by origin
+	anew  map[int64]bool // logs to be gone through from the first entry, by base
+	again func()         // ends the run under way
+}
+
+// NewKeeper makes a keeper of a store. log may be nil.
+func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation, log *slog.Logger) *Keeper {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{
+		store: store, trail: trail, generations: generations, log: log,
+		writers: map[int64]*writer{}, anew: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{}, newest: map[int64]int64{},
+	}
+}
+
+// retryPause is the wait after a failure of the trail's servers, or of the disk.
+const retryPause = 2 * time.Second
+
+// Keep keeps the logs up with the trail until ctx ends, and reads all of their files once.
+// Failures are logged once, and tried again; they stop nothing else.
+func (k *Keeper) Keep(ctx context.Context) {
+	var checking sync.WaitGroup
+	defer checking.Wait()
+	failing, checked := false, false
+	for ctx.Err() == nil {
+		err := k.follow(k.run(ctx), func() error {
+			if failing {
+				k.log.Info("the files of the audit trail are written again")
+			}
+			failing = false
+			if !checked {
+				checked = true
+				checking.Go(func() { k.check(ctx) })
+			}
+			return nil
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if k.isDue(err) {
+			continue
+		}
+		if !failing && !errors.Is(err, audit.ErrUnavailable) && !errors.Is(err, errDamaged) {
+			k.log.Warn("the files of the audit trail fall behind; it is tried again", "error", err)
+			failing = true
+		}
+		if retry.Sleep(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+// run begins a run; a finding of check ends it.
+func (k *Keeper) run(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.again = cancel
+	return ctx
+}
+
+// isDue reports whether a run has ended for another one to begin at once.
+func (k *Keeper) isDue(err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.again()
+	return errors.Is(err, errAgain) || errors.Is(err, context.Canceled)
+}
+
+// checkRest is the pause after each bundle of 256 entries: a start has better things to do.
+const checkRest = 5 * time.Millisecond
+
+// check reads all files of the logs once, and has damaged logs written again from the first entry.
+func (k *Keeper) check(ctx context.Context) {
+	for _, g := range k.generations() {
+		l, err := k.logOf(g)
+		if err == nil {
+			err = l.Check(ctx, g.PublicKey, checkRest)
+		}
+		if errors.Is(err, errDamaged) {
+			k.damaged(g.Base, l, err)
+		}
+	}
+}
+
+// damaged has a log written again from the first entry.
+func (k *Keeper) damaged(base int64, l Log, err error) {
+	k.log.Warn("files of the audit trail are damaged or lost; they are written again", "error", err, "folder", l.dir)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.anew[base] = true
+	if k.again != nil {
+		k.again()
+	}
+}
+
+// errAgain has the checkpoints read from the first one.
+var errAgain = errors.New("the trail has another generation")
+
+// errEnd ends a run at the trail's end.
+var errEnd = errors.New("the trail has no more checkpoints")
+
+// Run writes the logs up to the trail's end as it is now.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		err := k.follow(ctx, func() error { return errEnd })
+		switch {
+		case errors.Is(err, errEnd):
+			return nil
+		case !errors.Is(err, errAgain) && !errors.Is(err, errDamaged):
+			return err
+		}
+	}
+}
+
+// follow writes the logs until something fails. worked is called at each end.
+func (k *Keeper) follow(ctx context.Context, worked func() error) error {
+	generations := k.generations()
+	if len(generations) == 0 {
+		return audit.ErrUnavailable
+	}
+	from, err := k.open(generations)
+	if err != nil {
+		return err
+	}
+	err = k.trail.Checkpoints(ctx, from, func(c audit.Kept) error {
+		return k.take(ctx, generations, c)
+	}, func() error {
+		if err := k.flush(ctx); err != nil {
+			return err
+		}
+		if k.strange && len(k.generations()) != len(generations) {
+			k.strange, k.writers = false, map[int64]*writer{}
+			return errAgain
+		}
+		k.compare(generations)
+		return worked()
+	})
+	for _, w := range k.writers {
+		w.reset() // unwritten entries are read again
+	}
+	return err
+}
+
+// open opens the logs of the generations, and gives the checkpoint to go on with.
+func (k *Keeper) open(generations []audit.Generation) (from uint64, err error) {
+	from = math.MaxUint64
+	for i, g := range generations {
+		w, err := k.writer(g)
+		if err != nil {
+			return 0, err
+		}
+		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Len() < g.Size {
+			from = min(from, w.from)
+		}
+	}
+	return from, nil
+}
+
+// logOf gives the log of a generation, the same for as long as the keeper lives.
+func (k *Keeper) logOf(g audit.Generation) (Log, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, err := k.store.logOf(g.Origin, g.PublicKey, k.logs)
+	if err == nil {
+		k.logs[g.Origin] = l
+	}
+	return l, err
+}
+
+// writer opens the log of a generation, unless it is open and sound.
+func (k *Keeper) writer(g audit.Generation) (*writer, error) {
+	l, err := k.logOf(g)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w := k.writers[g.Base]; w != nil && !k.anew[g.Base] {
+		return w, nil
+	}
+	w, err := openWriter(l, g, k.trail, k.anew[g.Base])
+	if err != nil {
+		return nil, err
+	}
+	k.writers[g.Base] = w
+	delete(k.anew, g.Base) // after a crash, check finds the damage again
+	return w, nil
+}
+
+// take adds a checkpoint to the log of its generation. It passes over an unprovable one,
+// as the next one may be provable.
+func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c audit.Kept) error {
+	w := k.writers[c.Base]
+	if w == nil || !isOf(generations, c) {
+		k.strange = true
+		return nil
+	}
+	k.newest[c.Base] = max(k.newest[c.Base], c.Size)
+	err := w.add(ctx, c)
+	if errors.Is(err, errUnproven) {
+		k.tell(fmt.Sprintf("unproven %d", c.Base), "a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
+		return nil
+	}
+	k.progress()
+	return k.failed(c.Base, w, err)
+}
+
+func (k *Keeper) progress() {
+	if k.wrote == nil {
+		return
+	}
+	entries := int64(0)
+	for _, w := range k.writers {
+		entries += w.written.Len()
+	}
+	k.wrote(entries)
+}
+
+// isOf reports whether a known generation's key has signed c.
+func isOf(generations []audit.Generation, c audit.Kept) bool {
+	for _, g := range generations {
+		if g.Base == c.Base && g.PublicKey == c.PublicKey {
+			return true
+		}
+	}
+	return false
+}
+
+// flush writes the steps in hand.
+func (k *Keeper) flush(ctx context.Context) error {
+	for base, w := range k.writers {
+		if err := k.failed(base, w, w.write(ctx)); err != nil {
+			return err
+		}
+		k.progress()
+		if w.lost > 0 {
+			k.log.Error("entries are lost in the audit trail and in its files alike; they stand empty in the entry bundles", "entries", w.lost, "folder", w.dir)
+			w.lost = 0
+		}
+	}
+	return nil
+}
+
+// failed has a log with damaged files written again from the first entry.
+func (k *Keeper) failed(base int64, w *writer, err error) error {
+	if errors.Is(err, errDamaged) {
+		k.damaged(base, w.Log, err)
+	}
+	return err
+}
+
+// compare tells of a trail with less in it than its published log: it was rolled back.
+func (k *Keeper) compare(generations []audit.Generation) {
+	for _, g := range generations {
+		w := k.writers[g.Base]
+		covered := max(g.Size, k.newest[g.Base])
+		if published := max(w.written.Len(), w.least); covered < published {
+			k.tell(fmt.Sprintf("rolled back %d", g.Base), "the audit trail was rolled back: its published log has more entries than its checkpoints cover; the files stay as they are",
+				"published", published, "covered", covered, "folder", w.dir)
+		}
+	}
+}
+
+// tell logs an error once.
+func (k *Keeper) tell(what, text string, args ...any) {
+	if !k.told[what] {
+		k.told[what] = true
+		k.log.Error(text, args...)
+	}
+}

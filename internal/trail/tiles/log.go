@@ -1,0 +1,142 @@
+package tiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+const (
+	// CheckpointFile has the newest signed note of a log.
+	CheckpointFile = "checkpoint"
+	// HistoryFile has all its checkpoints, as JSON lines.
+	HistoryFile = "checkpoints"
+)
+
+// Log is the folder of one generation. Its methods read the files only, and may be called
+// concurrently, also while a keeper writes.
+type Log struct{ dir string }
+
+// OpenLog opens a log's folder; it need not exist.
+func OpenLog(dir string) Log { return Log{dir} }
+
+// Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
+// signature.
+func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
+	if signed, err = os.ReadFile(l.path(CheckpointFile)); err != nil {
+		return nil, c, fmt.Errorf("read checkpoint: %w", err)
+	}
+	c, err = proof.ReadCheckpoint(signed)
+	return signed, c, err
+}
+
+// Tile gives the first W hashes of a tile, 32 bytes each. fs.ErrNotExist says it is not
+// there, or narrower.
+func (l Log) Tile(t tlog.Tile) ([]byte, error) {
+	data, err := l.widest(t)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < t.W*tlog.HashSize {
+		return nil, fmt.Errorf("read %s: it has %d bytes: %w", proof.TilePath(t), len(data), fs.ErrNotExist)
+	}
+	return data[:t.W*tlog.HashSize], nil
+}
+
+// Bundle gives the first width entries of the n-th entry bundle, likewise. ErrArchived
+// means it was moved to an archive.
+func (l Log) Bundle(n int64, width int) ([]byte, error) {
+	data, err := l.widest(bundle(n, width))
+	if err != nil {
+		return nil, l.missing(n, err)
+	}
+	end, entries := 0, 0
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", proof.BundlePath(n, width), err)
+		}
+		end += 2 + len(leaf)
+		if entries++; entries == width {
+			return data[:end], nil
+		}
+	}
+	return nil, fmt.Errorf("read %s: it has %d entries: %w", proof.BundlePath(n, width), entries, fs.ErrNotExist)
+}
+
+// Record gives a long record by its digest, from the folder records.
+func (l Log) Record(d proof.Digest) ([]byte, error) {
+	info, err := os.Stat(l.path(d.Path()))
+	if err == nil && info.Size() != d.Bytes {
+		err = fmt.Errorf("%s has %d bytes, not %d", d.Path(), info.Size(), d.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read record: %w", err)
+	}
+	record, err := os.ReadFile(l.path(d.Path()))
+	if err == nil && !d.Of(record) {
+		err = fmt.Errorf("%s is damaged", d.Path())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read record: %w", err)
+	}
+	return record, nil
+}
+
+// widest reads a tile's file: the full one, or one at least as wide as t.
+func (l Log) widest(t tlog.Tile) ([]byte, error) {
+	data, err := l.readWidest(t)
+	if errors.Is(err, fs.ErrNotExist) && t.W < proof.TileWidth {
+		return l.readWidest(t) // a wider one may have replaced it just now
+	}
+	return data, err
+}
+
+func (l Log) readWidest(t tlog.Tile) ([]byte, error) {
+	full := wide(t)
+	data, err := os.ReadFile(l.path(pathOf(full)))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) || t.W == proof.TileWidth {
+		return data, err
+	}
+	widths, err := l.widths(full)
+	if err != nil {
+		return nil, err
+	}
+	if width := slices.Max(append(widths, 0)); width > t.W {
+		t.W = width
+	}
+	return os.ReadFile(l.path(pathOf(t)))
+}
+
+// widths lists the partial files of a tile.
+func (l Log) widths(full tlog.Tile) (widths []int, err error) {
+	files, err := os.ReadDir(l.path(pathOf(full) + ".p"))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if width, err := strconv.Atoi(f.Name()); err == nil && width > 0 && width < proof.TileWidth {
+			widths = append(widths, width)
+		}
+	}
+	return widths, nil
+}
+
+func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.FromSlash(name)) }
+
+// bundle is an entry bundle, in the form of a tile with the level -1, as [tlog.Tile] has it.
+func bundle(n int64, width int) tlog.Tile { return tile(-1, n, width) }
+
+func pathOf(t tlog.Tile) string {
+	if t.L < 0 {
+		return proof.BundlePath(t.N, t.W)
+	}
+	return proof.TilePath(t)
+}

@@ -1,0 +1,110 @@
+package tiles
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// TypeArchived is the type of the trail's entries about archives; their Detail is an
+// [Archived].
+const TypeArchived = "trail.archived"
+
+// MarkFile names the archives of a log, as a JSON list of [Archived].
+const MarkFile = "archived"
+
+// ErrArchived marks an entry whose bundle was moved to an archive.
+var ErrArchived = errors.New("it was archived")
+
+// Archived is a run of one log's entries in an archive.
+type Archived struct {
+	// Origin names the log.
+	Origin string `json:"origin"`
+	// From and To are the first and the last entry, by index over all generations.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Size is the tree with these entries and all before them in the log; Root is its hash.
+	Size int64     `json:"tree_size"`
+	Root tlog.Hash `json:"tree_root"`
+	// Where is the archive's folder, on the relay's machine.
+	Where string `json:"where"`
+	// All of them were made before the time Before.
+	Before time.Time `json:"before"`
+	// Files and Bytes count the moved files. Bundles with entries of the trail about itself are
+	// copied, and stay.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// InDetail reports whether the detail of an entry is about the same archive.
+func (a Archived) InDetail(detail json.RawMessage) bool {
+	var old Archived
+	return json.Unmarshal(detail, &old) == nil && old.Origin == a.Origin && old.Size == a.Size && old.Where == a.Where
+}
+
+// Archives lists the archives of the log. A lost mark is an empty list: the bundles are
+// written again from the trail.
+func (l Log) Archives() ([]Archived, error) {
+	text, err := os.ReadFile(l.path(MarkFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []Archived
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of archives %s: %w; without it the relay writes the archived bundles again", l.path(MarkFile), err)
+	}
+	return list, nil
+}
+
+// archivedEnd is the number of entries, from the first one on, in archives. A damaged mark
+// counts as a lost one.
+func (l Log) archivedEnd() (end int64) {
+	list, _ := l.Archives()
+	for _, a := range list {
+		end = max(end, a.Size)
+	}
+	return end
+}
+
+// mark adds an archive to the list.
+func (l Log) mark(a Archived) error {
+	list, err := l.Archives()
+	if err != nil {
+		return err
+	}
+	for _, old := range list {
+		if old.Size == a.Size && old.Where == a.Where {
+			return nil
+		}
+	}
+	text, err := json.MarshalIndent(append(list, a), "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the list of archives: %w", err)
+	}
+	return durable.WriteFile(l.path(MarkFile), append(text, '\n'))
+}
+
+// missing is the error for a missing bundle.
+func (l Log) missing(n int64, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	list, _ := l.Archives()
+	for _, a := range list {
+		if n*proof.TileWidth < a.Size {
+			return fmt.Errorf("%w: %w to %s: put its files back from there", err, ErrArchived, a.Where)
+		}
+	}
+	return err
+}

@@ -1,0 +1,188 @@
+package tiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// step is the writing of some entries.
+type step struct {
+	*writer
+	edge   *edge  // after the newest entry
+	bundle []byte // of its last, partial bundle
+	out    output
+	lost   int64
+}
+
+// begin reads the partial bundle. errDamaged: the tiles have other hashes.
+func (s *step) begin() error {
+	width := int(s.edge.Len() % proof.TileWidth)
+	if width == 0 {
+		return nil
+	}
+	old, err := s.Bundle(s.edge.Len()/proof.TileWidth, width)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	i := 0
+	for leaf, err := range proof.Bundle(old) {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
+			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.Len()/proof.TileWidth, width))
+		}
+		i++
+	}
+	s.bundle = bytes.Clone(old)
+	return nil
+}
+
+// put adds the next entry, if the record is the signed one.
+func (s *step) put(record []byte) error {
+	leaf := proof.LeafData(record)
+	if tlog.RecordHash(leaf) != s.leaves[s.edge.Len()-s.written.Len()] {
+		return s.restore()
+	}
+	if d, long := proof.ParseDigest(leaf); long && len(record) > proof.MaxLeaf {
+		if err := s.entryFile(s.edge.Len(), d.Path(), record); err != nil {
+			return err
+		}
+	}
+	return s.leaf(leaf)
+}
+
+// fill adds the lost entries before n.
+func (s *step) fill(n int64) error {
+	for s.edge.Len() < n {
+		if err := s.restore(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore adds the next entry from the log's own bundle, or as the signed entry of a
+// loss; else as an empty one, without proof.
+func (s *step) restore() error {
+	n := s.edge.Len()
+	want := s.leaves[n-s.written.Len()]
+	if leaf := proof.LostLeaf(s.base + n); tlog.RecordHash(leaf) == want {
+		return s.leaf(leaf)
+	}
+	leaf, err := s.entry(n)
+	if err != nil || tlog.RecordHash(leaf) != want {
+		leaf = nil
+		if n >= s.moved {
+			s.lost++
+		}
+	}
+	return s.leaf(leaf)
+}
+
+// entry reads an entry's leaf from its bundle. Nothing vouches for it.
+func (l Log) entry(n int64) ([]byte, error) {
+	width := int(n%proof.TileWidth) + 1
+	data, err := l.Bundle(n/proof.TileWidth, width)
+	if err != nil {
+		return nil, err
+	}
+	var last []byte
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, err
+		}
+		last = leaf
+	}
+	return last, nil
+}
+
+// leaf adds the leaf of the next entry, and writes the completed tiles.
+func (s *step) leaf(data []byte) error {
+	s.bundle = proof.AppendBundle(s.bundle, data)
+	n := s.edge.Len()
+	var failed error
+	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
+		failed = errors.Join(failed, s.out.file(pathOf(t), joined(hashes)))
+	})
+	if s.edge.Len()%proof.TileWidth == 0 {
+		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
+		s.bundle = nil
+	}
+	return failed
+}
+
+// entryFile has a file with entry n written, unless it was moved to an archive.
+func (s *step) entryFile(n int64, name string, data []byte) error {
+	if n < s.moved {
+		if _, err := os.Stat(s.path(name)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return s.out.file(name, data)
+}
+
+// finish writes the partial tiles, and waits until all of it is durable.
+func (s *step) finish() error {
+	n := s.edge.Len()
+	for _, t := range edgeTiles(n) {
+		if err := s.out.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
+			return err
+		}
+	}
+	if len(s.bundle) > 0 {
+		if err := s.out.file(proof.BundlePath(n/proof.TileWidth, int(n%proof.TileWidth)), s.bundle); err != nil {
+			return err
+		}
+	}
+	return s.out.flush()
+}
+
+// removePartials removes files narrower than a tile's widest one, and leftovers of an
+// earlier tree of before leaves. One left by a crash does no harm.
+func (l Log) removePartials(before, size int64) {
+	now := map[tlog.Tile]int{} // the width of each partial tile
+	for _, t := range withBundle(before) {
+		now[wide(t)] = 0
+	}
+	for _, t := range withBundle(size) {
+		now[wide(t)] = t.W
+	}
+	for full, width := range now {
+		widths, err := l.widths(full)
+		if err != nil {
+			continue
+		}
+		for _, w := range widths {
+			if w != width {
+				_ = os.Remove(l.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
+			}
+		}
+		if width == 0 {
+			_ = os.Remove(l.path(pathOf(full) + ".p"))
+		}
+	}
+}
+
+// withBundle are the partial tiles of a tree of n leaves, its partial bundle too.
+func withBundle(n int64) []tlog.Tile {
+	tiles := edgeTiles(n)
+	if width := int(n % proof.TileWidth); width > 0 {
+		tiles = append(tiles, bundle(n/proof.TileWidth, width))
+	}
+	return tiles
+}
+
+func wide(t tlog.Tile) tlog.Tile {
+	t.W = proof.TileWidth
+	return t
+}

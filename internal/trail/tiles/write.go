@@ -1,0 +1,231 @@
+package tiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// errUnproven marks a checkpoint whose root is given neither by the kept hashes nor by the
+// entries.
+var errUnproven = errors.New("neither the entries nor the kept hashes give the signed root")
+
+// errDamaged marks a file unlike the signed tree: the log is written again from the first entry.
+var errDamaged = errors.New("a file of the trail's log is damaged")
+
+const (
+	// batchLeaves bounds the entries of one step, and so the proven hashes in memory: 2 MB.
+	batchLeaves = 1 << 16
+	batchLines  = 1 << 12 // and the checkpoints
+	// flushBytes and flushFiles bound the files in memory, except for one bundle: 16 MB.
+	flushBytes = 8 << 20
+	flushFiles = 512
+)
+
+// writer writes one generation's log. It belongs to one goroutine.
+type writer struct {
+	Log
+	base    int64 // index of the generation's first entry
+	records func(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
+
+	written *edge  // of the tiles on the disk
+	from    uint64 // the number of the checkpoint to go on with
+	seq     uint64 // the newest one's in the history
+	least   int64  // size of the checkpoint found at the start: no smaller one replaces it
+	moved   int64  // entries, from the first one on, in archives: their bundles are not written again
+
+	// The step in hand.
+	proven *edge       // after leaves
+	leaves []tlog.Hash // of the entries between written and proven
+	lines  []Line      // of their checkpoints
+
+	lost int64 // entries missing from the trail and the log, written as empty ones
+}
+
+// openWriter goes on with a log as far as its newest checkpoint is good and its tiles
+// give the root; else, or with anew, it goes through it from the first entry. Sound files
+// stay, and the checkpoint stays until a larger tree is written.
+func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, error) {
+	w := &writer{Log: l, base: g.Base, records: trail.Records, written: &edge{}, moved: l.archivedEnd()}
+	if err := durable.MakeDir(l.dir); err != nil {
+		return nil, err
+	}
+	if anew && l.checkHistory(g.PublicKey) != nil {
+		// After a crash here, the history is empty, and the log is written again from the first entry.
+		if err := os.Remove(l.path(HistoryFile)); err != nil {
+			return nil, fmt.Errorf("replace the history of checkpoints: %w", err)
+		}
+	}
+	last, err := l.lastLine(true)
+	if err != nil {
+		return nil, err
+	}
+	w.seq = last.Seq
+	if c, err := l.signed(g.PublicKey); err == nil {
+		w.least = c.Size
+		// The history is written before the checkpoint. One that ends before it is an older
+		// copy, and the checkpoints that it lacks are added.
+		known, lineErr := proof.ReadCheckpoint([]byte(last.Checkpoint))
+		if e, err := l.edge(c); err == nil && !anew && lineErr == nil && known.Size >= c.Size {
+			w.written, w.from = e, w.seq
+		}
+	}
+	w.reset()
+	return w, nil
+}
+
+// signed gives the newest checkpoint, with a good signature.
+func (l Log) signed(publicKey string) (proof.Checkpoint, error) {
+	text, c, err := l.Checkpoint()
+	if err != nil {
+		return c, err
+	}
+	verifier, err := note.NewVerifier(publicKey)
+	if err != nil {
+		return c, fmt.Errorf("check checkpoint: %w", err)
+	}
+	if _, err := note.Open(text, note.VerifierList(verifier)); err != nil {
+		return c, fmt.Errorf("check checkpoint: %w", err)
+	}
+	if c.Origin != verifier.Name() {
+		return c, fmt.Errorf("check checkpoint: its origin is not %q", verifier.Name())
+	}
+	return c, nil
+}
+
+// edge reads the tree's edge from the tiles, and proves it with the checkpoint.
+func (l Log) edge(c proof.Checkpoint) (*edge, error) {
+	e := &edge{}
+	for _, t := range edgeTiles(c.Size) {
+		data, err := l.Tile(t)
+		if err != nil {
+			return nil, err
+		}
+		for len(e.levels) < t.L {
+			e.levels = append(e.levels, nil)
+		}
+		e.levels = append(e.levels, hashesOf(data, t.W))
+	}
+	if e.Edge = proof.EdgeOfTiles(e.levels); e.Root() != c.Root {
+		return nil, fmt.Errorf("check tiles: %w", errUnproven)
+	}
+	return e, nil
+}
+
+// reset forgets the step in hand.
+func (w *writer) reset() {
+	w.proven, w.leaves, w.lines = w.written.grown(), nil, nil
+}
+
+// add adds a checkpoint to the step in hand, with the leaf hashes it proves.
+func (w *writer) add(ctx context.Context, c audit.Kept) error {
+	if c.Size < w.proven.Len() {
+		return nil // an older one, read again
+	}
+	leaves, err := w.prove(ctx, c)
+	if err != nil {
+		return err
+	}
+	w.leaves = append(w.leaves, leaves...)
+	w.lines = append(w.lines, Line{c.Seq, c.PublicKey, c.Note})
+	if len(w.leaves) < batchLeaves && len(w.lines) < batchLines {
+		return nil
+	}
+	return w.write(ctx)
+}
+
+// prove finds the leaf hashes between the proven tree and c's root: those kept with c, or
+// where they are damaged those of the entries.
+func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
+	if from := c.Size - int64(len(c.Leaves)); from <= w.proven.Len() {
+		leaves := c.Leaves[w.proven.Len()-from:]
+		if next := w.proven.grown(leaves...); next.Root() == c.Root {
+			w.proven = next
+			return leaves, nil
+		}
+	}
+	next, from := w.proven.grown(), w.proven.Len()
+	leaves := make([]tlog.Hash, 0, min(c.Size-from, batchLeaves))
+	err := w.records(ctx, w.base+from, w.base+c.Size, func(index int64, record []byte) error {
+		if index == w.base+next.Len() {
+			leaves = append(leaves, proof.LeafHash(record))
+			next.grow(leaves[len(leaves)-1], nil)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if next.Len() != c.Size || next.Root() != c.Root {
+		return nil, fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
+	}
+	w.proven = next
+	return leaves, nil
+}
+
+// write writes the step in hand: first the tiles, the bundles and long records, then the
+// history, then the checkpoint, each durable before the next. So a crash at any line
+// leaves a checkpoint with all its tiles; the next start writes the rest again. Partial
+// tiles are removed last: the new checkpoint needs none of the old ones, and a reader with an older
+// one is served from the wider.
+func (w *writer) write(ctx context.Context) error {
+	if len(w.lines) == 0 {
+		return nil
+	}
+	s := &step{writer: w, edge: w.written.grown(), out: output{Log: w.Log}}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	end := w.proven.Len()
+	err := w.records(ctx, w.base+w.written.Len(), w.base+end, func(index int64, record []byte) error {
+		if err := s.fill(min(index-w.base, end)); err != nil || s.edge.Len() != index-w.base {
+			return err
+		}
+		return s.put(record)
+	})
+	if err == nil {
+		err = s.fill(end)
+	}
+	if err == nil {
+		err = s.finish()
+	}
+	if err == nil {
+		err = w.publish()
+	}
+	if err != nil {
+		return err
+	}
+	s.removePartials(w.written.Len(), end)
+	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
+	w.reset()
+	return nil
+}
+
+// publish makes the newest checkpoint of the step the log's.
+func (w *writer) publish() error {
+	var fresh []Line
+	for _, line := range w.lines {
+		if line.Seq > w.seq {
+			fresh = append(fresh, line)
+		}
+	}
+	// After this line, a crash leaves a history ahead of the checkpoint; the next
+	// start reads its last line's checkpoint again.
+	if err := w.addLines(fresh); err != nil {
+		return err
+	}
+	newest := w.lines[len(w.lines)-1]
+	w.seq = max(w.seq, newest.Seq)
+	if w.proven.Len() < w.least {
+		return nil
+	}
+	return durable.WriteFile(w.path(CheckpointFile), []byte(newest.Checkpoint))
+}

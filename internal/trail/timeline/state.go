@@ -1,0 +1,317 @@
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Where names a setting. An empty project or environment stands for the only one with
+// this setting.
+type Where struct {
+	Project     string `json:"project,omitempty"`
+	Environment string `json:"environment,omitempty"`
+	Setting     string `json:"setting"`
+}
+
+func (w Where) String() string {
+	if of := strings.Trim(w.Project+"/"+w.Environment, "/"); of != "" {
+		return w.Setting + " of " + of
+	}
+	return w.Setting
+}
+
+// Setting is one with states in the trail.
+type Setting struct {
+	Where
+	States  int `json:"states"`  // entries with a state of it
+	Changes int `json:"changes"` // recorded by them
+	// Last is its newest entry.
+	Last Row `json:"last"`
+}
+
+// State is a setting at a time, as the trail knows it.
+type State struct {
+	Where
+	At time.Time `json:"at"`
+	// Known: there is an entry of this time or before. Otherwise only Next says something.
+	Known bool `json:"known"`
+	// Value is nil where the setting was not there.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Entry shows Value, and has the time it was recorded. Seen is the begin of the latest
+	// look known to have found it so; Entry's time if none has since.
+	Entry Row       `json:"entry,omitzero"`
+	Seen  time.Time `json:"seen,omitzero"`
+	// Uncertain: At lies in the window of Next: the setting was Value or Next.Value.
+	Uncertain bool  `json:"uncertain"`
+	Next      *Next `json:"next,omitempty"`
+	// Notes are for a person: damaged entries.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Next is the state after a State.
+type Next struct {
+	Entry Row `json:"entry"`
+	// Window is when the setting became so. Nil: not known.
+	Window *audit.Window   `json:"window,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"`
+}
+
+var (
+	// ErrSetting marks a setting that is not in the trail.
+	ErrSetting = errors.New("no such setting")
+	// ErrSeveral marks a name that several settings have.
+	ErrSeveral = errors.New("several settings have this name")
+)
+
+// Settings lists those chosen by f, by project, environment and name.
+func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
+	r, err := x.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := r.settings(f.matcher(&r.table))
+	for i := range list {
+		if list[i].Last.Summary, err = r.text(list[i].Last.Index); err != nil {
+			return nil, err
+		}
+	}
+	return list, ctx.Err()
+}
+
+func (r *reading) settings(m *matcher) (list []Setting) {
+	type key struct{ project, environment, subject uint16 }
+	places := map[key]int{}
+	for index := range r.table.n {
+		row := r.table.at(index)
+		if row.flags&isState == 0 || !m.matches(index) {
+			continue
+		}
+		k := key{row.project, row.environment, row.subject}
+		i, known := places[k]
+		if !known {
+			i = len(list)
+			places[k] = i
+			list = append(list, Setting{})
+		}
+		list[i].States++
+		if row.flags&needsReview != 0 {
+			list[i].Changes++
+		}
+		list[i].Last.Index = index
+	}
+	for i := range list {
+		s := &list[i]
+		s.Last = r.table.show(s.Last.Index)
+		s.Where = Where{s.Last.Project, s.Last.Environment, s.Last.Setting}
+	}
+	slices.SortFunc(list, func(a, b Setting) int {
+		return slices.Compare([]string{a.Project, a.Environment, a.Setting}, []string{b.Project, b.Environment, b.Setting})
+	})
+	return list
+}
+
+// At gives the state of a setting at a time. A damaged entry is passed over, with a note.
+func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
+	r, err := x.read(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	if w, err = r.resolve(w); err != nil {
+		return State{}, err
+	}
+	s := State{Where: w, At: at}
+	states := r.states(w)
+	// The trail's order decides, not the clock: the newest entry made at this time or
+	// before.
+	next := len(states)
+	for next > 0 && r.table.at(states[next-1]).time > nanos(at) {
+		next--
+	}
+	if err := x.stateBefore(ctx, r, &s, states[:next]); err != nil {
+		return State{}, err
+	}
+	r.noteGone(&s)
+	if next < len(states) {
+		return s, x.stateAfter(ctx, r, &s, states[next])
+	}
+	return s, x.confirm(ctx, r, &s)
+}
+
+// states are the entries with a state of w.
+func (r *reading) states(w Where) (list []int64) {
+	project, environment, subject := r.id(w.Project), r.id(w.Environment), r.id(w.Setting)
+	for index := range r.table.n {
+		row := r.table.at(index)
+		if row.flags&isState != 0 && int(row.subject) == subject && int(row.project) == project && int(row.environment) == environment {
+			list = append(list, index)
+		}
+	}
+	return list
+}
+
+// id is the place of a name, -1 for an unknown one.
+func (r *reading) id(name string) int { return slices.Index(r.table.names, name) }
+
+// resolve finds the setting named by w.
+func (r *reading) resolve(w Where) (Where, error) {
+	f := Filter{Setting: w.Setting, Project: w.Project, Environment: w.Environment}
+	all := r.settings(f.matcher(&r.table))
+	switch len(all) {
+	case 0:
+		return w, fmt.Errorf("%w: the trail has no state of %s; 'auditrelay settings list' lists those with one", ErrSetting, w)
+	case 1:
+		return all[0].Where, nil
+	}
+	var names []string
+	for _, s := range all[:min(len(all), 5)] {
+		names = append(names, s.String())
+	}
+	return w, fmt.Errorf("%w, %d of them (%s …): name one by --project and --environment", ErrSeveral, len(all), strings.Join(names, ", "))
+}
+
+// unreadable reports whether an entry is lost or damaged.
+func unreadable(err error) bool {
+	return errors.Is(err, audit.ErrMissing) || errors.Is(err, audit.ErrDamaged)
+}
+
+// stateBefore fills in the newest sound state.
+func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []int64) error {
+	for _, index := range slices.Backward(states) {
+		e, err := x.trail.Get(ctx, index)
+		if err != nil && !unreadable(err) {
+			return err
+		}
+		if err != nil || e.Unsound {
+			s.Notes = append(s.Notes, fmt.Sprintf("entry %d is damaged or lost, and is passed over; 'auditrelay journal verify' says more", index))
+			continue
+		}
+		s.Known, s.Value, s.Seen = true, e.After, e.Time
+		s.Entry, err = r.row(index)
+		return err
+	}
+	return nil
+}
+
+// The subject and the type of internal/workspace/polling's entries about an environment gone from the
+// API.
+const (
+	environmentSubject = "environment"
+	environmentGone    = "environment.gone"
+)
+
+// noteGone says so if the environment was gone at the time. Its settings have no entries
+// of their own for it.
+func (r *reading) noteGone(s *State) {
+	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
+	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
+		row := r.table.at(index)
+		if int(row.subject) != subject || row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || row.time > nanos(s.At) {
+			continue
+		}
+		if r.table.names[row.kind] == environmentGone {
+			s.Notes = append(s.Notes, fmt.Sprintf("the environment was gone at that time, as entry %d says: this is its last known state", index))
+		}
+		return
+	}
+}
+
+// stateAfter fills in the next state, and whether it may have stood already.
+func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int64) error {
+	e, err := x.trail.Get(ctx, index)
+	if unreadable(err) || err == nil && e.Unsound {
+		s.Notes = append(s.Notes, fmt.Sprintf("entry %d, the next one, is damaged or lost: how long this state stood is not known", index))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Next = &Next{Window: e.Window, Value: e.After}
+	if s.Next.Entry, err = r.row(index); err != nil || !s.Known {
+		return err
+	}
+	if e.Window != nil && e.Window.After.After(s.Seen) {
+		s.Seen = e.Window.After
+	}
+	s.Uncertain = s.At.After(s.Seen) && !s.At.After(e.Time)
+	return nil
+}
+
+func (r *reading) row(index int64) (Row, error) {
+	row := r.table.show(index)
+	var err error
+	row.Summary, err = r.text(index)
+	return row, err
+}
+
+// checkSubjects are the subjects of the attestations by internal/workspace/settings and
+// internal/workspace/streaming of looks without a change.
+var checkSubjects = []string{"settings_checks", "event_log_streaming_checks"}
+
+// confirm looks for the newest look that saw the newest state: the running relay's, or
+// one attested by now, perhaps by another relay.
+func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
+	if !s.Known {
+		return nil
+	}
+	if x.looked != nil {
+		s.seenBy(x.looked(s.Where))
+	}
+	project, environment := r.id(s.Project), r.id(s.Environment)
+	for index := r.table.n - 1; index > s.Entry.Index; index-- {
+		row := r.table.at(index)
+		if row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || !slices.Contains(checkSubjects, r.table.names[row.subject]) {
+			continue
+		}
+		e, err := x.trail.Get(ctx, index)
+		if err != nil && !unreadable(err) {
+			return err
+		}
+		// An older one may still say something where this one is damaged, or where the looks
+		// at this setting failed.
+		if err == nil && !e.Unsound && s.attestedBy(e.Detail) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// attestedBy takes in the last look of an attestation, and reports whether it was at this
+// state.
+func (s *State) attestedBy(detail json.RawMessage) bool {
+	var check struct {
+		Resources map[string]struct {
+			LastLook time.Time `json:"last_look"`
+			SHA256   string    `json:"sha256"`
+		} `json:"resources"`
+	}
+	if json.Unmarshal(detail, &check) != nil {
+		return false
+	}
+	look := check.Resources[s.Setting]
+	return s.seenBy(look.LastLook, look.SHA256)
+}
+
+// seenBy takes in a look, and reports whether it saw this state.
+// A look that saw another state is no confirmation: the entry of that state may be lost, or
+// not written yet.
+func (s *State) seenBy(began time.Time, sha256 string) bool {
+	hash := "" // of no state
+	if len(s.Value) > 0 {
+		hash = jsondiff.Hash(s.Value)
+	}
+	if began.IsZero() || sha256 != hash {
+		return false
+	}
+	if began.After(s.Seen) {
+		s.Seen = began
+	}
+	return true
+}

@@ -1,0 +1,210 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// width is how many leaves a chunk has: one entry bundle, and one tile of leaf hashes.
+const width = proof.TileWidth
+
+// chunk has up to 256 leaves twice: from an entry bundle, and from a tile.
+type chunk struct {
+	n     int64
+	width int
+	// bundle and tile are the leaves' hashes, computed and as kept; nil where the file is
+	// not there or too short. A leaf missing in the bundle is a zero hash.
+	bundle, tile []tlog.Hash
+	bundleFile   string // by the width of the tree
+	fileWidth    int    // of the file as read: a full one may stand for a partial one
+	archive      string // the folder of its archive; else empty
+	bundleWrong  string // why the file is not whole
+	tileFile     string
+	tileWrong    string
+	records      []Finding // about long records, and about the end of the bundle's file
+	beyond       *Finding  // entries in the file that no checkpoint covers; nil for none
+	facts        []fact
+}
+
+// agree reports whether bundle and tile are whole and alike.
+func (c *chunk) agree() bool { return c.tile != nil && slices.Equal(c.bundle, c.tile) }
+
+// root is the hash over a full chunk's leaves; zero where one of them is not known.
+func root(leaves []tlog.Hash) tlog.Hash {
+	if len(leaves) < width || slices.Contains(leaves, tlog.Hash{}) {
+		return tlog.Hash{}
+	}
+	return treeRoot(leaves)
+}
+
+// treeRoot is the root of the tree over leaves, or over hashes of equally large subtrees.
+func treeRoot(hashes []tlog.Hash) tlog.Hash { return proof.Edge{}.With(hashes...).Root() }
+
+// readChunk reads the n-th chunk of a tree.
+func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error) {
+	c := &chunk{n: n, width: int(min(width, size-n*width))}
+	if err := l.readTile(ctx, c); err != nil {
+		return nil, err
+	}
+	data, err := l.readBundle(ctx, c)
+	if err != nil || data == nil {
+		return c, err
+	}
+	buffer := make([]byte, 1, 4096) // 0, and the leaf: RFC 6962, section 2.1
+	c.bundle = make([]tlog.Hash, 0, width)
+	entries := 0 // of the file, which may be wider than the tree
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			c.bundleWrong = err.Error()
+			break
+		}
+		if entries++; entries > c.width {
+			continue
+		}
+		buffer = append(buffer[:1], leaf...)
+		c.bundle = append(c.bundle, sha256.Sum256(buffer))
+		if err := l.readLeaf(ctx, c, n*width+int64(len(c.bundle))-1, leaf); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.bundle) < c.width && c.bundleWrong == "" {
+		c.bundleWrong = fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width)
+	}
+	l.checkEnd(c, entries)
+	for len(c.bundle) < c.width {
+		c.bundle = append(c.bundle, tlog.Hash{})
+	}
+	return c, nil
+}
+
+// checkEnd holds the end of a bundle's file against its name. A full bundle in the place of a
+// partial one has entries that no checkpoint covers: a relay in use, or one that was killed, had
+// not signed them yet.
+func (l *logCheck) checkEnd(c *chunk, entries int) {
+	first := l.base + c.n*width
+	wrong := c.bundleWrong
+	if len(c.bundle) == c.width && wrong == "" && entries != c.fileWidth {
+		wrong = fmt.Sprintf("it has %d entries, not %d", entries, c.fileWidth)
+	}
+	switch {
+	case len(c.bundle) < c.width: // the missing entries are named
+	case wrong != "":
+		f := Finding{Kind: Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}
+		f.inArchive(c.archive)
+		c.records = append(c.records, f)
+	case entries > c.width && !l.o.Live:
+		c.beyond = &Finding{
+			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: c.bundleFile,
+			Detail: "no checkpoint covers them, and they stand in the file all the same",
+		}
+	}
+}
+
+// notThere is the finding on a missing file.
+const notThere = "it is not there"
+
+// readBundle reads the entry bundle: a full one serves where the partial one is gone, and an
+// archive's where there is none.
+func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
+	full := proof.BundlePath(c.n, width)
+	c.bundleFile, c.fileWidth = proof.BundlePath(c.n, c.width), c.width
+	data, missing, err := l.fetch.read(ctx, c.bundleFile)
+	if missing {
+		c.fileWidth = width
+	}
+	if missing && c.width < width {
+		data, missing, err = l.fetch.read(ctx, full)
+	}
+	if missing {
+		data, c.archive, err = l.fromArchive(ctx, full)
+		missing = c.archive == ""
+	}
+	if missing && err == nil {
+		c.bundleWrong = notThere
+		return nil, nil
+	}
+	if err == nil && data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+func (l *logCheck) readTile(ctx context.Context, c *chunk) (err error) {
+	c.tileFile = proof.TilePath(tlog.Tile{N: c.n, W: c.width})
+	c.tile, c.tileWrong, err = l.readHashes(ctx, 0, c.n, c.width)
+	return err
+}
+
+// readHashes reads the first w hashes of a tile; nil where they are not there, with
+// the reason.
+func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (hashes []tlog.Hash, wrong string, err error) {
+	data, missing, err := l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: w}))
+	exact := w
+	if missing && w < width {
+		exact = width
+		data, missing, err = l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: width}))
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case missing:
+		return nil, notThere, nil
+	case len(data) != exact*tlog.HashSize:
+		return nil, fmt.Sprintf("it has %d bytes, not %d", len(data), exact*tlog.HashSize), nil
+	}
+	hashes = make([]tlog.Hash, w)
+	for i := range hashes {
+		copy(hashes[i][:], data[i*tlog.HashSize:])
+	}
+	return hashes, "", nil
+}
+
+// readLeaf takes in one entry, and checks the record of a digest.
+func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []byte) error {
+	d, isDigest := proof.ParseDigest(data)
+	if !isDigest {
+		if f, interesting := factOf(data); interesting {
+			f.index = l.base + leaf
+			c.facts = append(c.facts, f)
+		}
+		return nil
+	}
+	record, archive, err := l.readRecord(ctx, d)
+	if err != nil {
+		return err
+	}
+	if d.Of(record) {
+		if f, interesting := factOf(bytes.Clone(record)); interesting {
+			f.index = l.base + leaf
+			c.facts = append(c.facts, f)
+		}
+		return nil
+	}
+	if record == nil {
+		archive = c.archive // which has lost it, where it has the bundle
+	}
+	f := Finding{Kind: Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
+	if record != nil {
+		f.Kind, f.Detail = Altered, "the record of a long entry does not have the hash that was signed"
+	}
+	f.inArchive(archive)
+	c.records = append(c.records, f)
+	return nil
+}
+
+// readRecord reads a long record, from an archive where the log does not have it. A missing one
+// is nil.
+func (l *logCheck) readRecord(ctx context.Context, d proof.Digest) (record []byte, archive string, err error) {
+	record, missing, err := l.fetch.read(ctx, d.Path())
+	if missing {
+		record, archive, err = l.fromArchive(ctx, d.Path())
+	}
+	return record, archive, err
+}

@@ -1,0 +1,246 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+)
+
+// fact is an entry about the trail itself, or about the watching.
+type fact struct {
+	index  int64
+	kind   string // its type, or lostLeaf
+	record []byte
+}
+
+const lostLeaf = "lost"
+
+// The types of attestations, by internal/workspace/settings and internal/workspace/streaming.
+const (
+	settingsChecked  = "settings.checked"
+	streamingChecked = "streaming.checked"
+)
+
+// typeTail is how far before its end a record names its type: members are in order, and
+// only short ones come after it.
+const typeTail = 1 << 10
+
+// factOf picks the few facts, without decoding the other entries.
+func factOf(record []byte) (f fact, interesting bool) {
+	if bytes.HasPrefix(record, []byte(`{"lost_entry":`)) {
+		return fact{kind: lostLeaf}, true
+	}
+	tail := record[max(0, len(record)-typeTail):]
+	at := bytes.LastIndex(tail, []byte(`"type":"`))
+	if at < 0 {
+		return fact{}, false
+	}
+	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
+	switch kind := string(name); kind {
+	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, eventproof.Type, audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored, tiles.TypeArchived:
+		return fact{kind: kind, record: bytes.Clone(record)}, true
+	}
+	return fact{}, false
+}
+
+// completeness checks the facts, in order.
+type completeness struct {
+	report   *Report
+	within   time.Duration // promised by the log for the next signature; 0: none is
+	newest   time.Time     // signature
+	looked   map[place]time.Time
+	refused  map[string]Finding // by witness
+	opened   opening            // by the newest generation's first entry
+	span     *spanned           // the newest one
+	endorsed []string           // keys named by the trusted generations so far
+	archived []tiles.Archived   // as the trail says
+	unread   []Archived         // entries whose bundles are not here
+	borrowed []Finding          // bundles only in an archive: missing, unless the trail says so
+
+	successor successor
+}
+
+// place is the subject of attestations.
+type place struct{ kind, project, environment string }
+
+// opening is the detail of a generation's first entry.
+type opening struct {
+	index    int64
+	Key      string            `json:"key"`
+	Previous *audit.Generation `json:"previous"`
+	Problems []audit.Problem   `json:"problems"`
+}
+
+// take takes in the next fact.
+func (c *completeness) take(f fact) {
+	if f.kind == lostLeaf {
+		c.report.Completeness.add(Finding{Kind: Lost, From: f.index, To: f.index, Detail: "it was lost before it was signed; the trail says so in its place"})
+		return
+	}
+	var e audit.Entry
+	if json.Unmarshal(f.record, &e) != nil {
+		return // it is altered, and named
+	}
+	switch f.kind {
+	case settingsChecked, streamingChecked:
+		c.check(f.index, place{f.kind, e.Project, e.Environment}, polling.CheckOf(e))
+	case audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored:
+		var o opening
+		if json.Unmarshal(e.Detail, &o) == nil {
+			c.named(f, o)
+		}
+	case audit.TypeWitnessRefused, audit.TypeWitnessAgreed:
+		c.witness(f, e)
+	case eventproof.Type:
+		c.spans(f.index, e)
+	case tiles.TypeArchived:
+		var a tiles.Archived
+		if json.Unmarshal(e.Detail, &a) == nil {
+			c.archived = append(c.archived, a)
+		}
+	case audit.TypeRotated:
+		if key := keyNamedBy(f); key != "" {
+			c.endorsed = append(c.endorsed, key)
+			c.successor = successor{f.index, key}
+		}
+	}
+}
+
+// successor is the newest key that the trail names, by the entry with an index. Such an entry
+// is the last one of its generation: from then on the new key signs. If a crash interrupts the
+// rotation, then the old key goes on, with further entries.
+type successor struct {
+	index int64
+	key   string
+}
+
+// succeeded adds a finding where the last signed entry of all logs names a successor's key:
+// the generation under that key is not here.
+func (c *completeness) succeeded() {
+	if c.successor.key == "" || c.successor.index != c.report.end()-1 {
+		return
+	}
+	c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: fmt.Sprintf(
+		"entry %d, the last signed one, names the key %s of the next generation, and that generation is not here: it was deleted, or the relay has not been started since the rotation",
+		c.successor.index, c.successor.key)})
+}
+
+// named reports the damage named by the trail itself. What it says to be restored is settled:
+// the entries are proven.
+func (c *completeness) named(f fact, o opening) {
+	if f.kind == audit.TypeGeneration {
+		o.index = f.index
+		c.opened = o
+	}
+	for _, p := range o.Problems {
+		if p.Kind == restored {
+			c.report.settle(Finding{Kind: restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
+			continue
+		}
+		c.report.Completeness.add(Finding{Kind: Named, From: -1, To: -1, Detail: fmt.Sprintf("entry %d of the trail names damage: %s", f.index, p)})
+	}
+}
+
+// lookSlack is the longest round of looks, in addition to the time between two.
+const lookSlack = 5 * time.Minute
+
+// check holds an attestation against the one before it.
+func (c *completeness) check(index int64, at place, check polling.Check) {
+	if check.Until.IsZero() {
+		return
+	}
+	where := at.project
+	if at.environment != "" {
+		where += "/" + at.environment
+	}
+	gap := func(format string, args ...any) {
+		c.report.Completeness.add(Finding{Kind: Looks, From: index, To: index, Detail: where + ": " + fmt.Sprintf(format, args...)})
+	}
+	most := time.Duration(0) // between two rounds
+	for name, r := range check.Resources {
+		every, err := time.ParseDuration(r.Every)
+		if err != nil {
+			continue
+		}
+		if most == 0 || every < most {
+			most = every
+		}
+		if r.Looks == 0 && check.Until.Sub(check.From) > 2*every+lookSlack {
+			gap("nobody saw %s between %s and %s", name, stamp(check.From), stamp(check.Until))
+		}
+	}
+	if last, known := c.looked[at]; known && check.From.Sub(last) > 2*most+lookSlack {
+		gap("nobody looked between %s and %s", stamp(last), stamp(check.From))
+	}
+	if c.looked == nil {
+		c.looked = map[place]time.Time{}
+	}
+	if check.Until.After(c.looked[at]) {
+		c.looked[at] = check.Until
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// witness keeps a refusal until the witness agrees again.
+func (c *completeness) witness(f fact, e audit.Entry) {
+	var refusal struct {
+		Witness string    `json:"witness"`
+		Reason  string    `json:"reason"`
+		Size    int64     `json:"size"`
+		Root    tlog.Hash `json:"root"`
+	}
+	if json.Unmarshal(e.Detail, &refusal) != nil {
+		return
+	}
+	if c.refused == nil {
+		c.refused = map[string]Finding{}
+	}
+	delete(c.refused, refusal.Witness)
+	if f.kind == audit.TypeWitnessRefused {
+		c.refused[refusal.Witness] = Finding{
+			Kind: History, From: -1, To: -1,
+			Detail: fmt.Sprintf("entry %d says that the witness %s refused the tree of %d entries: %s", f.index, refusal.Witness, refusal.Size, refusal.Reason),
+		}
+	}
+}
+
+// beatOf takes in the time of the next signature. After a promise, two heartbeats without
+// one are a gap; so are times in disorder.
+func (c *completeness) beatOf(s signed) {
+	if s.unix == 0 {
+		return
+	}
+	at := time.Unix(s.unix, 0)
+	if c.within > 0 && at.Sub(c.newest) > 2*c.within {
+		c.report.Completeness.add(Finding{
+			Kind: Heartbeat, From: -1, To: -1,
+			Detail: fmt.Sprintf("the log signed nothing between %s and %s, and had promised to", stamp(c.newest), stamp(at)),
+		})
+	}
+	if at.After(c.newest) {
+		c.newest = at
+	}
+	if s.promised {
+		c.within = s.within
+	}
+}
+
+// end is called after the last fact.
+func (c *completeness) end(now time.Time) {
+	c.succeeded()
+	for _, f := range c.refused {
+		c.report.Integrity.add(f)
+	}
+	if c.within > 0 && !now.IsZero() && now.Sub(c.newest) > 2*c.within {
+		c.report.Completeness.add(Finding{Kind: Heartbeat, From: -1, To: -1, Detail: "the log has signed nothing since " + stamp(c.newest) + ", and had promised to"})
+	}
+}

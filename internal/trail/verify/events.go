@@ -1,0 +1,289 @@
+package verify
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// maxEvent bounds one line of events: the largest body in base64.
+const maxEvent = 64 << 20
+
+// A batch of events ends after batchBytes.
+const batchBytes = 8 << 20
+
+// Events verifies a sink's copy of a trail: events as JSON lines, each a CloudEvent, a batch of
+// CloudEvents or a bare body, in any order, some of them twice or of no entry. The checkpoints are those
+// among the events, and o.Known.
+//
+// The attributes of a CloudEvent are held against the entry. A bare body has none, and a push
+// may look like it: so the signed roots decide which bodies are entries, and the others are
+// named apart.
+func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
+	lines := bufio.NewReaderSize(in, 1<<20)
+	return events(ctx, "line", func() (batch []Delivered, err error) {
+		texts, err := nextLines(lines)
+		for _, text := range texts {
+			batch = append(batch, Delivered{Text: text})
+		}
+		return batch, err
+	}, o)
+}
+
+// Delivered is a record of a sink's copy.
+type Delivered struct {
+	// Event is the event, where its attributes stand apart from its body, as in headers.
+	Event *relay.Event
+	// Text is else a CloudEvent as JSON, a batch of them, or a bare body.
+	Text []byte
+}
+
+// EventRecords is [Events] of records one by one, not in lines. An error ends it.
+func EventRecords(ctx context.Context, records iter.Seq2[Delivered, error], o Options) (Report, error) {
+	next, stop := iter.Pull2(records)
+	defer stop()
+	return events(ctx, "record", func() (batch []Delivered, err error) {
+		for size := 0; len(batch) < lineBatch && size < batchBytes; {
+			one, err, more := next()
+			if !more {
+				return batch, io.EOF
+			}
+			if err != nil {
+				return batch, err
+			}
+			batch = append(batch, one)
+			size += len(one.Text)
+			if one.Event != nil {
+				size += len(one.Event.Body)
+			}
+		}
+		return batch, nil
+	}, o)
+}
+
+// events reads batch after batch, up to io.EOF. unit is the word for an event of a batch.
+func events(ctx context.Context, unit string, next func() ([]Delivered, error), o Options) (Report, error) {
+	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}}
+	c.complete = &completeness{report: c.report}
+	for number := 0; ; {
+		batch, err := next()
+		found := make([][]copiedEvent, len(batch))
+		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
+			found[i] = readDelivered(&batch[i])
+			return nil
+		}); err != nil {
+			return Report{}, err
+		}
+		for i := range found {
+			number++
+			for j := range found[i] {
+				c.take(&found[i][j], number)
+			}
+		}
+		if o.Progress != nil {
+			o.Progress(c.entries, c.entries)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Report{}, fmt.Errorf("read the events: %w", err)
+		}
+	}
+	c.end()
+	return *c.report, nil
+}
+
+// copied is a copy of a trail in the making.
+type copied struct {
+	o        *Options
+	unit     string // line or record
+	report   *Report
+	complete *completeness
+	trees    map[string]*claims // by origin
+	notes    map[string][]noted // the checkpoints, by origin
+	facts    []fact
+	endorsed []string // keys named by the proven entries so far
+	entries  int64
+}
+
+// noted is a checkpoint among the events.
+type noted struct {
+	note string
+	at   time.Time // as its event says; zero where it came without attributes
+	bare bool
+}
+
+func (c *copied) take(e *copiedEvent, number int) {
+	switch {
+	case e.wrong != "":
+		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
+	case e.apart != "":
+		c.report.setApart(Finding{Kind: Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
+	case e.checkpoint.note != "":
+		origin, _ := originIn([]byte(e.checkpoint.note))
+		if all := c.notes[origin]; !slices.Contains(all, e.checkpoint) {
+			c.notes[origin] = append(all, e.checkpoint)
+		}
+	case e.entry:
+		c.takeEntry(e)
+	}
+}
+
+func (c *copied) takeEntry(e *copiedEvent) {
+	origin := e.place.Origin
+	one := e.claim
+	one.n = e.place.Index - proof.BaseOf(origin)
+	if one.n < 0 || one.n > 1<<40 || e.place.Size != 0 && e.place.Size != one.n+1 {
+		c.refuse(origin, &one, e.place.Index, "its index and the size of its tree contradict each other")
+		return
+	}
+	t := c.trees[origin]
+	if t == nil {
+		t = &claims{}
+		c.trees[origin] = t
+	}
+	t.add(one)
+	c.entries++
+}
+
+// refuse names an event that is no entry of the trail. Without attributes it may be a push; with
+// those of the trail it was forged.
+func (c *copied) refuse(origin string, one *claim, index int64, why string) {
+	f := Finding{Kind: Altered, Log: origin, From: index, To: index, Detail: why}
+	if one.bare {
+		f.Kind = Imitation
+		c.report.setApart(f)
+	} else {
+		c.report.Integrity.add(f)
+	}
+}
+
+// end verifies each generation.
+func (c *copied) end() {
+	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
+		return cmp.Or(cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
+	})
+	for _, note := range c.o.Known {
+		origin, _ := originIn(note)
+		c.notes[origin] = append(c.notes[origin], noted{note: string(note)})
+	}
+	for _, origin := range origins {
+		c.tree(origin, c.trees[origin])
+	}
+	c.strayNotes()
+	if len(c.report.Logs) == 0 {
+		c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
+	}
+	slices.SortFunc(c.facts, func(a, b fact) int { return cmp.Compare(a.index, b.index) })
+	facts := slices.CompactFunc(c.facts, func(a, b fact) bool { return a.index == b.index })
+	for _, f := range facts {
+		c.complete.take(f)
+	}
+	c.complete.end(c.o.Now)
+	c.report.close()
+}
+
+// strayNotes names the checkpoints left over: of logs without an entry here.
+func (c *copied) strayNotes() {
+	for _, origin := range slices.Sorted(maps.Keys(c.notes)) {
+		for _, n := range c.notes[origin] {
+			f := Finding{Kind: Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
+			if n.bare {
+				f.Kind = Imitation
+				c.report.setApart(f)
+			} else {
+				c.report.Completeness.add(f)
+			}
+		}
+	}
+}
+
+// tree holds the events of a generation against the signed roots.
+func (c *copied) tree(origin string, t *claims) {
+	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: proof.BaseOf(origin)}
+	t.sort()
+	if c.o.Policy != nil {
+		var err error
+		if l.policy, err = c.policyOf(l); err != nil {
+			c.stranger(l, t, err)
+		}
+		l.trusted = err == nil
+	}
+	if len(t.list) == 0 {
+		return
+	}
+	made := Log{Origin: origin, Base: l.base}
+	if l.trusted {
+		made.Key = l.policy.Logs[0].Key
+	}
+	var g growth
+	g.grow(t.list, c.checkpoints(l, &made))
+	made.Size, made.Root = int64(len(g.settled)), g.root
+	j := &judge{c: c, l: l, growth: &g, joins: l.base == c.report.end()}
+	if l.trusted {
+		j.name = (&audit.Kept{PublicKey: made.Key}).Name()
+	}
+	j.all(t.list)
+	c.endorse(l, made.Size)
+	if made.Size == 0 && j.next == 0 {
+		return // all of it was set apart
+	}
+	c.report.Entries += made.Size
+	c.report.Logs = append(c.report.Logs, made)
+}
+
+// stranger names a log that is none of the policy's. Bodies without attributes imitate entries.
+func (c *copied) stranger(l *logCheck, t *claims, why error) {
+	t.list = slices.DeleteFunc(t.list, func(one claim) bool {
+		if one.bare {
+			c.refuse(l.origin, &one, l.base+one.n, why.Error())
+		}
+		return one.bare
+	})
+	if len(t.list) > 0 {
+		c.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: why.Error()})
+	}
+}
+
+// checkpoints are those of a log, the smallest tree first.
+func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
+	for _, n := range c.notes[l.origin] {
+		s, by, err := l.open([]byte(n.note))
+		if err == nil && !n.at.IsZero() && !by.Time.IsZero() && !n.at.Equal(by.Time) {
+			err = fmt.Errorf("its event is of %s, and it was signed at %s", stamp(n.at), stamp(by.Time))
+		}
+		if err != nil {
+			f := Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
+			if n.bare {
+				f.Kind = Imitation
+				c.report.setApart(f)
+			} else {
+				c.report.Integrity.add(f)
+			}
+			continue
+		}
+		c.report.Checkpoints++
+		if by.Time.After(made.Signed) {
+			made.describe(proof.Cosigned{Time: by.Time})
+		}
+		list = append(list, s)
+	}
+	delete(c.notes, l.origin)
+	slices.SortFunc(list, func(a, b signed) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.unix, b.unix)) })
+	for _, s := range list {
+		l.complete.beatOf(s)
+	}
+	return list
+}

@@ -1,0 +1,285 @@
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// nextLines reads some lines; the last one may have no end.
+func nextLines(in *bufio.Reader) (lines [][]byte, err error) {
+	for size := 0; len(lines) < lineBatch && size < batchBytes; {
+		var text []byte
+		for more := true; more; {
+			part, err := in.ReadSlice('\n')
+			text = append(text, part...)
+			if more = errors.Is(err, bufio.ErrBufferFull); more && len(text) > maxEvent {
+				return lines, fmt.Errorf("a line has more than %d bytes", maxEvent)
+			}
+			if err != nil && !more {
+				if len(text) > 0 {
+					lines = append(lines, text)
+				}
+				return lines, err
+			}
+		}
+		lines = append(lines, text)
+		size += len(text)
+	}
+	return lines, nil
+}
+
+// copiedEvent is an event's word on the trail.
+type copiedEvent struct {
+	wrong      string // why it is no event, or one that was forged
+	apart      string // why it is no event of the trail, though it looks like one
+	checkpoint noted
+	entry      bool
+	place      audit.Place
+	claim      claim
+}
+
+func (e *copiedEvent) isOther() bool {
+	return !e.entry && e.checkpoint.note == "" && e.wrong == "" && e.apart == ""
+}
+
+// readDelivered decodes a record: an event, or an array of them, as in a record of the Kafka
+// sink's mode batch. It leaves out all events without a word on the trail, and all but the first
+// wrong one: a hostile array may have millions.
+func readDelivered(d *Delivered) (made []copiedEvent) {
+	if d.Event != nil {
+		return []copiedEvent{readEvent(d.Event)}
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(d.Text), []byte("[")) {
+		return []copiedEvent{readText(d.Text)}
+	}
+	wrong := false
+	for event, err := range cloudevents.Split(d.Text) {
+		one := readText(event)
+		if err != nil {
+			one.wrong = "is no event: " + err.Error()
+		}
+		doubtful := one.wrong != "" || one.apart != ""
+		if !one.isOther() && (!doubtful || !wrong) {
+			made = append(made, one)
+		}
+		wrong = wrong || doubtful
+	}
+	return made
+}
+
+// Pushed reports whether events of a CloudEvents type were pushed. No such event is an
+// entry, whatever its body says: entries are the relay's own.
+func Pushed(kind string) bool {
+	return kind == "event_log" || strings.HasPrefix(kind, "event_log.")
+}
+
+// readText decodes a CloudEvent, or a bare body.
+func readText(text []byte) copiedEvent {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return copiedEvent{}
+	}
+	if !bytes.Contains(text, []byte(`"specversion"`)) {
+		return readBare(text)
+	}
+	e, err := cloudevents.ParseJSON(text)
+	if err != nil && !json.Valid(text) {
+		return copiedEvent{wrong: "is no event: it is no JSON"}
+	}
+	if err != nil {
+		return readBare(text)
+	}
+	made := readEvent(&e)
+	if made.entry || made.checkpoint.note != "" {
+		if why := ambiguous(text); why != "" {
+			return copiedEvent{wrong: why}
+		}
+	}
+	return made
+}
+
+// members are the names in a CloudEvent that this package understands.
+var members = []string{
+	"specversion", "id", "source", "type", "subject", "time", "project", "environment", "receivedtime", "datacontenttype", "data", "data_base64",
+}
+
+// ambiguous says why readers may understand a CloudEvent differently: a name stands there twice,
+// or again in other letters. Others would read another attribute than the one held against the
+// entry.
+func ambiguous(text []byte) string {
+	canonical, err := jsondiff.Canonical(text)
+	var all map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(canonical, &all)
+	}
+	if err != nil {
+		return "is no event of the trail: " + err.Error()
+	}
+	for name := range all {
+		for _, known := range members {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Sprintf("is no event of the trail: its attribute %q is spelled %q", known, name)
+			}
+		}
+	}
+	return ""
+}
+
+// readEvent decodes an event with attributes. Most are of the event stream, and are passed over
+// fast.
+func readEvent(e *relay.Event) copiedEvent {
+	if Pushed(e.Type) && !e.OfTrail() {
+		return pushedEvent(e)
+	}
+	if e.Type == audit.TypeCheckpoint {
+		return readCheckpoint(e)
+	}
+	made := readEntry(e.Body)
+	switch {
+	case made.entry:
+		made.claim.name, _ = nameIn(e, made.place.Index)
+		if made.claim.wrong == "" {
+			made.claim.wrong = differs(e, made.place.Index)
+		}
+	case e.OfTrail() || strings.HasPrefix(e.Source, relay.SourceOf("", "")):
+		made.wrong = fmt.Sprintf("is no entry: the event %q of the type %q is none of the pushed ones, and its body names no place in the trail; it was forged, or the sink gives entries in another form", e.ID, e.Type)
+	default: // of another program, in the same place
+		made = copiedEvent{apart: fmt.Sprintf("is the event %q of the type %q and of the source %q, which the relay does not have", e.ID, e.Type, e.Source)}
+	}
+	return made
+}
+
+// pushedEvent names a pushed event that looks like one of the trail.
+func pushedEvent(e *relay.Event) copiedEvent {
+	if !bytes.Contains(e.Body, []byte(`"trail"`)) {
+		return copiedEvent{}
+	}
+	made := readEntry(e.Body)
+	if !made.entry {
+		return copiedEvent{}
+	}
+	return copiedEvent{apart: fmt.Sprintf("is the pushed event %q of the type %q, whose body imitates entry %d", e.ID, e.Type, made.place.Index)}
+}
+
+// differs holds the attributes of an entry's event against its body.
+func differs(e *relay.Event, index int64) string {
+	var is audit.Entry
+	if err := json.Unmarshal(e.Body, &is); err != nil {
+		return err.Error()
+	}
+	for _, a := range []struct{ name, got, want string }{
+		{"source", e.Source, relay.TrailSource},
+		{"type", e.Type, is.Type},
+		{"subject", e.Subject, is.Subject},
+		{"project", e.Project, is.Project},
+		{"environment", e.Environment, is.Environment},
+		{"time", e.Time.UTC().Format(time.RFC3339Nano), is.Time.UTC().Format(time.RFC3339Nano)},
+	} {
+		if a.got != a.want {
+			return fmt.Sprintf("its attribute %s is %q, and the entry says %q", a.name, a.got, a.want)
+		}
+	}
+	if _, fits := nameIn(e, index); !fits {
+		return fmt.Sprintf("its attribute id is %q, which is not that of entry %d", e.ID, index)
+	}
+	return ""
+}
+
+// nameIn is the log's name in the id of an entry's event, which ends with the index.
+func nameIn(e *relay.Event, index int64) (name string, fits bool) {
+	return strings.CutSuffix(e.ID, fmt.Sprintf("@%d", index))
+}
+
+// readCheckpoint decodes the event of a checkpoint, and holds what it repeats against the note.
+func readCheckpoint(e *relay.Event) copiedEvent {
+	var is struct {
+		Type, Checkpoint, Origin string
+		Base, Size               int64
+		Root                     tlog.Hash
+		Time                     time.Time
+	}
+	_, err := jsondiff.Canonical(e.Body) // refuses a name that stands there twice
+	if err == nil {
+		err = json.Unmarshal(e.Body, &is)
+	}
+	c, noteErr := proof.ReadCheckpoint([]byte(is.Checkpoint))
+	prefix := fmt.Sprintf("@checkpoint-%d-", c.Size)
+	switch {
+	case err != nil || noteErr != nil:
+		return copiedEvent{wrong: fmt.Sprintf("is no checkpoint of the trail, though its type is %s", audit.TypeCheckpoint)}
+	case is.Type != e.Type, is.Origin != c.Origin, is.Base != proof.BaseOf(c.Origin), is.Size != c.Size, is.Root != c.Root, !is.Time.Equal(e.Time),
+		!e.OfTrail(), e.Subject != audit.CheckpointSubject, e.Project != audit.OwnProject, e.Environment != "",
+		!strings.HasPrefix(e.ID, c.Origin+"+"), !strings.Contains(e.ID, prefix):
+		return copiedEvent{wrong: fmt.Sprintf("is the event %q of a checkpoint, and its attributes or its body are not those of the signed note", e.ID)}
+	}
+	return copiedEvent{checkpoint: noted{note: is.Checkpoint, at: e.Time}}
+}
+
+// readBare decodes a body without attributes.
+func readBare(body []byte) copiedEvent {
+	if !json.Valid(body) {
+		return copiedEvent{apart: "is no JSON"}
+	}
+	if bytes.Contains(body, []byte(audit.TypeCheckpoint)) {
+		var of struct{ Type, Checkpoint string }
+		if json.Unmarshal(body, &of) == nil && of.Type == audit.TypeCheckpoint {
+			return copiedEvent{checkpoint: noted{note: of.Checkpoint, bare: true}}
+		}
+	}
+	if !bytes.Contains(body, []byte(`"trail"`)) && !bytes.Contains(body, []byte(`"subject"`)) {
+		return copiedEvent{}
+	}
+	made := readEntry(body)
+	made.claim.bare = true
+	return made
+}
+
+// readEntry decodes the body of an entry's event. Anything else that looks like it is apart.
+func readEntry(body []byte) (made copiedEvent) {
+	var err error
+	if made.place, err = audit.PlaceOfEvent(body); err != nil {
+		if looksLikeEntry(body) {
+			made.apart = "imitates an entry: " + err.Error()
+		}
+		return made
+	}
+	made.entry = true
+	leaf, err := audit.LeafOfEvent(body)
+	made.claim.leaf = made.place.Leaf
+	switch {
+	case errors.Is(err, audit.ErrLeafOmitted):
+		made.claim.omitted = true
+	case err != nil:
+		made.claim.wrong = err.Error()
+	default:
+		made.claim.leaf = tlog.RecordHash(leaf)
+		_, made.claim.omitted = proof.ParseDigest(leaf)
+	}
+	if made.place.Root != nil {
+		made.claim.root = *made.place.Root
+	}
+	if f, interesting := factOf(leaf); err == nil && interesting {
+		f.index = made.place.Index
+		made.claim.fact = &f
+	}
+	return made
+}
+
+// looksLikeEntry reports whether a body has the members that all entries have.
+func looksLikeEntry(body []byte) bool {
+	var e audit.Entry
+	return json.Unmarshal(body, &e) == nil && e.Type != "" && !Pushed(e.Type) && e.Project != "" && e.Subject != "" && !e.Time.IsZero()
+}

@@ -1,0 +1,111 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+)
+
+// Fetch opens a file by its path below a log, with slashes. fs.ErrNotExist: it is not
+// there; any other error ends a verification.
+type Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
+
+// Dir reads the files below a folder.
+func Dir(dir string) Fetch {
+	return func(_ context.Context, path string) (io.ReadCloser, error) {
+		return os.Open(filepath.Join(dir, filepath.FromSlash(path)))
+	}
+}
+
+// below is the part of f under a folder.
+func (f Fetch) below(dir string) Fetch {
+	return func(ctx context.Context, path string) (io.ReadCloser, error) { return f(ctx, dir+"/"+path) }
+}
+
+// ErrRefused marks an answer 401 or 403.
+var ErrRefused = errors.New("the server wants credentials, or other ones")
+
+// fetchTries is how often a URL is asked before a failure counts.
+const fetchTries = 4
+
+// URL reads the files below an address, such as "https://relay.example/tlog/0".
+func URL(client *http.Client, prefix string) Fetch {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return func(ctx context.Context, path string) (body io.ReadCloser, err error) {
+		for try := range fetchTries {
+			if try > 0 {
+				if err := retry.Sleep(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
+					return nil, err
+				}
+			}
+			var again bool
+			if body, again, err = get(ctx, client, prefix+"/"+path); !again {
+				break
+			}
+		}
+		return body, err
+	}
+}
+
+func get(ctx context.Context, client *http.Client, url string) (body io.ReadCloser, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, ctx.Err() == nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, false, nil
+	}
+	_ = resp.Body.Close()
+	err = fmt.Errorf("fetch %s: the server answers %s", url, resp.Status)
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
+		return nil, false, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		return nil, false, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil, resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, err
+}
+
+// maxFile bounds a file in memory: a bundle of the longest leaves has 16 MB, a record at
+// most 32 MB.
+const maxFile = 40 << 20
+
+// read gives a whole file. With fs.ErrNotExist, missing is true and err nil.
+func (f Fetch) read(ctx context.Context, path string) (data []byte, missing bool, err error) {
+	body, err := f(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer func() { _ = body.Close() }()
+	var size int64 = 16 << 10
+	if file, ok := body.(*os.File); ok {
+		if info, err := file.Stat(); err == nil {
+			size = info.Size() + bytes.MinRead
+		}
+	}
+	buffer := bytes.NewBuffer(make([]byte, 0, min(size, maxFile)))
+	if _, err := buffer.ReadFrom(io.LimitReader(body, maxFile+1)); err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if buffer.Len() > maxFile {
+		return nil, false, fmt.Errorf("read %s: it has more than %d bytes, more than any file of a log", path, maxFile)
+	}
+	return buffer.Bytes(), false, nil
+}

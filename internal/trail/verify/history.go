@@ -1,0 +1,229 @@
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+// signed is a checkpoint with a good signature.
+type signed struct {
+	seq       uint64 // its number; 0: it is not in the history
+	size      int64
+	root      tlog.Hash
+	unix      int64 // when the log signed it, in seconds; 0: it does not say
+	witnessed bool  // by a quorum
+	elsewhere bool  // it is no part of the log's files
+	promised  bool  // the time until the next one is due, 0 for never
+	within    time.Duration
+}
+
+// open checks a signed note. Without a trusted key it only reads it.
+func (l *logCheck) open(note []byte) (signed, proof.Cosigned, error) {
+	if !l.trusted {
+		c, err := proof.ReadCheckpoint(note)
+		if err == nil && c.Origin != l.origin {
+			err = fmt.Errorf("it is of the origin %q", c.Origin)
+		}
+		return signed{size: c.Size, root: c.Root}, proof.Cosigned{}, err
+	}
+	c, by, err := l.policy.Open(note)
+	if err != nil && !errors.Is(err, proof.ErrQuorum) {
+		return signed{}, by, err
+	}
+	if c.Origin != l.origin {
+		return signed{}, by, fmt.Errorf("it is of the origin %q", c.Origin)
+	}
+	s := signed{size: c.Size, root: c.Root, witnessed: err == nil}
+	if !by.Time.IsZero() {
+		s.unix = by.Time.Unix()
+	}
+	s.within, s.promised = audit.ReadPromise(strings.Join(append(c.Extensions, ""), "\n"))
+	return s, by, nil
+}
+
+const (
+	// maxLine bounds a line of the history: a note with a hundred signatures.
+	maxLine = 1 << 20
+	// signatures are checked in parallel, this many lines at a time.
+	lineBatch = 512
+)
+
+// readHistory checks the history's signatures, and reports the bad ones.
+func (l *logCheck) readHistory(ctx context.Context) error {
+	body, err := l.fetch(ctx, tiles.HistoryFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.lost = true
+		l.fileFinding(tiles.HistoryFile, "the history of checkpoints is not there")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+	}
+	defer func() { _ = body.Close() }()
+	in := bufio.NewReaderSize(body, maxLine)
+	for number := 0; ; number += lineBatch {
+		lines, err := readLines(in, lineBatch)
+		if takeErr := l.takeLines(ctx, number, lines); takeErr != nil {
+			return takeErr
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+		}
+	}
+}
+
+// readLines reads the next lines, each with its end. The last one may be torn.
+func readLines(in *bufio.Reader, most int) (lines [][]byte, err error) {
+	for len(lines) < most {
+		text, err := in.ReadSlice('\n')
+		if len(text) > 0 {
+			lines = append(lines, bytes.Clone(text))
+		}
+		if err != nil {
+			return lines, err
+		}
+	}
+	return lines, nil
+}
+
+// takeLines checks lines, of which the first comes after number others.
+func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) error {
+	found, errs := make([]signed, len(lines)), make([]error, len(lines))
+	err := parallel(ctx, len(lines), l.workers(), func(i int) error {
+		found[i], errs[i] = l.readLine(lines[i])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, s := range found {
+		switch {
+		case errs[i] == nil:
+			l.take(s)
+		case errors.Is(errs[i], errTorn): // a crash leaves it, and the next start cuts it off
+		default:
+			l.report.Integrity.add(Finding{
+				Kind: Checkpoint, Log: l.origin, From: -1, To: -1,
+				File: tiles.HistoryFile, Detail: fmt.Sprintf("line %d: %v", number+i+1, errs[i]),
+			})
+			l.unread = true
+		}
+	}
+	return nil
+}
+
+var errTorn = errors.New("the line has no end")
+
+func (l *logCheck) readLine(text []byte) (signed, error) {
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		return signed{}, errTorn
+	}
+	var of tiles.Line
+	if err := json.Unmarshal(text, &of); err != nil {
+		return signed{}, fmt.Errorf("it is not JSON: %w", err)
+	}
+	if spelled, err := json.Marshal(of); err != nil || of.Seq == 0 || string(spelled)+"\n" != string(text) {
+		return signed{}, errors.New("it is not as the relay writes it")
+	}
+	if l.trusted && of.Key != l.policy.Logs[0].Key {
+		return signed{}, fmt.Errorf("it names the key %q, not the trusted one", of.Key)
+	}
+	s, _, err := l.open([]byte(of.Checkpoint))
+	s.seq = of.Seq
+	return s, err
+}
+
+// take holds a checkpoint against the one before it, and keeps it.
+func (l *logCheck) take(s signed) {
+	l.report.Checkpoints++
+	l.complete.beatOf(s)
+	if n := len(l.history); n > 0 {
+		last := &l.history[n-1]
+		if s.seq > l.seq+1 && !l.unread {
+			l.checkpointFinding(Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
+		}
+		if s.seq <= l.seq {
+			l.checkpointFinding(Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands after checkpoint %d", l.seq))
+		}
+		if s.size < last.size {
+			l.checkpointFinding(History, s.seq, s.seq, fmt.Sprintf("it covers %d entries, the one before it %d: the log went back", s.size, last.size))
+		}
+		if s.size == last.size && s.root == last.root { // signed again
+			last.witnessed = last.witnessed || s.witnessed
+			l.seq, l.unread = s.seq, false
+			l.again = append(l.again, s.beat())
+			return
+		}
+	} else if l.firstSeq > 0 && s.seq > l.firstSeq && !l.unread {
+		l.checkpointFinding(Checkpoint, l.firstSeq, s.seq-1, "the history does not have it")
+	}
+	l.seq, l.unread = s.seq, false
+	l.history, l.again = append(l.history, s), []beat{s.beat()}
+}
+
+// beat tells signatures of one tree apart.
+type beat struct {
+	unix     int64
+	within   time.Duration
+	promised bool
+}
+
+func (s *signed) beat() beat { return beat{s.unix, s.within, s.promised} }
+
+func (l *logCheck) checkpointFinding(kind string, from, to uint64, detail string) {
+	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: tiles.HistoryFile, Detail: detail})
+}
+
+func (l *logCheck) fileFinding(file, detail string) {
+	l.report.Integrity.add(Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
+}
+
+// sizes are the sizes of all known trees, size at most, ascending.
+func (l *logCheck) sizes(size int64) (sizes []int64) {
+	for _, s := range l.history {
+		if s.size > 0 && s.size <= size {
+			sizes = append(sizes, s.size)
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// compare holds the roots of the history, up to the proven size, against the tree's.
+func (l *logCheck) compare(s *scanned, roots []tlog.Hash, size int64) {
+	for _, c := range l.history {
+		i, found := slices.BinarySearch(s.sizes, c.size)
+		if !found || c.size > size || roots[i] == (tlog.Hash{}) || roots[i] == c.root {
+			continue
+		}
+		f := Finding{
+			Kind: History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: tiles.HistoryFile,
+			Detail: fmt.Sprintf("it is signed for %d entries with another root than theirs: the log has signed two histories", c.size),
+		}
+		if c.elsewhere {
+			f.From, f.To, f.File = -1, -1, ""
+			f.Detail = fmt.Sprintf("a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
+		} else if c.seq == 0 {
+			f.From, f.To, f.File = -1, -1, tiles.CheckpointFile
+		}
+		l.report.Integrity.add(f)
+	}
+}

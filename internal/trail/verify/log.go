@@ -1,0 +1,241 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+// logCheck verifies one generation. It belongs to one goroutine, except for its reading
+// methods.
+type logCheck struct {
+	fetch    Fetch
+	archives []string // folders of this log in archives
+	o        *Options
+	report   *Report
+	complete *completeness
+
+	origin   string
+	base     int64        // index of its first entry
+	trusted  bool         // there is a policy for it
+	policy   proof.Policy // with a log of the origin
+	firstSeq uint64       // the first one of its history; 0: not known
+
+	history []signed // in order; the same tree signed again only once
+	seq     uint64   // the newest of the history
+	unread  bool     // the line before was bad, and was named
+	lost    bool     // there is no history, as was named
+	again   []beat   // the signatures of its newest tree
+}
+
+// run verifies the log, and returns its proven part.
+func (l *logCheck) run(ctx context.Context) (Log, error) {
+	made := Log{Origin: l.origin, Base: l.base}
+	if l.trusted {
+		made.Key = l.policy.Logs[0].Key
+	}
+	newest, err := l.readNewest(ctx, &made)
+	if err == nil {
+		newest, err = l.plausible(ctx, newest)
+	}
+	if err != nil || newest.size == 0 {
+		return made, err
+	}
+	s, err := l.scan(ctx, newest.size, l.sizes(newest.size))
+	if err != nil {
+		return made, err
+	}
+	v := &solver{l: l, s: s}
+	if err := v.readTiles(ctx); err != nil {
+		return made, err
+	}
+	if v.prove(newest.root) {
+		made.Size, made.Root = newest.size, newest.root
+	} else {
+		made.Size, made.Root = v.fallBack()
+	}
+	if err := v.name(ctx); err != nil {
+		return made, err
+	}
+	l.compare(s, s.roots(v.chunks()), made.Size)
+	l.report.Entries += made.Size
+	l.witnessed(made.Size)
+	return made, nil
+}
+
+// readNewest reads checkpoint and history, and returns the newest checkpoint to hold the
+// entries against.
+func (l *logCheck) readNewest(ctx context.Context, made *Log) (newest signed, err error) {
+	if err := l.readHistory(ctx); err != nil {
+		return signed{}, err
+	}
+	// The checkpoint is read after the history: of a log in use it can only be newer.
+	data, missing, err := l.fetch.read(ctx, tiles.CheckpointFile)
+	if err != nil {
+		return signed{}, err
+	}
+	if missing {
+		l.fileFinding(tiles.CheckpointFile, "it is not there")
+	} else if s, by, err := l.open(data); err != nil {
+		l.fileFinding(tiles.CheckpointFile, err.Error())
+	} else {
+		newest = s
+		made.describe(by)
+		l.takeNewest(s)
+	}
+	for _, s := range l.history {
+		if s.size > newest.size {
+			newest = s
+		}
+	}
+	l.takeKnown(newest)
+	return newest, nil
+}
+
+func (g *Log) describe(by proof.Cosigned) {
+	if !by.Time.IsZero() {
+		g.Signed = by.Time.UTC()
+	}
+	for _, w := range by.Witnesses {
+		g.Witnesses = append(g.Witnesses, w.Witness)
+	}
+}
+
+// takeNewest holds the checkpoint's file against the history.
+func (l *logCheck) takeNewest(s signed) {
+	l.report.Checkpoints++
+	l.complete.beatOf(s)
+	if s.size == 0 && s.root != (proof.Edge{}).Root() {
+		l.fileFinding(tiles.CheckpointFile, "it has not the root of an empty tree")
+	}
+	var last signed
+	if n := len(l.history); n > 0 {
+		last = l.history[n-1]
+	}
+	i := slices.IndexFunc(l.history, func(h signed) bool { return h.size == s.size && h.root == s.root })
+	switch {
+	case i >= 0 && s.size < last.size && !l.o.Stopped:
+		l.fileFinding(tiles.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
+	case i >= 0:
+		if i == len(l.history)-1 && !l.o.Live && !slices.Contains(l.again, s.beat()) {
+			l.fileFinding(tiles.HistoryFile, "it does not have the newest signature, which is in "+tiles.CheckpointFile+": its end was cut off")
+		}
+		l.history[i].witnessed = l.history[i].witnessed || s.witnessed
+	case s.size > last.size && l.o.Live: // it was signed since
+		l.history = append(l.history, s)
+	default:
+		if !l.lost { // else it was named before
+			l.fileFinding(tiles.CheckpointFile, "it is not in the history")
+		}
+		l.history = append(l.history, s)
+	}
+}
+
+// takeKnown takes in the checkpoints known from elsewhere.
+func (l *logCheck) takeKnown(newest signed) {
+	for _, note := range l.o.Known {
+		s, _, err := l.open(note)
+		if err != nil {
+			continue // of another generation; Trail says if it is of none
+		}
+		s.elsewhere = true
+		if s.size > newest.size {
+			l.entryFinding(Missing, newest.size, s.size-1, "", fmt.Sprintf("a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size))
+			continue
+		}
+		l.history = append(l.history, s)
+	}
+}
+
+// witnessed reports the entries without a quorum of witnesses.
+func (l *logCheck) witnessed(size int64) {
+	if !l.trusted || len(l.policy.Witnesses) == 0 {
+		return
+	}
+	covered := int64(0)
+	for _, s := range l.history {
+		if s.witnessed {
+			covered = max(covered, s.size)
+		}
+	}
+	switch {
+	case covered == 0 && size > 0:
+		l.report.Integrity.add(Finding{Kind: Quorum, Log: l.origin, From: -1, To: -1, Detail: "no checkpoint has the cosignatures that the policy asks for"})
+	case covered < size:
+		l.report.Completeness.add(Finding{
+			Kind: Unwitness, Log: l.origin, From: l.base + covered, To: l.base + size - 1,
+			Detail: "no checkpoint over them has the cosignatures that the policy asks for",
+		})
+	}
+}
+
+// progress reports the entries read so far.
+func (l *logCheck) progress(done, total int64) {
+	if l.o.Progress != nil {
+		l.o.Progress(l.base+done, l.base+total)
+	}
+}
+
+// chunks are the hashes of the full chunks, as signed.
+func (v *solver) chunks() []tlog.Hash {
+	if len(v.proven) < 2 {
+		return nil
+	}
+	return v.proven[1]
+}
+
+// fallBack proves the tree of the largest older checkpoint, where the files do not give the
+// newest root.
+func (v *solver) fallBack() (size int64, root tlog.Hash) {
+	var chunks []tlog.Hash
+	for i := range v.s.bundles {
+		words := distinct(v.of(1, int64(i)))
+		if len(words) == 0 {
+			break
+		}
+		chunks = append(chunks, words[0])
+	}
+	roots := v.s.roots(chunks)
+	for _, c := range v.l.history {
+		i, found := slices.BinarySearch(v.s.sizes, c.size)
+		if found && roots[i] == c.root && c.size >= size {
+			size, root = c.size, c.root
+		}
+	}
+	v.limit, v.fell = size/width, true
+	v.proven = make([][]tlog.Hash, len(v.levels))
+	for level := range v.proven {
+		v.proven[level] = make([]tlog.Hash, len(v.levels[level]))
+	}
+	if len(v.proven) > 1 {
+		copy(v.proven[1], chunks[:v.limit])
+	}
+	v.l.entryFinding(Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
+	return size, root
+}
+
+// roots are the roots of the trees of s.sizes; zero where not known.
+func (s *scanned) roots(chunks []tlog.Hash) []tlog.Hash {
+	roots := make([]tlog.Hash, len(s.sizes))
+	var e proof.Edge
+	for i, size := range s.sizes {
+		for e.Len() < size/width {
+			if e.Len() >= int64(len(chunks)) || chunks[e.Len()] == (tlog.Hash{}) {
+				return roots
+			}
+			e.Add(chunks[e.Len()])
+		}
+		switch {
+		case size%width == 0:
+			roots[i] = e.Root()
+		case s.tails[i] != (tlog.Hash{}):
+			roots[i] = e.RootWith(s.tails[i])
+		}
+	}
+	return roots
+}

@@ -1,0 +1,285 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+func TestASoundLogOfAnySize(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	at := 0
+	for _, size := range []int{1, 2, 3, 255, 256, 257, 511, 512, 513, 700, 1024} {
+		l.add(t, records(at, size)...)
+		at = size
+		l.sign(t)
+		r := check(t, l.write(t), o)
+		sound(t, r)
+		root, err := tlog.TreeHash(int64(size), l)
+		require.NoError(t, err)
+		assert.Equal(t, []Log{{Origin: "example.com/log", Key: l.key.verifier, Size: int64(size), Root: root, Signed: r.Logs[0].Signed}}, r.Logs)
+		assert.EqualValues(t, size, r.Entries)
+	}
+}
+
+// A third level of tiles begins with 65,536 entries.
+func TestALogWithThreeLevels(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 66_000)...)
+	l.sign(t)
+	whole := l.write(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	sound(t, check(t, whole, o))
+
+	f := whole.clone()
+	f["tile/2/000.p/1"] = flipped(f["tile/2/000.p/1"], 3)
+	f["tile/1/000"] = flipped(f["tile/1/000"], 7*32)
+	f["tile/0/007"] = flipped(f["tile/0/007"], 0)
+	f["tile/entries/200"] = flipped(f["tile/entries/200"], 4)
+	delete(f, "tile/1/001.p/1")
+	assert.Equal(t, []string{
+		"tile: tile/1/000: it does not have the hashes that were signed",
+		"tile: tile/1/001.p/1: it is not there",
+		"tile: tile/2/000.p/1: it does not have the hashes that were signed",
+		"tile: tile/0/007: it does not have the hashes that were signed",
+		"altered: entry 51200: tile/entries/200: it does not have the hash that was signed",
+	}, texts(check(t, f, o).Integrity))
+}
+
+func texts(v Verdict) (list []string) {
+	for _, f := range v.Findings {
+		list = append(list, f.String())
+	}
+	return list
+}
+
+func flipped(data []byte, at int) []byte {
+	data = bytes.Clone(data)
+	data[at] ^= 1
+	return data
+}
+
+func TestEachBadEntryIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	long := bytes.Repeat([]byte("x"), proof.MaxLeaf+1)
+	for i := range 600 {
+		l.add(t, record(i))
+		if i == 300 {
+			l.add(t, long)
+		}
+		if i%100 == 0 {
+			l.sign(t)
+		}
+	}
+	l.sign(t)
+	whole := l.write(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	sound(t, check(t, whole, o))
+	d, _ := proof.ParseDigest(proof.LeafData(long))
+	const altered, moved = "it does not have the hash that was signed", "it stands %+d places off"
+	for name, c := range map[string]struct {
+		tamper func(f files)
+		want   []string
+	}{
+		"altered, in two bundles": {func(f files) {
+			f["tile/entries/000"] = withLeaves(f["tile/entries/000"], func(leaves [][]byte) [][]byte {
+				leaves[3], leaves[5] = []byte("other"), []byte("other")
+				return leaves
+			})
+			f["tile/entries/002.p/89"] = flipped(f["tile/entries/002.p/89"], 9)
+		}, []string{
+			"altered: entry 3: tile/entries/000: " + altered, "altered: entry 5: tile/entries/000: " + altered,
+			"altered: entry 512: tile/entries/002.p/89: " + altered,
+		}},
+		"altered in the bundle and the tile": {func(f files) {
+			f["tile/entries/001"] = withLeaves(f["tile/entries/001"], func(leaves [][]byte) [][]byte {
+				leaves[0] = []byte("other")
+				return leaves
+			})
+			h := tlog.RecordHash([]byte("other"))
+			f["tile/0/001"] = append(slices.Clone(h[:]), f["tile/0/001"][32:]...)
+		}, []string{"unproven: entries 256 to 511: tile/entries/001: neither they nor their hashes give the signed root"}},
+		"removed": {func(f files) {
+			f["tile/entries/002.p/89"] = withLeaves(f["tile/entries/002.p/89"], func(leaves [][]byte) [][]byte { return leaves[:80] })
+		}, []string{"missing: entries 592 to 600: tile/entries/002.p/89: it has 80 entries, not 89"}},
+		"swapped": {func(f files) {
+			f["tile/entries/000"] = withLeaves(f["tile/entries/000"], func(leaves [][]byte) [][]byte {
+				leaves[1], leaves[4] = leaves[4], leaves[1]
+				return leaves
+			})
+		}, []string{"moved: entry 1: tile/entries/000: it stands +3 places off", "moved: entry 4: tile/entries/000: it stands -3 places off"}},
+		"repeated": {func(f files) {
+			f["tile/entries/000"] = withLeaves(f["tile/entries/000"], func(leaves [][]byte) [][]byte {
+				leaves[1] = leaves[4]
+				return leaves
+			})
+		}, []string{"missing: entry 1: tile/entries/000: it is nowhere, and another entry stands in its place"}},
+		"a bundle is gone": {
+			func(f files) { delete(f, "tile/entries/001") },
+			[]string{"missing: entries 256 to 511: tile/entries/001: it is not there"},
+		},
+		"a tile is gone":  {func(f files) { delete(f, "tile/0/001") }, []string{"tile: tile/0/001: it is not there"}},
+		"a tile is short": {func(f files) { f["tile/1/000.p/2"] = nil }, []string{"tile: tile/1/000.p/2: it has 0 bytes, not 64"}},
+		"a record is gone": {
+			func(f files) { delete(f, d.Path()) },
+			[]string{"missing: entry 301: " + d.Path() + ": the record of a long entry is not there"},
+		},
+		"a record is altered": {
+			func(f files) { f[d.Path()] = flipped(f[d.Path()], 0) },
+			[]string{"altered: entry 301: " + d.Path() + ": the record of a long entry does not have the hash that was signed"},
+		},
+		"the checkpoint is gone":    {func(f files) { delete(f, tiles.CheckpointFile) }, []string{"checkpoint: checkpoint: it is not there"}},
+		"the history is gone":       {func(f files) { delete(f, tiles.HistoryFile) }, []string{"checkpoint: checkpoints: the history of checkpoints is not there"}},
+		"both are gone":             {func(f files) { delete(f, tiles.HistoryFile); delete(f, tiles.CheckpointFile) }, []string{"checkpoint: no checkpoint can be read, of the file and of the history"}},
+		"a line is gone":            {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 2) }, []string{"checkpoint: checkpoint 3: checkpoints: the history does not have it"}},
+		"the first line is gone":    {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 0) }, []string{"checkpoint: checkpoint 1: checkpoints: the history does not have it"}},
+		"the last line is gone":     {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 6) }, []string{"checkpoint: checkpoint: it is not in the history"}},
+		"the checkpoint is older":   {func(f files) { f[tiles.CheckpointFile] = l.checkpoint(t, 502) }, []string{"checkpoint: checkpoint: it covers 502 entries, the newest of the history 601: an older one was put in its place"}},
+		"the checkpoint is flipped": {func(f files) { f[tiles.CheckpointFile] = flipped(f[tiles.CheckpointFile], 40) }, []string{"checkpoint: checkpoint: open checkpoint: invalid signature for key example.com/log+af60b360"}},
+		"the history is flipped": {
+			func(f files) { f[tiles.HistoryFile] = flipped(f[tiles.HistoryFile], 150) },
+			[]string{"checkpoint: checkpoints: line 1: open checkpoint: invalid signature for key example.com/log+af60b360"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := whole.clone()
+			c.tamper(f)
+			r := check(t, f, o)
+			assert.Equal(t, c.want, texts(r.Integrity))
+			assert.Empty(t, r.Completeness.Findings)
+		})
+	}
+}
+
+// withLeaves changes the leaves of a bundle.
+func withLeaves(bundle []byte, change func([][]byte) [][]byte) (changed []byte) {
+	var leaves [][]byte
+	for leaf := range proof.Bundle(bundle) { //nolint:errcheck // it is whole
+		leaves = append(leaves, leaf)
+	}
+	for _, leaf := range change(leaves) {
+		changed = proof.AppendBundle(changed, leaf)
+	}
+	return changed
+}
+
+func withoutLine(history []byte, i int) []byte {
+	lines := bytes.SplitAfter(history, []byte("\n"))
+	return bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil)
+}
+
+// The newest signature is of the same tree as the one before, and cut off the history: the
+// checkpoint's file shows it. A crash leaves a history ahead of that file.
+func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 5)...)
+	l.sign(t)
+	before, short := l.newest, bytes.Clone(l.files[tiles.HistoryFile])
+	root, err := tlog.TreeHash(5, l)
+	require.NoError(t, err)
+	c := proof.Checkpoint{Origin: "example.com/log", Size: 5, Root: root, Extensions: []string{"auditrelay/heartbeat 0"}}
+	last, err := note.Sign(&note.Note{Text: c.String()}, l.key.signers...)
+	require.NoError(t, err)
+	text, err := json.Marshal(tiles.Line{Seq: 2, Key: l.key.verifier, Checkpoint: string(last)})
+	require.NoError(t, err)
+	l.files[tiles.HistoryFile] = append(l.files[tiles.HistoryFile], append(text, '\n')...)
+	o := Options{Policy: policy(t, 0, l.key.verifier), Stopped: true}
+	l.files[tiles.CheckpointFile] = last
+	sound(t, check(t, l.write(t), o))
+	l.files[tiles.CheckpointFile] = before
+	sound(t, check(t, l.files, o))
+	l.files[tiles.CheckpointFile], l.files[tiles.HistoryFile] = last, short
+	r := check(t, l.files, o)
+	require.Len(t, r.Integrity.Findings, 1)
+	require.Contains(t, r.Integrity.Findings[0].String(), "its end was cut off")
+}
+
+// A signed size costs nothing to make. It must cost neither memory nor time to refuse.
+func TestAForgedSizeIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 300)...)
+	l.sign(t)
+	for size, want := range map[int64]string{
+		1<<63 - 1: "checkpoint: checkpoint: parse checkpoint: its size is 9223372036854775807, more than the 1152921504606846976 leaves readable by this version",
+		1 << 60:   "unproven: entries 300 to 1152921504606846975: a checkpoint covers them, and this version verifies 4294967296 entries at most",
+		1 << 40:   "unproven: entries 300 to 1099511627775: a checkpoint covers them, and this version verifies 4294967296 entries at most",
+		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and the top of its tree is not there: tile/3/000.p/64: it is not there",
+	} {
+		f := l.write(t).clone()
+		signed, err := note.Sign(&note.Note{Text: proof.Checkpoint{Origin: "example.com/log", Size: size}.String()}, l.key.signers...)
+		require.NoError(t, err)
+		f[tiles.CheckpointFile] = signed
+		for _, o := range []Options{{}, {Policy: policy(t, 0, l.key.verifier)}} {
+			r := check(t, f, o)
+			found := texts(r.Integrity)
+			assert.Contains(t, found, want)
+			assert.EqualValues(t, 300, r.Entries, "what an older checkpoint covers is proven")
+		}
+	}
+}
+
+// A signed empty tree contradicts nothing, and proves nothing.
+func TestAnEmptyTrailIsNotComplete(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.sign(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	r := check(t, l.write(t), o)
+	r.RefuseEmpty()
+	assert.False(t, r.Integrity.Holds, "nothing was checked")
+	assert.Empty(t, r.Integrity.Findings)
+	assert.False(t, r.Completeness.Holds)
+	assert.Equal(t, []string{"missing: no entry is under a signed root: the trail is empty, or was put back to its beginning"}, texts(r.Completeness))
+	l.add(t, records(0, 1)...)
+	l.sign(t)
+	r = check(t, l.write(t), o)
+	r.RefuseEmpty()
+	sound(t, r)
+}
+
+// A full bundle may stand for a partial one: a relay has written it, and not signed it yet. What
+// stands there beyond the newest checkpoint is named, except while the trail is in use.
+func TestAFullBundleStandsForAPartialOne(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 60)...)
+	l.sign(t)
+	f := l.write(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	partial, full := proof.BundlePath(0, 60), proof.BundlePath(0, width)
+	bundle := func(entries int) []byte {
+		data := bytes.Clone(f[partial])
+		for i := 60; i < entries; i++ {
+			data = proof.AppendBundle(data, record(i))
+		}
+		return data
+	}
+	put := func(entries int) files {
+		made := f.clone()
+		delete(made, partial)
+		made[full] = bundle(entries)
+		return made
+	}
+	r := check(t, put(width), o)
+	require.Empty(t, r.Integrity.Findings)
+	assert.Equal(t, []string{"unsigned: entries 60 to 255: tile/entries/000.p/60: no checkpoint covers them, and they stand in the file all the same"}, texts(r.Completeness))
+	assert.Equal(t, []string{"altered: tile/entries/000.p/60: it has 62 entries, not 256"}, texts(check(t, put(62), o).Integrity))
+	o.Live = true
+	sound(t, check(t, put(width), o))
+}

@@ -1,0 +1,168 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+)
+
+// damage is a chunk with its leaves as signed.
+type damage struct {
+	*chunk
+	truth []tlog.Hash // nil: not known
+}
+
+// name reports all damage to the files of the proven tree, and completes the tails.
+func (v *solver) name(ctx context.Context) error {
+	v.nameTiles()
+	var all []damage
+	for _, n := range v.suspects() {
+		c, err := v.l.readChunk(ctx, n, v.s.size)
+		if err != nil {
+			return err
+		}
+		d := damage{chunk: c, truth: v.truthOf(c)}
+		if d.truth == nil {
+			v.s.clearTails(n)
+		} else {
+			v.s.setTails(n, d.truth)
+		}
+		all = append(all, d)
+	}
+	v.nameEntries(all)
+	for _, f := range v.s.records {
+		v.l.report.Integrity.add(f)
+	}
+	return nil
+}
+
+// suspects are the chunks whose files are not all as signed.
+func (v *solver) suspects() []int64 {
+	bad := maps.Clone(v.s.bad)
+	if len(v.proven) > 1 {
+		for n, signed := range v.proven[1] {
+			if v.s.bundles[n] != signed || v.s.tiles[n] != signed {
+				bad[int64(n)] = true
+			}
+		}
+	}
+	if c := v.s.last; c != nil && v.last != nil && !slices.Equal(c.bundle, v.last) {
+		bad[c.n] = true
+	}
+	if v.fell {
+		maps.DeleteFunc(bad, func(n int64, _ bool) bool { return n >= v.limit })
+	}
+	return slices.Sorted(maps.Keys(bad))
+}
+
+// truthOf are a chunk's leaves as signed; nil where they cannot be known.
+func (v *solver) truthOf(c *chunk) []tlog.Hash {
+	if c.width < width {
+		return v.last
+	}
+	want := v.proven[1][c.n]
+	if want == (tlog.Hash{}) {
+		return nil
+	}
+	leaves, ok := choose(leafWords(c), func(hashes []tlog.Hash) bool { return treeRoot(hashes) == want })
+	if !ok {
+		return nil
+	}
+	return leaves
+}
+
+// nameTiles compares the tiles above the chunks.
+func (v *solver) nameTiles() {
+	for level := 1; level < len(v.levels); level++ {
+		count := int64(len(v.levels[level]))
+		for n := int64(0); n*width < count; n++ {
+			t := tlog.Tile{L: level, N: n, W: int(min(width, count-n*width))}
+			kept := v.levels[level][n*width : n*width+int64(t.W)]
+			signed := v.proven[level][n*width : n*width+int64(t.W)]
+			wrong := v.wrong[t]
+			if wrong == "" && !slices.Contains(signed, tlog.Hash{}) && !slices.Equal(kept, signed) {
+				wrong = "it does not have the hashes that were signed"
+			}
+			if wrong != "" {
+				v.l.tileFinding(proof.TilePath(t), wrong)
+			}
+		}
+	}
+}
+
+func (l *logCheck) tileFinding(file, detail string) {
+	l.report.Integrity.add(Finding{Kind: Tile, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
+}
+
+// nameEntries tells the fate of each entry of damaged chunks.
+func (v *solver) nameEntries(all []damage) {
+	there, signed := places(all)
+	for _, d := range all {
+		first := d.n * width
+		if d.truth == nil {
+			v.l.entryFinding(Unproven, first, first+int64(d.width)-1, d.bundleFile, "neither they nor their hashes give the signed root")
+			continue
+		}
+		if d.tileWrong == "" && !slices.Equal(d.tile, d.truth) {
+			d.tileWrong = "it does not have the hashes that were signed"
+		}
+		if d.tileWrong != "" {
+			v.l.tileFinding(d.tileFile, d.tileWrong)
+		}
+		for i, want := range d.truth {
+			got := tlog.Hash{}
+			if d.bundle != nil {
+				got = d.bundle[i]
+			}
+			if got != want {
+				kind, detail := fate(first+int64(i), want, got, there, signed)
+				if d.bundleWrong != "" && kind == Missing {
+					detail = d.bundleWrong
+				}
+				f := Finding{Kind: kind, Log: v.l.origin, From: v.l.base + first + int64(i), To: v.l.base + first + int64(i), File: d.bundleFile, Detail: detail}
+				f.inArchive(d.archive)
+				v.l.report.Integrity.add(f)
+			}
+		}
+	}
+}
+
+// places are where leaves stand in the damaged chunks, and where they should.
+func places(all []damage) (there, signed map[tlog.Hash]int64) {
+	there, signed = map[tlog.Hash]int64{}, map[tlog.Hash]int64{}
+	for _, d := range all {
+		for i, h := range d.bundle {
+			there[h] = d.n*width + int64(i)
+		}
+		for i, h := range d.truth {
+			signed[h] = d.n*width + int64(i)
+		}
+	}
+	delete(there, tlog.Hash{})
+	return there, signed
+}
+
+// emptyLeaf is an entry without a byte, in the place of a lost one.
+var emptyLeaf = tlog.RecordHash(nil)
+
+func fate(leaf int64, want, got tlog.Hash, there, signed map[tlog.Hash]int64) (kind, detail string) {
+	if at, found := there[want]; found {
+		return Moved, fmt.Sprintf("it stands %+d places off", at-leaf)
+	}
+	if got == (tlog.Hash{}) || got == emptyLeaf {
+		return Missing, "nothing stands there"
+	}
+	if _, known := signed[got]; known {
+		return Missing, "it is nowhere, and another entry stands in its place"
+	}
+	return Altered, "it does not have the hash that was signed"
+}
+
+func (l *logCheck) entryFinding(kind string, from, to int64, file, detail string) {
+	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: l.base + from, To: l.base + to, File: file, Detail: detail})
+}

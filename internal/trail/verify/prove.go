@@ -1,0 +1,267 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+// ErrNoEntry marks an entry of no log of the trail.
+var ErrNoEntry = errors.New("no checkpoint covers such an entry yet")
+
+// Prover makes proofs from a trail's files. It takes the log at its word: verify
+// its proofs with a policy.
+type Prover struct {
+	logs []provable
+}
+
+// provable is one generation, up to its newest checkpoint.
+type provable struct {
+	fetch Fetch
+	base  int64
+	note  []byte
+	key   string // as the log says itself
+	at    proof.Checkpoint
+	tiles tlog.HashReader
+
+	archives []string // folders of this log in archives
+}
+
+// Proven is an entry with its proof.
+type Proven struct {
+	Proof proof.Proof
+	// Record is the entry; the proof is of its leaf (see [proof.LeafData]). Nil: its bundle is
+	// not there, and the proof is of its hash alone.
+	Record []byte
+	// Leaf is the hash of its leaf.
+	Leaf tlog.Hash
+	// Origin is the log's.
+	Origin string
+}
+
+// NewProver reads the newest checkpoint of each log. Missing entries come from the
+// archives.
+func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prover, error) {
+	from, err := openArchives(archived)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prover{}
+	for _, dir := range dirs {
+		g := provable{fetch: fetch}
+		if dir != "" {
+			g.fetch = fetch.below(dir)
+		}
+		var missing bool
+		var err error
+		if g.note, missing, err = g.fetch.read(ctx, tiles.CheckpointFile); err != nil {
+			return nil, err
+		}
+		if missing {
+			continue // a generation without a signature, or a damaged one: verify names it
+		}
+		if g.at, err = proof.ReadCheckpoint(g.note); err != nil {
+			return nil, fmt.Errorf("read %s/%s: %w", dir, tiles.CheckpointFile, err)
+		}
+		if g.key, err = statedKey(ctx, g.fetch); err != nil {
+			return nil, err
+		}
+		g.base, g.archives = proof.BaseOf(g.at.Origin), from.of(g.at.Origin)
+		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, g.fetch.tiles(ctx))
+		p.logs = append(p.logs, g)
+	}
+	if len(p.logs) == 0 {
+		return nil, errors.New("there is no checkpoint: nothing was signed yet")
+	}
+	return p, from.unused()
+}
+
+// Keys are the verifier keys named by the logs themselves, each public key once, under
+// the name of the oldest log. Nothing vouches for them.
+func (p *Prover) Keys() (keys []string) {
+	for _, g := range p.logs {
+		if g.key != "" && !slices.ContainsFunc(keys, func(k string) bool { return proof.SamePublicKey(k, g.key) }) {
+			keys = append(keys, g.key)
+		}
+	}
+	return keys
+}
+
+// KeyOf is the verifier key named by a log itself. Nothing vouches for it.
+func (p *Prover) KeyOf(origin string) (string, error) {
+	for _, g := range p.logs {
+		if g.at.Origin == origin && g.key != "" {
+			return proof.Renamed(g.key, origin)
+		}
+	}
+	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, tiles.HistoryFile)
+}
+
+// statedKey reads the key in the history's first line.
+func statedKey(ctx context.Context, fetch Fetch) (string, error) {
+	body, err := fetch(ctx, tiles.HistoryFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+	}
+	defer func() { _ = body.Close() }()
+	var of tiles.Line
+	_ = json.NewDecoder(io.LimitReader(body, maxLine)).Decode(&of) // verify names the damage
+	return of.Key, nil
+}
+
+// End is the index after the newest provable entry.
+func (p *Prover) End() (end int64) {
+	for _, g := range p.logs {
+		end = max(end, g.base+g.at.Size)
+	}
+	return end
+}
+
+// Prove proves the entry with an index over all generations, against the newest checkpoint
+// of its log.
+func (p *Prover) Prove(ctx context.Context, index int64) (Proven, error) {
+	for _, g := range p.logs {
+		if leaf := index - g.base; leaf >= 0 && leaf < g.at.Size {
+			made, err := g.prove(ctx, leaf)
+			if err != nil {
+				return Proven{}, fmt.Errorf("prove entry %d: %w", index, err)
+			}
+			return made, nil
+		}
+	}
+	return Proven{}, fmt.Errorf("prove entry %d: %w; entries up to %d are covered", index, ErrNoEntry, p.End()-1)
+}
+
+func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
+	record, err := g.record(ctx, leaf)
+	hash := proof.LeafHash(record)
+	if errors.Is(err, errHashOnly) {
+		hash, err = g.hash(leaf)
+	}
+	if err != nil {
+		return Proven{}, err
+	}
+	hashes, err := tlog.ProveRecord(g.at.Size, leaf, g.tiles)
+	if err != nil {
+		return Proven{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
+	}
+	if !proof.IsInTree(hashes, g.at.Size, g.at.Root, leaf, hash) {
+		return Proven{}, errors.New("it is not the signed one; 'auditrelay trail verify' names the damage")
+	}
+	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin}, nil
+}
+
+// hash is a leaf's hash, as the tile has it.
+func (g *provable) hash(leaf int64) (tlog.Hash, error) {
+	hashes, err := g.tiles.ReadHashes([]int64{tlog.StoredHashIndex(0, leaf)})
+	if err != nil {
+		return tlog.Hash{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
+	}
+	return hashes[0], nil
+}
+
+// record reads an entry from its bundle, or a long one from its own file.
+func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
+	n := leaf / width
+	l := &logCheck{fetch: g.fetch, archives: g.archives}
+	c := &chunk{n: n, width: int(min(width, g.at.Size-n*width))}
+	data, err := l.readBundle(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		return nil, errHashOnly
+	}
+	i := n * width
+	for text, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.bundleFile, err)
+		}
+		if i == leaf {
+			return g.whole(ctx, text)
+		}
+		i++
+	}
+	return nil, fmt.Errorf("%s does not have it: %w", c.bundleFile, fs.ErrNotExist)
+}
+
+func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
+	d, isDigest := proof.ParseDigest(leaf)
+	if !isDigest {
+		return leaf, nil
+	}
+	l := &logCheck{fetch: g.fetch, archives: g.archives}
+	record, _, err := l.readRecord(ctx, d)
+	if err == nil && !d.Of(record) {
+		err = fmt.Errorf("%s is not there, or damaged", d.Path())
+	}
+	return record, err
+}
+
+// Entry checks a .tlog-proof of an entry: of these bytes, at this index over all generations.
+func Entry(policy proof.Policy, file string, index int64, record string) (proof.Checkpoint, proof.Cosigned, error) {
+	if file == "" {
+		return proof.Checkpoint{}, proof.Cosigned{}, errors.New("it has no proof of the trail: 'auditrelay trail prove' makes one")
+	}
+	p, err := proof.ParseProof([]byte(file))
+	if err != nil {
+		return proof.Checkpoint{}, proof.Cosigned{}, err
+	}
+	own, err := PolicyOf(policy, p)
+	if err != nil {
+		return proof.Checkpoint{}, proof.Cosigned{}, err
+	}
+	c, by, err := p.Verify(proof.LeafHash([]byte(record)), own)
+	if at := proof.BaseOf(c.Origin) + p.Index; err == nil && at != index {
+		err = fmt.Errorf("the entry stands at index %d, not at %d", at, index)
+	}
+	return c, by, err
+}
+
+// PolicyOf is the policy for a proof, as [PolicyFor] for its generation.
+func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
+	origin, text := originIn(of.Checkpoint)
+	if !text {
+		return p, nil // verifying the proof says why
+	}
+	return PolicyFor(p, origin)
+}
+
+// maxCached bounds the tiles in memory: 8 MB.
+const maxCached = 1000
+
+// tiles reads tiles for package tlog, which proves each of them, and keeps those read last.
+func (f Fetch) tiles(ctx context.Context) proof.TileReader {
+	l, cache := &logCheck{fetch: f}, map[tlog.Tile][]byte{}
+	return func(t tlog.Tile) ([]byte, error) {
+		if data, known := cache[t]; known {
+			return data, nil
+		}
+		hashes, wrong, err := l.readHashes(ctx, t.L, t.N, t.W)
+		if err == nil && wrong != "" {
+			err = fmt.Errorf("%s: %s", proof.TilePath(t), wrong)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(cache) >= maxCached {
+			clear(cache)
+		}
+		for _, h := range hashes {
+			cache[t] = append(cache[t], h[:]...)
+		}
+		return cache[t], nil
+	}
+}

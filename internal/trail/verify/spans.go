@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+)
+
+// spanned is the newest span of the event stream.
+type spanned struct {
+	index int64
+	sum   string // of its detail
+	last  uint64 // position
+}
+
+// spans holds a span against the one before it: they leave no position out.
+func (c *completeness) spans(index int64, e audit.Entry) {
+	var s eventproof.Span
+	canonical, err := jsondiff.Canonical(e.Detail)
+	if err != nil || json.Unmarshal(e.Detail, &s) != nil {
+		return
+	}
+	finding := func(format string, args ...any) {
+		c.report.Completeness.add(Finding{Kind: Span, From: index, To: index, Detail: fmt.Sprintf(format, args...)})
+	}
+	before := c.span
+	switch {
+	case s.Previous != nil && c.isUnread(s.Previous.Index): // its bundle is missing, or archived
+	case before == nil && s.Previous != nil:
+		finding("the span before it, entry %d, is not here", s.Previous.Index)
+	case before != nil && s.Previous == nil:
+		finding("it does not name the span before it, entry %d", before.index)
+	case before != nil && (s.Previous.Index != before.index || s.Previous.SHA256 != before.sum):
+		finding("it names entry %d as the span before it, which is entry %d, or another one", s.Previous.Index, before.index)
+	case before != nil && s.First > before.last+1:
+		finding("no span covers the positions %d to %d of the event stream", before.last+1, s.First-1)
+	case s.Again > 0:
+		finding("the event stream went back: the positions %d to %d have other events now", s.First, s.Again)
+	}
+	for _, m := range s.Missing {
+		finding("the positions %d to %d of the event stream are under no root: %s", m.From, m.To, m.Reason)
+	}
+	if s.MoreMissing > 0 {
+		finding("%d more positions of the event stream are under no root", s.MoreMissing)
+	}
+	c.span = &spanned{index, jsondiff.Hash(canonical), s.Last}
+}

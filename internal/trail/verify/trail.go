@@ -1,0 +1,249 @@
+package verify
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+)
+
+// Options are held against a trail.
+type Options struct {
+	// Policy has the trusted keys: of the first generation, or any. Nil: only consistency
+	// can be shown. Another generation of the same name may have the same public key.
+	Policy *proof.Policy
+	// Known are signed checkpoints from elsewhere, such as yesterday's: the trail must
+	// hold their trees still.
+	Known [][]byte
+	// Archives are folders with bundles moved out of the trail.
+	Archives []string
+	// Live is set for a trail in use: its newest checkpoint may come while it is read.
+	Live bool
+	// Stopped is set for a data directory: a crash may have left a history ahead of its
+	// checkpoint.
+	Stopped bool
+	// Now is held against the newest signature; zero: it is not.
+	Now time.Time
+	// Workers read and hash in parallel. Default: one a processor.
+	Workers int
+	// Progress is told how many entries of how many are read. May be nil.
+	Progress func(done, total int64)
+}
+
+// Trail verifies all generations of a trail: the folders below fetch, the oldest first; ""
+// is fetch itself.
+func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, error) {
+	t := &trailCheck{o: &o, report: &Report{Trusted: o.Policy != nil}}
+	var err error
+	if t.archives, err = openArchives(o.Archives); err != nil {
+		return Report{}, fmt.Errorf("verify the trail: %w", err)
+	}
+	t.complete = &completeness{report: t.report}
+	for _, dir := range dirs {
+		below := fetch
+		if dir != "" {
+			below = fetch.below(dir)
+		}
+		if err := t.log(ctx, below, dir); err != nil {
+			return Report{}, fmt.Errorf("verify the trail: %w", err)
+		}
+	}
+	if len(dirs) == 0 {
+		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, Detail: "there is no log"})
+	}
+	t.known()
+	t.setApart()
+	if err := t.checkArchives(ctx); err != nil {
+		return Report{}, fmt.Errorf("verify the archive: %w", err)
+	}
+	t.complete.end(o.Now)
+	t.report.close()
+	return *t.report, t.archives.unused()
+}
+
+// trailCheck verifies generation by generation.
+type trailCheck struct {
+	o        *Options
+	report   *Report
+	complete *completeness
+	seq      uint64 // the newest checkpoint of the generation before
+	archives archives
+}
+
+func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
+	l := &logCheck{fetch: fetch, o: t.o, report: t.report, complete: t.complete, firstSeq: t.seq + 1}
+	var err error
+	if l.origin, err = t.originOf(ctx, fetch); err != nil {
+		return err
+	}
+	if l.origin == "" {
+		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
+		return nil
+	}
+	l.base, l.archives = proof.BaseOf(l.origin), t.archives.of(l.origin)
+	if t.o.Policy != nil {
+		l.policy, err = t.policyOf(ctx, l)
+		l.trusted = err == nil
+		if err != nil {
+			t.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
+		}
+	}
+	t.complete.opened = opening{}
+	named := len(t.complete.endorsed)
+	made, err := l.run(ctx)
+	if err != nil {
+		return err
+	}
+	if !l.trusted {
+		t.complete.endorsed = t.complete.endorsed[:named]
+	}
+	t.chain(made)
+	t.report.Logs = append(t.report.Logs, made)
+	t.seq = l.seq
+	return nil
+}
+
+// policyOf is the policy for a log: with its own key, if an older generation has named
+// the key in a signed entry; else with the policy's own.
+func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, error) {
+	policy, err := PolicyFor(*t.o.Policy, l.origin)
+	if err != nil || len(t.complete.endorsed) == 0 {
+		return policy, err
+	}
+	stated, err := statedKey(ctx, l.fetch)
+	if err != nil {
+		return proof.Policy{}, err
+	}
+	for _, key := range t.complete.endorsed {
+		if proof.SamePublicKey(key, stated) && proof.NameOf(stated) == l.origin {
+			named, err := policy.WithLogs(proof.Log{Key: stated})
+			if err == nil { // from now on the old key may sign nothing
+				t.o.Policy = &named
+			}
+			return named, err
+		}
+	}
+	return policy, nil
+}
+
+// originOf reads a log's own name; of several, the policy's.
+// Nothing vouches for it yet.
+func (t *trailCheck) originOf(ctx context.Context, fetch Fetch) (string, error) {
+	data, _, err := fetch.read(ctx, tiles.CheckpointFile)
+	if err != nil {
+		return "", err
+	}
+	var origins []string
+	if origin, text := originIn(data); text {
+		origins = append(origins, origin)
+	}
+	if origins, err = appendOrigin(ctx, fetch, origins); err != nil || len(origins) == 0 {
+		return "", err
+	}
+	for _, origin := range origins {
+		if t.o.Policy == nil {
+			break
+		}
+		if _, err := PolicyFor(*t.o.Policy, origin); err == nil {
+			return origin, nil
+		}
+	}
+	return origins[0], nil
+}
+
+// appendOrigin appends the name in the first lines of the history.
+func appendOrigin(ctx context.Context, fetch Fetch, origins []string) ([]string, error) {
+	body, err := fetch(ctx, tiles.HistoryFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return origins, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+	}
+	defer func() { _ = body.Close() }()
+	lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
+	for _, text := range lines {
+		var of tiles.Line
+		if json.Unmarshal(text, &of) != nil {
+			continue
+		}
+		if origin, text := originIn([]byte(of.Checkpoint)); text {
+			origins = append(origins, origin)
+		}
+	}
+	return origins, nil
+}
+
+// originIn is the log that a signed note says to be of. It checks no signature.
+func originIn(note []byte) (string, bool) {
+	c, err := proof.ReadCheckpoint(note)
+	return c.Origin, err == nil
+}
+
+// PolicyFor is the policy for a generation: with the log of its origin, or else with a log of
+// the same trail, renamed.
+func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
+	for _, l := range p.Logs {
+		if proof.NameOf(l.Key) == origin {
+			return p.WithLogs(l)
+		}
+	}
+	trail := proof.TrailOf(origin)
+	for _, l := range p.Logs {
+		name := proof.NameOf(l.Key)
+		if proof.TrailOf(name) != trail {
+			continue
+		}
+		key, err := proof.Renamed(l.Key, origin)
+		if err != nil {
+			return proof.Policy{}, err
+		}
+		return p.WithLogs(proof.Log{Key: key, URL: l.URL})
+	}
+	return proof.Policy{}, fmt.Errorf("the log %q is none of the policy's", origin)
+}
+
+// chain holds the generation before against the first entry of this one.
+func (t *trailCheck) chain(made Log) {
+	if made.Base == 0 && len(t.report.Logs) == 0 {
+		return
+	}
+	if len(t.report.Logs) == 0 {
+		t.report.Completeness.add(Finding{Kind: NotCovered, Log: made.Origin, From: 0, To: made.Base - 1, Detail: "the generations of these entries are not here"})
+		return
+	}
+	before, said := t.report.Logs[len(t.report.Logs)-1], t.complete.opened
+	if said.Previous == nil || said.index != made.Base {
+		t.report.Integrity.add(Finding{Kind: Key, Log: made.Origin, From: -1, To: -1, Detail: "its first entry does not name the generation before"})
+		return
+	}
+	if said.Previous.Origin != before.Origin || said.Previous.Size != before.Size || said.Previous.Root != before.Root {
+		t.report.Integrity.add(Finding{
+			Kind: History, Log: made.Origin, From: -1, To: -1,
+			Detail: fmt.Sprintf("its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root", said.Previous.Origin, said.Previous.Size, before.Origin, before.Size),
+		})
+	}
+	if end := before.Base + before.Size; end < made.Base {
+		t.report.Completeness.add(Finding{Kind: NotCovered, Log: before.Origin, From: end, To: made.Base - 1, Detail: "no checkpoint covers them: the generation ended before"})
+	}
+}
+
+// known names the checkpoints from elsewhere of unknown generations.
+func (t *trailCheck) known() {
+	for _, note := range t.o.Known {
+		origin, text := originIn(note)
+		found := false
+		for _, l := range t.report.Logs {
+			found = found || l.Origin == origin
+		}
+		if !text || !found {
+			t.report.Integrity.add(Finding{Kind: History, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere is of the log %q, which is not here", origin)})
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package management
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec   // by operation and code
+	retries  *prometheus.CounterVec   // by operation
+	seconds  *prometheus.HistogramVec // by operation, one attempt each
+}
+
+func newMetrics(r prometheus.Registerer, b *breaker, q *queue) (*metrics, error) {
+	const space, room = "auditrelay", "management"
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: space, Subsystem: room, Name: "requests_total",
+			Help: "Attempts at calls of the management API, by operation and HTTP status (error: no answer).",
+		}, []string{"operation", "code"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: space, Subsystem: room, Name: "retries_total",
+			Help: "Attempts after a failed one of the same call.",
+		}, []string{"operation"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: space, Subsystem: room, Name: "request_duration_seconds",
+			Help:    "How long one attempt took, its answer read.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
+		}, []string{"operation"}),
+	}
+	for _, operation := range operations() {
+		m.retries.WithLabelValues(operation)
+		m.seconds.WithLabelValues(operation)
+		for _, code := range []string{"200", "401", "403", "404", "429", "500", codeNone} {
+			m.requests.WithLabelValues(operation, code)
+		}
+	}
+	if r == nil {
+		return m, nil
+	}
+	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds), r.Register(reachable(b)), r.Register(failingSince(b)), r.Register(heldUntil(q)))
+}
+
+// reachable is 1 or 0, NaN until a first call has ended.
+func reachable(b *breaker) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_reachable",
+		Help: "1 where the management API can be used, 0 where it refuses the key, gives no answer, or asked to wait for long; NaN before the first call.",
+	}, func() float64 {
+		switch now, _ := b.state(); {
+		case !now.Known:
+			return math.NaN()
+		case now.Cause != "":
+			return 0
+		}
+		return 1
+	})
+}
+
+func failingSince(b *breaker) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_failing_since_timestamp_seconds",
+		Help: "Since when the management API cannot be used; NaN while it can.",
+	}, func() float64 {
+		now, _ := b.state()
+		if now.Cause == "" {
+			return math.NaN()
+		}
+		return float64(now.Since.UnixMilli()) / 1000
+	})
+}
+
+func heldUntil(q *queue) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_held_until_timestamp_seconds",
+		Help: "Until when no request is sent, as the management API asked this caller to wait (429 with Retry-After); NaN while it does not.",
+	}, func() float64 {
+		held := q.heldUntil()
+		if !held.After(time.Now()) {
+			return math.NaN()
+		}
+		return float64(held.UnixMilli()) / 1000
+	})
+}
+
+// operations are the values of the label: their series exist before the first call.
+func operations() []string {
+	all := []string{
+		"create_project", "update_project", "update_redirect_url", "unset_default_email_template",
+		"delete_secret", "delete_public_token", "read_event_log_streaming", "set_event_log_streaming",
+	}
+	for _, s := range kinds.All() {
+		all = append(all, call{operation: s.Operation}.label())
+	}
+	return all
+}
+
+// codeNone stands for no answer.
+const codeNone = "error"
+
+// attempt counts one attempt; err is its failure, or nil.
+func (m *metrics) attempt(operation string, status int, err error, took time.Duration) {
+	code := strconv.Itoa(status)
+	var api *APIError
+	if errors.As(err, &api) {
+		code = strconv.Itoa(api.Status)
+	} else if err != nil {
+		code = codeNone
+	}
+	m.requests.WithLabelValues(operation, code).Inc()
+	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+}

@@ -1,0 +1,115 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+)
+
+// judge decides whether the failure of a call is one of all calls. It returns err, with
+// [ErrUnreachable] where it is.
+func (c *Client) judge(ctx context.Context, k call, err error) error {
+	if causeOf(err) == "" || ctx.Err() != nil {
+		return err
+	}
+	select {
+	case c.breaker.judging <- struct{}{}:
+	case <-ctx.Done():
+		return err
+	}
+	defer func() { <-c.breaker.judging }()
+	refusal := c.breaker.isOpen()
+	if refusal == nil {
+		asked := c.ask(ctx, k)
+		cause := causeOf(asked)
+		if cause == "" || ctx.Err() != nil {
+			return err
+		}
+		refusal = c.breaker.open(cause, asked)
+	}
+	return fmt.Errorf("%w; this call: %w", refusal, err)
+}
+
+// askAtMost bounds the projects of a question.
+const askAtMost = 3
+
+// ask reads the project of k, once; it is the cheapest call, and open to every key. If
+// the read fails as every call would, it reads others: the key may not read this one, or
+// it is broken.
+func (c *Client) ask(ctx context.Context, k call) (err error) {
+	for _, project := range c.breaker.toAsk(k) {
+		err = c.askFor(ctx, project)
+		if cause := causeOf(err); cause == "" || cause == CauseThrottled || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (c *Client) askFor(ctx context.Context, project string) error {
+	q := call{operation: kinds.Project.Operation, method: http.MethodGet, path: kinds.ProjectPath, params: []string{project}, scrub: c.scrub}
+	path, err := q.expand()
+	if err != nil {
+		return err
+	}
+	q.timeout = min(c.timeout, probeAnswerWithin)
+	_, err = c.attempt(ctx, q, path)
+	return err
+}
+
+// toAsk lists the projects of a question; none: there is nothing to ask for.
+func (b *breaker) toAsk(k call) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := b.project
+	if len(k.params) > 0 {
+		own = k.params[0]
+	}
+	var all []string
+	for _, p := range append([]string{own, b.good}, b.projects...) {
+		if p != "" && !slices.Contains(all, p) && len(all) < askAtMost {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// causeOf is why an error may be one of all calls; empty: it is not.
+func causeOf(err error) Cause {
+	var e *APIError
+	switch {
+	case err == nil, errors.Is(err, ErrAnswerTooLarge), isUnsent(err):
+		return ""
+	case errors.As(err, &e) && e.holds() > patience:
+		return CauseThrottled
+	case e == nil, e.Status >= 500:
+		return CauseOutage
+	case IsDenied(err):
+		return CauseUnauthorized
+	}
+	return ""
+}
+
+// CauseOf sorts the errors of a call: a short text, equal for equal causes.
+func CauseOf(err error) string {
+	var e *APIError
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, ErrUnproven):
+		return ErrUnproven.Error()
+	case errors.As(err, &e) && e.Type != "":
+		return fmt.Sprintf("HTTP %d %s", e.Status, e.Type)
+	case errors.As(err, &e):
+		return fmt.Sprintf("HTTP %d", e.Status)
+	case errors.Is(err, ErrAnswerTooLarge):
+		return ErrAnswerTooLarge.Error()
+	case errors.Is(err, ErrNoResource):
+		return ErrNoResource.Error()
+	}
+	return "no usable answer"
+}

@@ -1,0 +1,140 @@
+package polling
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Checks attests the looks at a project or an environment, with and without a finding,
+// by an entry from time to time. It is not safe for concurrent use.
+type Checks struct {
+	Trail                audit.Log
+	Project, Environment string
+	// Subject is one of its own, so a check never becomes the newest entry of a resource.
+	Subject string
+	// Type is the type of the entries.
+	Type string
+	// Every is the time between two of them.
+	Every time.Duration
+	// NotShown are the parts hidden by the API: their changes are in no entry.
+	NotShown []string
+	// Newest is told of each good look. It may be nil.
+	Newest *Newest
+
+	from, until time.Time // of the rounds since the last check
+	rounds      int
+	resources   map[string]*Checked
+	last        time.Time // of the newest check in the trail; zero: not known yet
+}
+
+// Check is the Detail of an entry: between From and Until there were Looks rounds. If a
+// process crashes before it attests its looks, they are not counted anywhere.
+type Check struct {
+	From      time.Time           `json:"from"`
+	Until     time.Time           `json:"until"`
+	Looks     int                 `json:"looks"`
+	Resources map[string]*Checked `json:"resources"`
+	NotShown  []string            `json:"not_shown"`
+}
+
+// Checked counts the looks at a resource.
+type Checked struct {
+	// Every is the configured time between two looks.
+	Every string `json:"every"`
+	// Looks and Failures are those since the last check.
+	Looks    int `json:"looks"`
+	Failures int `json:"failures,omitempty"`
+	// LastLook is when the last good look began. SHA256 is the hash of the state it saw: of
+	// the canonical JSON in the After of the resource's newest entry. Requests are its ids.
+	LastLook time.Time `json:"last_look,omitzero"`
+	SHA256   string    `json:"sha256,omitempty"`
+	Requests []string  `json:"request_ids,omitempty"`
+}
+
+// CheckOf reads the Detail of an entry.
+func CheckOf(e audit.Entry) Check {
+	var c Check
+	if json.Unmarshal(e.Detail, &c) != nil {
+		return Check{}
+	}
+	return c
+}
+
+// Watch adds a resource.
+func (c *Checks) Watch(name string, every time.Duration) {
+	if c.resources == nil {
+		c.resources = map[string]*Checked{}
+	}
+	c.resources[name] = &Checked{Every: every.String()}
+}
+
+// Saw counts a good look at a resource.
+func (c *Checks) Saw(name string, began time.Time, sha256 string, requests []string) {
+	r := c.resources[name]
+	r.Looks++
+	r.LastLook, r.SHA256, r.Requests = began, sha256, requests
+	if c.Newest != nil {
+		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, look{began, sha256})
+	}
+}
+
+// Failed counts a failed look at a resource.
+func (c *Checks) Failed(name string) { c.resources[name].Failures++ }
+
+// Round counts a round of looks.
+func (c *Checks) Round(began, ended time.Time) {
+	if c.rounds == 0 {
+		c.from = began
+	}
+	c.rounds++
+	c.until = ended
+}
+
+// saw reports whether any look succeeded since the last check.
+func (c *Checks) saw() bool {
+	for _, r := range c.resources {
+		if c.rounds > 0 && !r.LastLook.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// Attest enters a check where the last one is at least age old. The first is due a whole
+// age after the first look, and a restart puts none off. Where no look succeeded, there is
+// nothing to attest: the failures have entries of their own.
+//
+// If this fails, or its outcome is unknown, the looks stay counted. The next check covers
+// them, perhaps again: it says from when.
+func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
+	if c.last.IsZero() {
+		last, found, err := c.Trail.Last(ctx, c.Project, c.Environment, c.Subject)
+		if err != nil {
+			return fmt.Errorf("read the last check: %w", err)
+		}
+		if c.last = c.from; found {
+			c.last = last.Time
+		}
+	}
+	if !c.saw() || time.Since(c.last) < age {
+		return nil
+	}
+	e, err := audit.Update(ctx, c.Trail, c.Project, c.Environment, c.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
+		return &audit.Entry{
+			Type: c.Type, Project: c.Project, Environment: c.Environment, Subject: c.Subject, Time: time.Now(),
+			Detail: encode(Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}),
+		}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("enter a check of %s/%s: %w", c.Project, c.Environment, err)
+	}
+	c.last, c.rounds = e.Time, 0
+	for _, r := range c.resources {
+		r.Looks, r.Failures, r.LastLook = 0, 0, time.Time{}
+	}
+	return nil
+}

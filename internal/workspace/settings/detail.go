@@ -1,0 +1,63 @@
+package settings
+
+import (
+	"encoding/json"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+)
+
+const (
+	maxChanges = 500 // listed in one entry
+	maxShown   = 512 // bytes of a value shown in a change
+)
+
+// detail is the Detail of an entry about a setting's state.
+type detail struct {
+	polling.Attribution
+	// Reading is the meaning of the change: summary, direction, severity and statements. It
+	// has no patch, as Before and After are in the entry. Nil without a change.
+	*meaning.Reading
+	// Changes are for reading: long values are cut, since before and after
+	// have them whole. Omitted counts those beyond 500.
+	Changes []jsondiff.Change `json:"changes,omitempty"`
+	Omitted int               `json:"omitted,omitempty"`
+	// Unsure: entries after Before are damaged and may have been of this setting, so
+	// there may have been changes between.
+	Unsure bool `json:"unsure,omitempty"`
+	// Notes say what the relay assumed of the API's answer: see [plausible].
+	Notes []string `json:"notes,omitempty"`
+	// Look is when the look began and ended.
+	Look audit.Window `json:"look"`
+	// Requests are the ids of the reads of the states before and after.
+	Requests polling.Requests `json:"request_ids,omitzero"`
+}
+
+func (d detail) with(changes jsondiff.Changes) detail {
+	listed := min(len(changes.List), maxChanges)
+	d.Omitted = len(changes.List) - listed + changes.More
+	for _, c := range changes.List[:listed] {
+		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: jsondiff.Shorten(c.Old, maxShown), New: jsondiff.Shorten(c.New, maxShown)})
+	}
+	return d
+}
+
+func encode(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil { // never: nothing here fails to encode
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// lookOf is the look that an entry was made from.
+func lookOf(e audit.Entry) agreed {
+	a := agreed{at: e.Time, hash: jsondiff.Hash(e.After)}
+	var d detail
+	if json.Unmarshal(e.Detail, &d) == nil && !d.Look.After.IsZero() {
+		a.at, a.requests = d.Look.After, d.Requests.After
+	}
+	return a
+}

@@ -1,0 +1,95 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+)
+
+const (
+	// readsSubject is the subject of entries about failing reads.
+	readsSubject = "settings_reads"
+	// typeFailed marks an entry with the failing reads of a project or an environment,
+	// and their causes.
+	typeFailed = "settings.failed"
+	// typeRecovered marks an entry about the end of failures: all reads succeed again.
+	typeRecovered = "settings.recovered"
+)
+
+// errTrail marks a failure of the trail, and not of a read.
+var errTrail = errors.New("enter into the trail")
+
+func inTrail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errTrail, err)
+}
+
+// failed notes how the look at a kind ended.
+func (g *group) failed(kind string, err error) {
+	switch {
+	case err == nil:
+		delete(g.failing, kind)
+	case errors.Is(err, errTrail): // it says nothing about the read
+	case errors.Is(err, errImplausible):
+		g.failing[kind] = polling.Failure{Cause: errImplausible.Error(), Error: err.Error()}
+	default:
+		g.failing[kind] = polling.Failure{Cause: management.CauseOf(err), Error: err.Error()}
+	}
+}
+
+// stopped notes an unfinished round.
+func (g *group) stopped(w *Watcher, err error) {
+	for _, x := range g.watches {
+		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
+	}
+}
+
+// tellFailures enters the failing reads, once by cause, and once when they are over. It
+// logs them likewise, and repeats lasting ones. err is this round's failure.
+func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
+	entering := w.failuresEntered(ctx, g)
+	trail := errors.Is(err, errTrail) || entering != nil
+	switch err := errors.Join(err, entering); {
+	case !trail:
+		g.trailFailing.Over()
+	case g.trailFailing.Again(""):
+		w.log.Warn("settings cannot be entered into the trail; the next looks try again",
+			append(g.trailFailing.Fields(), "project", g.project, "environment", g.environment, "error", err)...)
+	}
+	return entering
+}
+
+func (w *Watcher) failuresEntered(ctx context.Context, g *group) error {
+	causes := ""
+	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
+		causes += fmt.Sprintf("%s: %s; ", kind, g.failing[kind].Cause)
+	}
+	w.logFailures(g, causes)
+	return inTrail(g.failures.Note(ctx, g.failing))
+}
+
+func (w *Watcher) logFailures(g *group, causes string) {
+	about := []any{"project", g.project, "environment", g.environment}
+	if causes == "" {
+		if fields, was := g.readsFailing.Over(); was {
+			w.log.Info("all settings can be read again", append(about, fields...)...)
+		}
+		return
+	}
+	if !g.readsFailing.Again(causes) {
+		return
+	}
+	var errs []string
+	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
+		errs = append(errs, g.failing[kind].Error)
+	}
+	w.log.Warn("settings cannot be read; their old states stand", append(append(about, g.readsFailing.Fields()...), "errors", errs)...)
+}

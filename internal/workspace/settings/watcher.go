@@ -1,0 +1,240 @@
+package settings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+)
+
+// Options configure a watcher.
+type Options struct {
+	Client   *management.Client
+	Trail    Trail
+	Presence *polling.Presence // shared with all who look at the same environments
+	Newest   *polling.Newest   // is told of the looks; may be nil
+	Targets  []Target
+	// Interval is the time from one look at a setting to the next. Default 5m.
+	Interval time.Duration
+	// Intervals replace it, by kind.
+	Intervals map[string]time.Duration
+	// CheckEvery is the time between two attestations of the looks without a finding,
+	// by a "settings.checked" entry for each project and environment. Default 24h.
+	CheckEvery time.Duration
+	// Logger and Registerer may be nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Target is an environment whose settings, and whose project's, are watched.
+type Target struct{ Project, Environment string }
+
+// Trail is the audit trail, as far as this room needs it.
+type Trail interface {
+	audit.Log
+	// End is the number of entries, those of other relays too.
+	End(ctx context.Context) (int64, error)
+}
+
+// Watcher looks at settings. Its methods may be called concurrently.
+type Watcher struct {
+	client     *management.Client
+	trail      Trail
+	presence   *polling.Presence
+	newest     *polling.Newest
+	checkEvery time.Duration
+	log        *slog.Logger
+	metrics    *metrics
+	groups     []*group
+	late       sync.Once // logs a delay of the looks
+
+	mu     sync.Mutex // guards status
+	status map[resource]*Status
+}
+
+// group is a project, or one of its environments: the scope of one check. The groups
+// are looked at side by side, each in the order of its kinds.
+type group struct {
+	project, environment string
+
+	round        sync.Mutex // held over a round; guards the fields below
+	watches      []*watch
+	checks       polling.Checks
+	failing      map[string]polling.Failure
+	failures     polling.Failures
+	proof        *proof        // of this round; nil: none
+	end          int64         // of the trail, as this round began; -1: unknown
+	readsFailing retry.Failure // as logged
+	trailFailing retry.Failure // as logged
+}
+
+// watch is one resource, and what this process knows of it besides the trail. All of it
+// may be lost: a later look then has a wider window, and nothing else.
+type watch struct {
+	kind     kinds.Setting
+	resource resource
+	every    time.Duration
+	next     time.Time // of the next look; zero: now
+	agreed   agreed    // the last look in agreement with the trail
+}
+
+// New makes a watcher; nothing is read yet. A project is watched once however
+// many of its environments are.
+func New(o Options) *Watcher {
+	w := &Watcher{
+		client: o.Client, trail: o.Trail, presence: o.Presence, newest: o.Newest,
+		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
+		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		status: map[resource]*Status{},
+	}
+	for _, target := range o.Targets {
+		w.watch(o, target.Project, "")
+		w.watch(o, target.Project, target.Environment)
+	}
+	return w
+}
+
+// watch watches all settings of a project, where the environment is empty, or of an environment.
+func (w *Watcher) watch(o Options, project, environment string) {
+	same := func(g *group) bool { return g.project == project && g.environment == environment }
+	if slices.ContainsFunc(w.groups, same) {
+		return
+	}
+	g := &group{project: project, environment: environment, failing: map[string]polling.Failure{}}
+	g.failures = polling.Failures{
+		Trail: w.trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
+	}
+	for _, kind := range kinds.Of(environment == "") {
+		r := resource{kind: kind.Name, project: project, environment: environment}
+		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(o.Intervals[kind.Name], o.Interval, 5*time.Minute)})
+		w.metrics.begin(r)
+		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind.Name}
+	}
+	g.checks = w.checksOf(g)
+	w.groups = append(w.groups, g)
+}
+
+// Run looks at each setting now and at its interval until ctx ends; then it attests the
+// looks since the last check. Failures are logged and counted.
+func (w *Watcher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, g := range w.groups {
+		all.Go(func() { w.follow(ctx, g) })
+	}
+	all.Wait()
+	w.attestLast(ctx)
+}
+
+func (w *Watcher) follow(ctx context.Context, g *group) {
+	for due := time.Now(); ; {
+		_ = w.round(ctx, g, due) // each failure was logged, once
+		recovered, err := w.client.Sleep(ctx, g.next())
+		if err != nil {
+			return
+		}
+		if due = time.Now(); recovered { // nothing was seen for a while: look at all of it
+			due = g.last()
+		}
+	}
+}
+
+// next is when the next look is due.
+func (g *group) next() time.Time {
+	first := slices.MinFunc(g.watches, func(a, b *watch) int { return a.next.Compare(b.next) })
+	return first.next
+}
+
+// last is when the last of them is due.
+func (g *group) last() time.Time {
+	last := slices.MaxFunc(g.watches, func(a, b *watch) int { return a.next.Compare(b.next) })
+	return last.next
+}
+
+// round looks at the settings of a group due by the given time. It ends early where the
+// whole environment is gone, or no call can succeed.
+func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
+	g.round.Lock()
+	defer g.round.Unlock()
+	started := time.Now()
+	err := w.lookAtAll(ctx, g, due, started)
+	if ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	g.checks.Round(started, time.Now())
+	return errors.Join(err, w.attest(ctx, g, w.checkEvery))
+}
+
+func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Time) error {
+	var errs []error
+	g.proof, g.end = nil, w.end(ctx)
+	for _, x := range g.watches {
+		if x.next.After(due) {
+			continue
+		}
+		w.schedule(x, started)
+		err := w.look(ctx, g, x)
+		if err == nil && g.environment != "" {
+			err = inTrail(w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0]))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(errs...)
+		case isGone(err):
+			gone := inTrail(w.gone(ctx, g, err))
+			return errors.Join(append(errs, err, w.tellFailures(ctx, g, gone))...)
+		case errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
+			g.stopped(w, err)
+			return errors.Join(append(errs, err)...)
+		}
+		g.failed(x.resource.kind, err)
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	return errors.Join(err, w.tellFailures(ctx, g, err))
+}
+
+// end is the trail's end, -1 where it is unknown: then every look is compared.
+func (w *Watcher) end(ctx context.Context) int64 {
+	end, err := w.trail.End(ctx)
+	if err != nil {
+		return -1
+	}
+	return end
+}
+
+// schedule sets the time of x's next look, and says when this one is a whole interval
+// late.
+func (w *Watcher) schedule(x *watch, started time.Time) {
+	if !x.next.IsZero() && started.Sub(x.next) > x.every {
+		w.late.Do(func() {
+			w.log.Warn("the settings are read less often than configured: raise workspace.requests_per_second or the settings' intervals",
+				append(attrs(x.resource), "interval", x.every, "late", started.Sub(x.next))...)
+		})
+	}
+	x.next = started.Add(x.every)
+}
+
+// gone notes the end of the group's environment. Its settings keep their last states in
+// the trail: nobody changed them, as the API has none.
+func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
+	g.stopped(w, err)
+	var a *management.Absence
+	errors.As(err, &a)
+	return w.presence.Gone(ctx, g.project, g.environment, a)
+}
+
+func isGone(err error) bool {
+	var a *management.Absence
+	return errors.As(err, &a) && a.WholeEnvironment
+}

@@ -1,0 +1,259 @@
+package streaming
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+)
+
+// subjectPuts is the subject of the entries about PUTs: each has one before it and one after
+// it.
+const subjectPuts = "event_log_streaming_puts"
+
+// The types of these entries.
+const (
+	// TypePutIntended comes before a PUT of this relay.
+	TypePutIntended = "streaming.put_intended"
+	// TypePutEnded comes after a successful one, or one without a recorded outcome.
+	TypePutEnded = "streaming.put_ended"
+	// TypePutFailed comes after a failed one. The config may have been set all the same,
+	// unless the API refused it.
+	TypePutFailed = "streaming.put_failed"
+)
+
+const (
+	// credentialLost is the reason of a PUT that does not wait for the trail.
+	credentialLost = "credential_lost"
+	// underWay is how long another host's PUT may lack an end, and how long the API may go on
+	// showing the config from before a PUT. The client's calls end far earlier.
+	underWay = 30 * time.Minute
+	// endWithin bounds the wait for a trail that cannot be used.
+	endWithin = 5 * time.Second
+)
+
+// attempt is a PUT, and the Detail of its entries.
+type attempt struct {
+	polling.Attribution
+	Reason []string `json:"reason"`
+	Why    string   `json:"why,omitempty"` // in the words of the person who asked
+
+	// The fields below are those of the end. Failure is short, and equal for equal causes.
+	Failure   string `json:"failure,omitempty"`
+	Error     string `json:"error,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Outcome   string `json:"outcome,omitempty"` // as in a person's action
+	Advice    string `json:"advice,omitempty"`  // for a person
+
+	// Sets is the destination, with the last four characters of its secret.
+	Sets  *Shape    `json:"sets,omitempty"`
+	Begun time.Time `json:"begun,omitzero"`
+	Relay string    `json:"relay,omitempty"` // the host name of the relay that acts
+
+	// Restores is set if the same destination was there before, set by a PUT or seen as
+	// desired. So this PUT does not move the event log anywhere new.
+	Restores bool `json:"restores,omitempty"`
+
+	// What the next PUT has to know of those before it, so that a restart forgets nothing.
+	// Undone counts those that were undone in a row, the first at UndoneSince. Turns counts the
+	// rotations in a row because of refused pushes, the newest at TurnedAt.
+	Undone      int       `json:"undone,omitempty"`
+	UndoneSince time.Time `json:"undone_since,omitzero"`
+	Turns       int       `json:"refusal_rotations,omitempty"`
+	TurnedAt    time.Time `json:"refusal_rotated_at,omitzero"`
+}
+
+// lastPut is the newest PUT in the trail, and when its newest entry was made.
+type lastPut struct {
+	attempt
+	found bool
+	at    time.Time
+	index int64
+}
+
+func (w *watcher) newestPut(ctx context.Context) (lastPut, error) {
+	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
+	if err != nil {
+		return lastPut{}, fmt.Errorf("read the PUTs of the streaming config: %w", err)
+	}
+	if !found {
+		return lastPut{}, nil
+	}
+	return lastPut{attemptOf(e), true, e.Time, e.Index}, nil
+}
+
+func (w *watcher) newAttempt(ctx context.Context, o order, t management.DestinationType, d management.DestinationConfig) *attempt {
+	sets := shapeOf(management.EventLogStreaming{DestinationType: t, DestinationConfig: d})
+	if d.Datadog != nil {
+		sets.LastFour = d.Datadog.APIKey.LastFour()
+	} else {
+		sets.LastFour = d.GrafanaLoki.Password.LastFour()
+	}
+	p := &attempt{Attribution: polling.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+	if o.person != "" {
+		p.Attribution = polling.ByPerson(p.Action, o.person)
+	}
+	w.remember(ctx, p)
+	return p
+}
+
+// remember takes over what the newest PUT in the trail knows. If the trail cannot be read, no
+// PUT can be recorded either, and only a lost credential is replaced.
+func (w *watcher) remember(ctx context.Context, p *attempt) {
+	p.Restores = w.stood
+	before, err := w.newestPut(ctx)
+	if err != nil {
+		return
+	}
+	if before.Sets != nil && (before.Outcome == workspace.OutcomeDone || before.Restores) {
+		p.Restores = p.Restores || before.Sets.leadsTo(*p.Sets)
+	}
+	switch age := p.Begun.Sub(before.at); {
+	case before.found && w.contest.judged == before.index+1:
+		p.Undone, p.UndoneSince = w.contest.undone, w.contest.since
+	case age < stands:
+		p.Undone, p.UndoneSince = before.Undone, before.UndoneSince
+	}
+	p.Turns, p.TurnedAt = before.Turns, before.TurnedAt
+	if slices.Contains(p.Reason, refusedPushesReason) {
+		p.Turns, p.TurnedAt = before.turns(p.Begun)+1, p.Begun
+	}
+}
+
+// settle notes the API's answer.
+func (p *attempt) settle(receipt management.Receipt, err error) {
+	p.RequestID, p.Outcome = receipt.RequestID, workspace.OutcomeDone
+	if err == nil {
+		return
+	}
+	p.Outcome, p.Failure, p.Error = workspace.OutcomeUnknown, management.CauseOf(err), err.Error()
+	var api *management.APIError
+	if errors.Is(err, management.ErrNotSent) {
+		p.Outcome = workspace.OutcomeRefused
+	} else if errors.As(err, &api) {
+		p.RequestID = api.RequestID
+		if api.Refused() {
+			p.Outcome = workspace.OutcomeRefused
+		}
+	}
+}
+
+// intend records a PUT before it is sent. Only the replacement of a lost credential does not
+// wait for a trail that cannot be used.
+func (w *watcher) intend(ctx context.Context, p *attempt) error {
+	w.putsEnded = false
+	err := w.enter(ctx, TypePutIntended, p)
+	if errors.Is(err, audit.ErrUnavailable) && slices.Contains(p.Reason, credentialLost) {
+		return nil
+	}
+	return err
+}
+
+// end records the outcome, even after ctx has ended. Without the entry, the next look ends the
+// PUT as unknown.
+func (w *watcher) end(ctx context.Context, p *attempt) error {
+	kind := TypePutEnded
+	if p.Failure != "" {
+		kind = TypePutFailed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	if err := w.enter(ctx, kind, p); err != nil {
+		return err
+	}
+	w.putsEnded = true
+	return nil
+}
+
+func (w *watcher) enter(ctx context.Context, kind string, p *attempt) error {
+	_, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) {
+		return w.putEntry(kind, p)
+	})
+	if err != nil {
+		return fmt.Errorf("record a PUT of the streaming config: %w", err)
+	}
+	return nil
+}
+
+func (w *watcher) putEntry(kind string, p *attempt) (*audit.Entry, error) {
+	detail, err := json.Marshal(p)
+	return &audit.Entry{
+		Type: kind, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectPuts, Time: time.Now(), Detail: detail,
+	}, err
+}
+
+// endLost ends the newest PUT as unknown if it has no end, and nobody waits for its outcome any
+// more.
+func (w *watcher) endLost(ctx context.Context) error {
+	if w.putsEnded {
+		return nil
+	}
+	waits := false
+	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		if !found || last.Type != TypePutIntended {
+			return nil, nil //nolint:nilnil // nothing to end is no error
+		}
+		p := attemptOf(last)
+		if waits = p.Relay != w.host && time.Since(last.Time) < underWay; waits {
+			return nil, nil //nolint:nilnil // likewise
+		}
+		p.Outcome, p.Error = workspace.OutcomeUnknown, "the outcome was not recorded; the API may have set the config or not"
+		return w.putEntry(TypePutEnded, &p)
+	})
+	if err != nil {
+		return fmt.Errorf("end a PUT of the streaming config without an outcome: %w", err)
+	}
+	if w.putsEnded = !waits; e != nil {
+		w.log.Warn("a PUT of the streaming config has no known outcome: the relay ended during it", "index", e.Index)
+	}
+	return nil
+}
+
+// attemptOf reads the Detail of an entry; if it cannot be read, the result has no action.
+func attemptOf(e audit.Entry) (p attempt) {
+	if json.Unmarshal(e.Detail, &p) != nil {
+		return attempt{}
+	}
+	return p
+}
+
+// putOf returns the PUT that left the config as a look found it, if there is one. It goes back
+// through the PUTs that may have taken effect within the window of the change, as
+// [workspace.Attribute] does: one that was refused set nothing, and the API may show one only
+// after a while. If one took effect before the look, no earlier one is the cause.
+func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (by attempt, found bool, err error) {
+	seen := map[string]bool{} // a PUT's end comes before its intent
+	err = audit.Backwards(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
+		p := attemptOf(e)
+		if p.Action == "" || seen[p.Action] {
+			return true
+		}
+		seen[p.Action] = true
+		// It lasted from Begun until its end was recorded. The end of an intent is open. If the
+		// entry of the previous config is older than the PUT, the PUT had not been seen yet,
+		// and may still be shown for a while.
+		if p.Outcome != "" && e.Time.Before(f.Window.After) && (!f.Since.Before(p.Begun) || f.Window.After.Sub(e.Time) > underWay) {
+			return false
+		}
+		if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(f.Window.Until) {
+			return true
+		}
+		if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) == 0 {
+			by, found = p, true
+			return false
+		}
+		return p.Outcome != workspace.OutcomeDone || e.Time.After(f.Looked)
+	})
+	if err != nil {
+		return attempt{}, false, fmt.Errorf("find the PUT of a streaming config: %w", err)
+	}
+	return by, found, nil
+}
