@@ -24,7 +24,7 @@ import (
 )
 
 // A relay with a limit of 300 open files has 600 silent connections, and 200 with
-// endless requests and unread answers, each made anew after it was closed. Good pushes
+// endless requests and unread answers, each made again after it was closed. Good pushes
 // are taken all the same, the journal goes on to new files, and the private listener
 // answers.
 func TestStrangersLeaveDescriptors(t *testing.T) {

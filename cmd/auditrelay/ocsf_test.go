@@ -21,7 +21,7 @@ import (
 )
 
 // A file with the format ocsf has an object of the published schema for each event: pushed,
-// found by a look, or a person's. It holds the same bytes as the file beside it.
+// found by a look, or a person's. It holds the same bytes as the file next to it.
 func TestOCSF(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, ", credentials: [{username: u, password: a-password-of-some-length}]")

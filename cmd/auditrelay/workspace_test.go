@@ -77,7 +77,7 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 }
 
 // The relay is killed while the answer to its own PUT is on the way. The next start ends
-// the intent, sets nothing again, and names the relay's action behind the change.
+// the intent, sets nothing again, and names the relay's action that made the change.
 func TestAKilledPutIsTheRelays(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, ", stream: {grafana_loki: {hostname: loki.example.com, username: u, password: a-password-0001}}")

@@ -24,7 +24,7 @@ import (
 
 // A sink's copy suffices to compute the root that was signed, with the public key alone:
 // each event has its leaf and the root up to it, and the checkpoints are there too, each
-// behind its entries, and once after a restart.
+// after its entries, and once after a restart.
 func TestASinksCopyProvesTheTrail(t *testing.T) {
 	t.Parallel()
 	cfg := newDamageable(t).copied(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// runningWitness is a witness in this process, behind its real listener.
+// runningWitness is a witness in this process, served by its real listener.
 type runningWitness struct {
 	config.Witness
 	options WitnessOptions

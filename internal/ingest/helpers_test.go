@@ -94,7 +94,7 @@ func testLimits() config.IngestLimits {
 	}
 }
 
-// rig is a handler behind a real server.
+// rig is a handler that a real server serves.
 type rig struct {
 	*httptest.Server
 	handler *Handler

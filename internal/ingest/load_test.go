@@ -29,7 +29,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestBombs sends bodies with far more than the allowed bytes behind their compression.
+// TestBombs sends bodies that decompress to far more than the allowed bytes.
 // It measures the whole process, so it runs alone.
 func TestBombs(t *testing.T) {
 	r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.LabelBytes = 2<<20, 128<<10 })

@@ -57,7 +57,7 @@ func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
 	assert.Equal(t, []string{a, "text"}, bodies(2))
 	assert.Equal(t, []float64{2, 4}, []float64{r.stored(), r.duplicates()})
 
-	// New events beside known ones keep their order and their group.
+	// New events among known ones keep their order and their group.
 	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(a, b, "text", c)).status)
 	assert.Equal(t, []string{b, "text", c}, bodies(3), "the text stands at another time, and has no id of its own")
 

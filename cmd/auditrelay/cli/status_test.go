@@ -122,7 +122,7 @@ func TestRatesAndSparklines(t *testing.T) {
 	answer(4, 140)
 	assert.Equal(t, "20.0", p.rate("sink s"))
 	assert.Equal(t, "▁█", p.spark("sink s"))
-	answer(6, 7) // it has begun anew
+	answer(6, 7) // it has begun again
 	answer(8, 7)
 	assert.Equal(t, "▁█▁", p.spark("sink s"))
 	for i := range int64(100) {

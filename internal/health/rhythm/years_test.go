@@ -130,7 +130,7 @@ func halved(rate float64) pushes {
 	})
 }
 
-// environment is a kind of environment, made anew for each life of it.
+// environment is a kind of environment, made again for each life of it.
 type environment struct {
 	name  string
 	make  func() pushes

@@ -261,7 +261,7 @@ func TestDamageWhileRunningIsNamed(t *testing.T) {
 	require.EqualValues(t, 10, last.Index)
 	require.Contains(t, string(last.Detail), `"from":7,"kind":"missing","to":7`)
 	require.Contains(t, string(last.Detail), `"from":3,"kind":"misfiled","to":3`)
-	waiting.Until(t, func() bool { return strings.Contains(trail.Remark(), "2 entries are damaged or lost") }) // shown behind the entry
+	waiting.Until(t, func() bool { return strings.Contains(trail.Remark(), "2 entries are damaged or lost") }) // shown after the entry
 }
 
 // The entries are gone under a running relay: it goes on after the signed ones.

@@ -23,7 +23,7 @@ func eventBody(tb testing.TB, after string) (body, record []byte) {
 	return body, record
 }
 
-// Stores write JSON anew: in another order, with spaces, other escapes and other numbers of
+// Stores write JSON again: in another order, with spaces, other escapes and other numbers of
 // equal value.
 func TestAnEventWrittenAnewKeepsItsLeaf(t *testing.T) {
 	t.Parallel()

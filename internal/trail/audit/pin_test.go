@@ -115,7 +115,7 @@ func TestANewKeyIsNoLostTrail(t *testing.T) {
 	requireWhole(t, trail, 1)
 }
 
-// Where a key's file is not the relay's own to change, a file beside the pin marks it.
+// Where a key's file is not the relay's own to change, a file next to the pin marks it.
 func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	t.Parallel()
 	d := &damageable{o: testOptions(t)}

@@ -44,7 +44,7 @@ func leavesOf(t *testing.T, trail *Trail, from int64) (leaves []tlog.Hash) {
 	return leaves
 }
 
-// The tree up to an entry is the same in order, out of order, behind the newest checkpoint,
+// The tree up to an entry is the same in order, out of order, after the newest checkpoint,
 // and after a restart; to find it takes some reads, not the whole trail.
 func TestPlaces(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func (x *examination) knownEnd() int64 {
 	return end
 }
 
-// lastEntry is the index of the newest entry, -1 for none. Behind it there may be kept places
+// lastEntry is the index of the newest entry, -1 for none. After it there may be kept places
 // (see keepPlaces): a crash left them before a new generation began.
 func (x *examination) lastEntry() int64 {
 	last := int64(len(x.leaves)) - 1
@@ -110,7 +110,7 @@ func (x *examination) lastEntry() int64 {
 	return last
 }
 
-// unsigned gives the leaves behind the newest checkpoint, up to leaf n of the newest
+// unsigned gives the leaves after the newest checkpoint, up to leaf n of the newest
 // generation.
 func (x *examination) unsigned(base, n int64) []tlog.Hash {
 	var leaves []tlog.Hash
@@ -125,7 +125,7 @@ func (x *examination) unsigned(base, n int64) []tlog.Hash {
 }
 
 // breaks says why the newest tree cannot be continued, "" where it can. The error
-// is for two relays with different keys: were each to begin anew whenever it sees
+// is for two relays with different keys: were each to begin again whenever it sees
 // the other, there would be no end to it.
 func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	last := x.gens[len(x.gens)-1]
@@ -154,7 +154,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	return "", nil
 }
 
-// lostTail reports whether entries behind the newest checkpoint are lost.
+// lostTail reports whether entries after the newest checkpoint are lost.
 func (x *examination) lostTail(end int64) bool {
 	from := x.gens[len(x.gens)-1].Base + x.signed.Len()
 	if end > int64(len(x.leaves)) && end > from {

@@ -121,7 +121,7 @@ func TestAnotherLogIsReadFirst(t *testing.T) {
 	}
 }
 
-// Damage behind the newest reading is found and named while the relay runs, as a start
+// Damage after the newest reading is found and named while the relay runs, as a start
 // that reads everything names it: see TestTampering, too.
 func TestDamageSinceTheNewestReadingIsNamed(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	require.NoError(t, UseNextKey(o.KeyFile))
 }
 
-// A rotation is killed behind each of its steps; a relay goes on with the key that is
+// A rotation is killed after each of its steps; a relay goes on with the key that is
 // there; the rotation is done again. Nothing is damaged, and the chain of keys holds.
 func TestARotationKilledAtEachStep(t *testing.T) {
 	t.Parallel()

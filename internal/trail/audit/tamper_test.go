@@ -214,7 +214,7 @@ func openAndName(t *testing.T, st *testStore, o Options) (named []Problem) {
 }
 
 // TestVerifyWhileOpen damages the trail under a relay that runs: Verify names it,
-// appends go on behind it, and an entry of the trail names it.
+// appends go on after it, and an entry of the trail names it.
 func TestVerifyWhileOpen(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())

@@ -136,7 +136,7 @@ func TestOldBundlesAreArchived(t *testing.T) {
 	_, err = NewCopies(h.store).Record("example.com/trail", 3)
 	require.ErrorIs(t, err, ErrArchived)
 
-	// The log grows on; a second archive goes on behind the first one, in the same folder.
+	// The log grows on; a second archive goes on after the first one, in the same folder.
 	h.publish(1300, 1600)
 	h.run()
 	a, entered = h.archiver(dir, 1590)
@@ -373,7 +373,7 @@ func TestEachGenerationIsArchived(t *testing.T) {
 	put(t, h.store.Log(2).dir, files(t, other.store.Log(0).dir))
 	dir := filepath.Join(t.TempDir(), "archive")
 	a, entered := h.archiver(dir, 880)
-	a.Before = time.Now() // behind the entry that opens the generation
+	a.Before = time.Now() // after the entry that opens the generation
 	_, err := a.Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, *entered, 2)

@@ -89,7 +89,7 @@ func (h *house) close() {
 	require.NoError(h.tb, h.trail.Close(h.tb.Context()))
 }
 
-// sign has all entries signed, in a trail opened anew.
+// sign has all entries signed, in a trail opened again.
 func (h *house) sign() {
 	h.tb.Helper()
 	h.close()

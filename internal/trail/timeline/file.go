@@ -52,7 +52,7 @@ func (x *Index) load(ctx context.Context) error {
 	}
 	if !ours {
 		_ = file.Close() // it was only read
-		x.log.Info("the index of the audit trail is made anew", "file", x.path)
+		x.log.Info("the index of the audit trail is made again", "file", x.path)
 		return x.create()
 	}
 	// A torn end, or a damaged batch: the trail has the rest. Cut off, so nothing of it

@@ -34,7 +34,7 @@ func archivedLogOf(t *testing.T) (l *testLog, live files, archive string) {
 	l.add(t, []byte(strings.Repeat("long", 20_000)))
 	l.add(t, records(1002, 1400)...)
 	l.add(t, entryOf(t, eventproof.Type, eventproof.Span{First: 6, Last: 9, Previous: &eventproof.Previous{Index: 0, SHA256: jsondiff.Hash(canonical)}}))
-	l.add(t, entryOf(t, settingsChecked, checkedAt(72*time.Hour, 96*time.Hour, 24))) // behind a gap: the looks before are archived
+	l.add(t, entryOf(t, settingsChecked, checkedAt(72*time.Hour, 96*time.Hour, 24))) // after a gap: the looks before are archived
 	l.add(t, entryOf(t, tiles.TypeArchived, tiles.Archived{Origin: name, From: 0, To: 1023, Size: 1024, Where: "/mnt/old"}))
 	l.sign(t)
 	whole := l.write(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // Who trusts the first key follows a rotation to the second. A key that no proven entry
-// names is not followed, and neither is the old one behind a rotation.
+// names is not followed, and neither is the old one after a rotation.
 func TestARotatedKeyIsFollowed(t *testing.T) {
 	t.Parallel()
 	named := renamedKey(t, "the second secret", "example.com/log")

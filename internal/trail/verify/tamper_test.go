@@ -227,7 +227,7 @@ func (m *tamperer) repeat() tampered {
 	return tampered{f, "repeated an entry of " + name, nil, func(f Finding) bool { return right(f) && f.Kind == Missing }}
 }
 
-// drop takes an entry out: those behind it move.
+// drop takes an entry out: those after it move.
 func (m *tamperer) drop() tampered {
 	name, first, a := m.entry()
 	f := m.whole.clone()

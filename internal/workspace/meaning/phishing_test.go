@@ -26,7 +26,7 @@ const (
 	honestPlain = "Hello {{name}}. Log in: https://app.example.com/login or {{magic_link}} (help@example.com)"
 )
 
-// phishingLinks are disguises of a link to evil.example beside a known host, each added to
+// phishingLinks are disguises of a link to evil.example next to a known host, each added to
 // the HTML of an honest mail.
 var phishingLinks = []string{
 	// A browser takes what stands before the last @ of the authority for a user's name.
