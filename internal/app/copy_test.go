@@ -123,7 +123,7 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, part), text, 0o600))
 	}
 	assertRunsAndNames(t, cfg, made.issued, true)
-	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), fmt.Sprint("truncated", had, end-1))
+	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), fmt.Sprint("missing", had, end-1))
 }
 
 // The whole data directory is put back to an earlier copy (streams, pin, key and notes), except

@@ -77,17 +77,26 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", cfg.Dir, err)
 	}
-	s, err := open(cfg, fs, bootID())
+	s, err := prepare(cfg, fs, bootID())
 	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}
-	s.mu.Lock() // the syncing has begun, and looks at the guard
-	s.guard = guard
-	s.mu.Unlock()
+	s.guard = guard // before the syncing begins, which looks at it
+	s.begin()
 	return s, nil
 }
 
+// open opens a store without a lock.
 func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
+	s, err := prepare(cfg, fs, boot)
+	if err != nil {
+		return nil, err
+	}
+	s.begin()
+	return s, nil
+}
+
+func prepare(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s := &Store{
 		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, boot: boot, log: cfg.Logger,
 		stopped: make(chan struct{}), logs: map[string]*Log{}, scrubbed: time.Now(),
@@ -96,10 +105,14 @@ func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	if s.table, err = openTable(s); err != nil {
 		return nil, fmt.Errorf("open the store's table: %w", err)
 	}
+	return s, nil
+}
+
+// begin has what is written without a sync synced now and then.
+func (s *Store) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	go s.keepSyncing(ctx)
-	return s, nil
 }
 
 // Log implements [store.Store].
