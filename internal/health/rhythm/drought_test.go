@@ -42,6 +42,9 @@ func TestATrickle(t *testing.T) {
 		"a push a minute, then one in 3 hours": {60, every(3 * time.Hour), one(10), 24 * time.Hour},
 		"an hour's rest is usual at last":      {60, every(20 * time.Minute), one(10), 2 * time.Hour},
 	} {
+		if testing.Short() && c.rate > 1000 {
+			continue // a fortnight of pushes each second is left to make test-long
+		}
 		of := ten
 		if name == "the pushes come, with few events" {
 			of = one(200)
@@ -76,6 +79,9 @@ func TestHalfIsNoDrought(t *testing.T) {
 // lasts for days.
 func TestADroughtEnds(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a fortnight of pushes each second is left to make test-long")
+	}
 	m, last := learn(constant(3600), 15)
 	began := last
 	trickle := live(m, seeded(3), constant(20), last, last.Add(3*time.Hour))
