@@ -259,8 +259,8 @@ func (s *show) tamper() (string, error) {
 // command has to find it.
 func (s *show) attacks() (string, error) {
 	tests := []string{
-		// A generation deleted after one or two rotations; older files put back; files against streams.
-		"TestAGenerationDeletedAfterARotationIsMissed", "TestFilesDeletedAfterARotationAreMissed", "TestTheFilesAreHeldAgainstTheStreams",
+		// A generation deleted after one or two rotations; older files put back; files against the log.
+		"TestAGenerationDeletedAfterARotationIsMissed", "TestFilesDeletedAfterARotationAreMissed", "TestTheFilesAreHeldAgainstTheLog",
 		// In a sink's copy: each attribute forged, data exchanged, imitations pushed.
 		"TestAForgedAttributeIsFound", "TestAnAttributeThatStandsThereTwiceIsRefused", "TestACopyAtASinkIsProvenToTheLastEntry",
 		"TestAPushedImitationIsNamedApart", "TestAnImitationHidesNothing", "TestManyImitationsTakeLittleMemory",
