@@ -65,7 +65,9 @@ func (l *ledger) lives() (earlier map[string][]byte) {
 			earlier = l.fs.snapshot()
 		}
 		if l.rng.IntN(3) == 0 {
+			require.NoError(l, l.store.table.turn.lock(l.Context()))
 			l.store.table.durable.stale = true // as after a failed put
+			l.store.table.turn.unlock()
 		}
 		l.leave()
 		l.open()
