@@ -56,7 +56,8 @@ func rateIncidents() []incident {
 			name: "a downtime, then a silence", expected: "flowing", reported: once("silent"), counts: true, causes: []string{"silent"},
 			setup: setup{before: busyWeeks},
 			cause: func(ctx context.Context, s *stage) error {
-				return errors.Join(s.away(ctx, 20*time.Second), s.silence(ctx))
+				// What was refused in the downtime is pushed again within a second, and costs nothing.
+				return errors.Join(s.away(ctx, 20*time.Second), hold(ctx, 10*time.Second), s.silence(ctx))
 			},
 		},
 	}
