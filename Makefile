@@ -19,9 +19,9 @@ build: ## build the binaries into bin/
 demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C ends it)
 	$(GO) run ./cmd/demo $(DEMO)
 
-# With the race detector each process waits a second at its end, unless told otherwise.
+# With the race detector each process waits a second at its end, unless told otherwise. `make lint` vets.
 test: ## run all tests with the race detector; what takes long, in a short form
-	GORACE=atexit_sleep_ms=10 $(GO) test -race -short -parallel 4 -timeout 3h ./...
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -race -short -vet=off -parallel 4 -timeout 3h ./...
 
 # The packages whose tests ask whether they are to be short. The race detector has seen their short form.
 test-long: ## run the tests that `test` shortens, in their whole length
