@@ -50,14 +50,14 @@ func keepIDKey(ctx context.Context, table store.Table, log *slog.Logger) ([]byte
 		if len(v.Data) == idKeyBytes {
 			return v.Data, nil
 		}
-		if v.Doubtful || v.Data != nil {
-			log.Warn("the key of event ids is lost or damaged, and a new one is made: events without an id that were pushed before are not recognised when they are pushed again")
-		} else {
-			log.Info("made the key for ids of events without one, as at a first start")
-		}
 		key := newIDKey()
 		_, err = table.Put(ctx, idKeyName, key, store.If{Key: idKeyName, Rev: v.Rev})
-		if err == nil {
+		switch lost := v.Doubtful || v.Data != nil; {
+		case err == nil && lost:
+			log.Warn("the key of event ids was lost or damaged, and a new one is made: events without an id that were pushed before are not recognised when they are pushed again")
+			return key, nil
+		case err == nil:
+			log.Info("made the key for ids of events without one, as at a first start")
 			return key, nil
 		}
 		if !errors.Is(err, store.ErrConflict) || try == idKeyTries {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,11 +18,12 @@ import (
 func TestOpenIDKey(t *testing.T) {
 	t.Parallel()
 	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, nil))
 	cfg := disk.Config{Dir: t.TempDir(), Salvage: t.TempDir(), Writer: "test", Logger: slog.New(slog.DiscardHandler)}
 	s, err := disk.Open(cfg)
 	require.NoError(t, err)
 	get := func() secret.Text {
-		return OpenIDKey(t.Context(), s.Table(), slog.New(slog.NewTextHandler(&told, nil)))
+		return OpenIDKey(t.Context(), s.Table(), log)
 	}
 	keys := make([]secret.Text, 8)
 	var relays sync.WaitGroup
@@ -44,7 +46,8 @@ func TestOpenIDKey(t *testing.T) {
 	require.Len(t, second.Reveal(), idKeyBytes)
 	assert.False(t, keys[0] == second, "a new one follows a damaged one")
 	assert.True(t, second == get())
-	assert.Contains(t, told.String(), "is lost or damaged")
+	assert.Contains(t, told.String(), "was lost or damaged")
+	assert.Equal(t, 1, strings.Count(told.String(), "made the key"), "only the relay whose key is kept says that it made it")
 
 	require.NoError(t, s.Close())
 	alone := get()

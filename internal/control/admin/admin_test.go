@@ -212,13 +212,18 @@ func TestPrivatePagesNeedTheGeneratedToken(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	require.NoError(t, os.WriteFile(path, []byte("\n"), 0o600))
-	other, err := FileToken(path)
-	require.NoError(t, err)
-	require.NotEqual(t, token.Reveal(), other.Reveal(), "an emptied file is no token")
+	damaged := []byte(token.Reveal())
+	damaged[3] = 0x7f // a control character
+	for what, text := range map[string][]byte{"an emptied file": []byte("\n"), "what no header can carry": damaged} {
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		other, err := FileToken(path)
+		require.NoError(t, err)
+		require.NotEqual(t, token.Reveal(), other.Reveal(), what)
+		require.NotEqual(t, string(text), other.Reveal(), what)
+	}
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
-	other, err = FileToken(path)
+	other, err := FileToken(path)
 	require.Error(t, err)
 	require.Len(t, other.Reveal(), len(token.Reveal()), "the process has one all the same")
 

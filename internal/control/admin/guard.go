@@ -47,7 +47,7 @@ func (o *Options) private() secret.Text {
 // alone: a full or damaged disk must not keep a relay from starting.
 func FileToken(path string) (secret.Text, error) {
 	text, err := os.ReadFile(path)
-	if token := strings.TrimSpace(string(text)); err == nil && len(token) >= minToken {
+	if token := strings.TrimSpace(string(text)); err == nil && len(token) >= minToken && !strings.ContainsFunc(token, unsendable) {
 		return secret.New(token), nil
 	}
 	token := rand.Text()
@@ -59,6 +59,10 @@ func FileToken(path string) (secret.Text, error) {
 
 // minToken keeps what damage has left of a token from being one.
 const minToken = 16
+
+// unsendable reports whether no header of a request can carry a character. Damage may have
+// made it, and then nobody could show the token.
+func unsendable(r rune) bool { return r <= ' ' || r > '~' }
 
 // FromPrograms refuses requests that a web page may have made. Its own site may make any
 // name point at this listener (DNS rebinding): so a name in Host must be localhost or one of
