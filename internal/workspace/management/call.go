@@ -195,8 +195,8 @@ func (c *Client) again(ctx context.Context, k call, attempt int, err error) (tim
 	wait := backoff(attempt)
 	var api *APIError
 	if errors.As(err, &api) {
-		if api.Status != http.StatusTooManyRequests && api.Status < 500 {
-			return 0, false
+		if api.Status != http.StatusTooManyRequests && (api.Status < 500 || api.RetryAfter > probeMostOutage) {
+			return 0, false // a server that is away for longer is an outage, and asked again as one
 		}
 		// Jitter on top keeps many clients from returning at once.
 		if api.RetryAfter > 0 {
