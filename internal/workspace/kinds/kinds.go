@@ -27,6 +27,9 @@ type Setting struct {
 	// Each are the values of the path's last parameter. The setting consists of what is read for
 	// all of them. It is nil for a setting that is read with one request.
 	Each []string
+	// Self is the member that repeats the project's slug; empty for none. An answer about another
+	// project is not believed.
+	Self string
 	// Shape is what a believable answer looks like, for each request.
 	Shape Shape
 	// Undo tells a person how to put the setting back to an earlier state.
@@ -40,11 +43,13 @@ type Setting struct {
 type Shape struct {
 	Opens  byte            // how its JSON begins: '{', '[' or '"'
 	Fields map[string]byte // members, with how their JSON begins; all of them must be there
-	// Lists are members that are lists, by their names, and Branded those by the end of their
-	// names, before which the service has its own brand. They may be null or left out, but not
-	// all of them.
-	Lists, Branded []string
-	Elem           byte // how each element of an array begins
+	// Lists are members that are lists of objects, by their names. Branded are members by the
+	// end of their names, before which the service has its own brand, with how their JSON
+	// begins. All of these may be null or left out, but not all of them at once.
+	Lists   []string
+	Branded map[string]byte
+	Elem    byte   // how each element of an array begins
+	Key     string // the member with an element's name: each has one; empty: elements have none
 }
 
 // Command is the command `auditrelay workspace NOUN VERB`.
@@ -62,7 +67,7 @@ var (
 	EmailTemplates = Setting{
 		Name: "email_templates", Operation: "read email templates",
 		Path: ProjectPath + "/email_templates", Field: "email_templates", OfProject: true,
-		Shape: Shape{Opens: '[', Elem: '{'}, Undo: inTheDashboard,
+		Shape: Shape{Opens: '[', Elem: '{', Key: "template_id"}, Undo: inTheDashboard,
 	}
 	// DefaultEmailTemplates are the ids of the default templates, by type (operation 6).
 	DefaultEmailTemplates = Setting{
@@ -77,7 +82,7 @@ var (
 	}
 	// Project is a project (operation 1).
 	Project = Setting{
-		Name: "project", Operation: "read project", Path: ProjectPath, Field: "project", OfProject: true,
+		Name: "project", Operation: "read project", Path: ProjectPath, Field: "project", OfProject: true, Self: "project_slug",
 		Shape: Shape{Opens: '{', Fields: map[string]byte{"project_slug": '"', "name": '"'}},
 		Undo:  "'auditrelay workspace project rename' sets the name; the API has no operation for the rest",
 	}
@@ -86,7 +91,7 @@ var (
 		Name: "rbac_policy", Operation: "read rbac policy", Path: EnvironmentPath + "/rbac_policy", Field: "policy",
 		Shape: Shape{
 			Opens: '{', Lists: []string{"custom_roles", "custom_resources", "custom_scopes"},
-			Branded: []string{"_resources", "_member", "_admin", "_user"},
+			Branded: map[string]byte{"_resources": '[', "_member": '{', "_admin": '{', "_user": '{'},
 		},
 		Undo:    inTheDashboard,
 		Command: Command{"rbac", "The RBAC policy of an environment", "get", "Show the RBAC policy"},
@@ -95,7 +100,7 @@ var (
 	TrustedTokenProfiles = Setting{
 		Name: "trusted_token_profiles", Operation: "read trusted token profiles",
 		Path: EnvironmentPath + "/trusted_token_profiles", Field: "profiles",
-		Shape: Shape{Opens: '[', Elem: '{'}, Undo: inTheDashboard,
+		Shape: Shape{Opens: '[', Elem: '{', Key: "profile_id"}, Undo: inTheDashboard,
 		Command: Command{"token-profiles", "The trusted token profiles of an environment", "list", "List the trusted token profiles"},
 	}
 	// PasswordStrength are the rules for passwords of an environment (operation 9).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ type breaker struct {
 	pause   time.Duration // before the next question
 	next    time.Time     // of the next question
 	project string        // of the last call with one
-	good    string        // of the last success
+	good    call          // the last successful read; zero: none
 }
 
 func newBreaker(projects []string) *breaker {
@@ -262,8 +263,8 @@ func (b *breaker) isOpen() error {
 func (b *breaker) succeeded(k call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(k.params) > 0 {
-		b.good = k.params[0]
+	if k.method == http.MethodGet {
+		b.good = k
 	}
 	if !b.reach.Known {
 		b.set("", nil)

@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -18,9 +19,10 @@ import (
 
 // service answers by path, without a network, so that time can be faked.
 type service struct {
-	mu     sync.Mutex
-	answer func(path string) int // 0: no answer
-	asked  []string
+	mu         sync.Mutex
+	answer     func(path string) int // 0: no answer
+	retryAfter string                // in each answer but 200
+	asked      []string
 }
 
 func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,11 +33,13 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
-	body := `{"request_id":"r","error_type":"t"}`
+	body, header := `{"request_id":"r","error_type":"t"}`, http.Header{}
 	if status == 200 {
 		body = `{"request_id":"r","project":{},"policy":{},"country_codes":[]}`
+	} else if s.retryAfter != "" {
+		header.Set("Retry-After", s.retryAfter)
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+	return &http.Response{StatusCode: status, Header: header, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
 func (s *service) always(status int) { s.by(func(string) int { return status }) }
@@ -129,6 +133,36 @@ func TestOneFailingResourceStopsNoOther(t *testing.T) {
 			now, _ := c.Reach()
 			assert.Empty(t, now.Cause)
 		})
+	}
+}
+
+// TestOneFailingOperationStopsNoOther: projects cannot be read, and everything else can. Before,
+// nothing was read or set any more, and status said that the API does not answer.
+func TestOneFailingOperationStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{403, 500, 0} {
+		for _, known := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := &service{answer: func(path string) int {
+					return map[bool]int{true: status, false: 200}[strings.HasSuffix(path, "/projects/p")]
+				}}
+				c := s.client(t, nil)
+				read := func() error { _, err := c.SMSCountryCodes(t.Context(), "p", "e"); return err }
+				if known { // a read has succeeded before
+					require.NoError(t, read())
+				}
+				_, err := c.Project(t.Context(), "p")
+				require.Error(t, err)
+				assert.Equal(t, !known, errors.Is(err, ErrUnreachable))
+				time.Sleep(probeFirst)
+				require.NoError(t, read(), "another caller finds that the API can be used")
+				now, _ := c.Reach()
+				assert.Empty(t, now.Cause)
+				_, err = c.Project(t.Context(), "p")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, ErrUnreachable)
+			})
+		}
 	}
 }
 

@@ -74,8 +74,8 @@ type APIError struct {
 func (e *APIError) Refused() bool { return e.Status >= 400 && e.Status < 500 && !e.afterLost }
 
 // holds is how long the API asks this caller not to send anything: a 429 is about the
-// caller, and not about the call. The Retry-After of another status is an estimate, and
-// binds only the repetitions of the call.
+// caller, and not about the call. The Retry-After of another status is an estimate: a short
+// one delays the repetition of the call, and a long one leaves the call unrepeated.
 func (e *APIError) holds() time.Duration {
 	if e.Status != http.StatusTooManyRequests {
 		return 0
@@ -112,6 +112,11 @@ func IsNotFound(err error) bool {
 func IsDenied(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
+}
+
+func isUnauthorized(err error) bool {
+	var e *APIError
+	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
 }
 
 // errorBody is the document's error body. Its members are decoded one by one: a proxy's

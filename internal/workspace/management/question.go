@@ -24,7 +24,7 @@ func (c *Client) judge(ctx context.Context, k call, err error) error {
 	defer func() { <-c.breaker.judging }()
 	refusal := c.breaker.isOpen()
 	if refusal == nil {
-		asked := c.ask(ctx, k)
+		asked := c.ask(ctx, call{params: k.params}) // k itself has failed
 		cause := causeOf(asked)
 		if cause == "" || ctx.Err() != nil {
 			return err
@@ -34,15 +34,18 @@ func (c *Client) judge(ctx context.Context, k call, err error) error {
 	return fmt.Errorf("%w; this call: %w", refusal, err)
 }
 
-// askAtMost bounds the projects of a question.
-const askAtMost = 3
+// askAtMost bounds the reads of a question.
+const askAtMost = 4
 
 // ask reads the project of k, once; it is the cheapest call, and open to every key. If
-// the read fails as every call would, it reads others: the key may not read this one, or
-// it is broken.
+// the read fails as every call would, it makes others: the key may not read this one, or
+// it is broken, or that operation alone is. A 401 is about the key and no operation.
 func (c *Client) ask(ctx context.Context, k call) (err error) {
-	for _, project := range c.breaker.toAsk(k) {
-		err = c.askFor(ctx, project)
+	for _, q := range c.breaker.toAsk(k) {
+		if isUnauthorized(err) && q.path != kinds.ProjectPath {
+			continue
+		}
+		err = c.askOnce(ctx, q)
 		if cause := causeOf(err); cause == "" || cause == CauseThrottled || ctx.Err() != nil {
 			return err
 		}
@@ -50,32 +53,43 @@ func (c *Client) ask(ctx context.Context, k call) (err error) {
 	return err
 }
 
-func (c *Client) askFor(ctx context.Context, project string) error {
-	q := call{operation: kinds.Project.Operation, method: http.MethodGet, path: kinds.ProjectPath, params: []string{project}, scrub: c.scrub}
+func (c *Client) askOnce(ctx context.Context, q call) error {
 	path, err := q.expand()
 	if err != nil {
 		return err
 	}
-	q.timeout = min(c.timeout, probeAnswerWithin)
+	q.scrub, q.timeout = c.scrub, min(c.timeout, probeAnswerWithin)
 	_, err = c.attempt(ctx, q, path)
 	return err
 }
 
-// toAsk lists the projects of a question; none: there is nothing to ask for.
-func (b *breaker) toAsk(k call) []string {
+// toAsk lists the reads of a question: of a project, the one that succeeded last, k itself,
+// and other projects. None: there is nothing to ask for.
+func (b *breaker) toAsk(k call) (all []call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.project
 	if len(k.params) > 0 {
 		own = k.params[0]
 	}
-	var all []string
-	for _, p := range append([]string{own, b.good}, b.projects...) {
-		if p != "" && !slices.Contains(all, p) && len(all) < askAtMost {
-			all = append(all, p)
+	reads := []call{readOf(own), b.good, k}
+	if b.good.method != "" {
+		reads = append(reads, readOf(b.good.params[0]))
+	}
+	for _, p := range b.projects {
+		reads = append(reads, readOf(p))
+	}
+	for _, q := range reads {
+		same := func(have call) bool { return have.path == q.path && slices.Equal(have.params, q.params) }
+		if q.method == http.MethodGet && q.params[0] != "" && !slices.ContainsFunc(all, same) {
+			all = append(all, q)
 		}
 	}
-	return all
+	return all[:min(len(all), askAtMost)]
+}
+
+func readOf(project string) call {
+	return call{operation: kinds.Project.Operation, method: http.MethodGet, path: kinds.ProjectPath, params: []string{project}}
 }
 
 // causeOf is why an error may be one of all calls; empty: it is not.

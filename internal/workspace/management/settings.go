@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -27,7 +28,19 @@ func (c *Client) Setting(ctx context.Context, s kinds.Setting, project, environm
 	if err == nil && !none && !strings.HasPrefix(string(a.Raw), string(s.Shape.Opens)) {
 		err = fmt.Errorf("%s: decode %s: it is %s", s.Operation, s.Field, kindOf(a.Raw))
 	}
+	if of := textIn(a.Raw, s.Self); err == nil && of != "" && !strings.EqualFold(of, project) {
+		return Answer{Receipt: a.Receipt}, fmt.Errorf("%s: the answer is of %q, and not of %q", s.Operation, of, project)
+	}
 	return a, err
+}
+
+// textIn is a member of a JSON object; "" where it is no text, or there is none.
+func textIn(object json.RawMessage, name string) string {
+	var members errorBody
+	if name == "" || json.Unmarshal(object, &members) != nil {
+		return ""
+	}
+	return members.text(name)
 }
 
 // kindOf tells what a JSON value is, by its first byte.

@@ -40,11 +40,17 @@ func TestFailuresAreNoChanges(t *testing.T) {
 		"empty object":            {at(PasswordStrength, "live"), `{}`, fault{}, 1},
 		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, fault{}, 1},
 		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, fault{}, 1},
+		"a profile without an id": {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a"},{"name":"x"}]`, fault{}, 1},
+		"an empty template":       {ofProject(EmailTemplates), `[{}]`, fault{}, 1},
+		"a text for a role":       {at(RBACPolicy, "live"), `{"custom_roles":["x"]}`, fault{}, 1},
+		"a text for the member":   {at(RBACPolicy, "live"), `{"custom_roles":[],"service_member":"x"}`, fault{}, 1},
+		"an object for resources": {at(RBACPolicy, "live"), `{"custom_roles":[],"service_resources":{}}`, fault{}, 1},
 		"one type cannot be read": {defaultOf("LOGIN"), "", fault{status: 403}, 1},
 		"one type behind a proxy": {defaultOf("LOGIN"), "", fault{status: 404, body: `{"error":"not_found"}`}, 1},
 		"template id a number":    {defaultOf("LOGIN"), "7", fault{}, 1},
 		// Where the project cannot be read, a type's 404 proves nothing either.
 		"project not JSON":  {project, `<html>`, fault{}, 2},
+		"another project":   {project, `{"project_slug":"q","name":"Theirs"}`, fault{}, 2},
 		"project not found": {project, "", fault{status: 404, kind: "project_not_found"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

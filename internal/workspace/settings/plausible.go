@@ -48,17 +48,22 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 		case !opens(v, '['):
 			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf('['))
 		default:
+			if err := elements(kinds.Shape{Elem: '{'}, v); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 			known = true
 		}
 	}
 	for name, v := range members {
-		if slices.Contains(s.Lists, name) || !slices.ContainsFunc(s.Branded, func(end string) bool { return strings.HasSuffix(name, end) }) {
+		switch want, branded := brandOf(s, name); {
+		case !branded:
 			continue
+		case v == nil:
+			notes = append(notes, "the API's answer had null for "+name+": it is taken for an empty one")
+		case !opens(v, want):
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf(want))
 		}
 		known = true
-		if v == nil {
-			notes = append(notes, "the API's answer had null for "+name+": it is taken for an empty one")
-		}
 	}
 	if !known {
 		return nil, fmt.Errorf("%w: it has nothing of what the document names", errImplausible)
@@ -67,11 +72,24 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 	return notes, nil
 }
 
+// brandOf is how the JSON of a branded member begins; false for another member.
+func brandOf(s kinds.Shape, name string) (byte, bool) {
+	for end, opens := range s.Branded {
+		if strings.HasSuffix(name, end) && !slices.Contains(s.Lists, name) {
+			return opens, true
+		}
+	}
+	return 0, false
+}
+
 func elements(s kinds.Shape, state any) error {
 	list, _ := state.([]any)
 	for i, element := range list {
 		if !opens(element, s.Elem) {
 			return fmt.Errorf("%w: element %d is not %s", errImplausible, i, kindOf(s.Elem))
+		}
+		if members, _ := element.(map[string]any); s.Key != "" && !opens(members[s.Key], '"') {
+			return fmt.Errorf("%w: element %d has no %s", errImplausible, i, s.Key)
 		}
 	}
 	return nil

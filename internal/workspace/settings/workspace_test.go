@@ -50,7 +50,7 @@ func (w *fakeAPI) fill(project, env string) {
 	w.set(of(TrustedTokenProfiles), `[]`)
 	w.set(of(PasswordStrength), `{"validation_policy":"ZXCVBN","luds_min_password_length":null}`)
 	w.set(of(SMSCountryCodes), `["US","CA"]`)
-	w.set(Resource{Kind: Project, Project: project}, `{"project_slug":"p","name":"Acme","vertical":"B2B"}`)
+	w.set(Resource{Kind: Project, Project: project}, fmt.Sprintf(`{"project_slug":%q,"name":"Acme","vertical":"B2B"}`, project))
 	w.set(Resource{Kind: EmailTemplates, Project: project}, `[{"template_id":"t1","name":"Welcome"}]`)
 }
 
