@@ -85,7 +85,7 @@ func (h *hand) skewed(by time.Duration) func(*received.Environment) {
 // makes no losses of events that were sent again.
 func TestAWrongClockAndARestart(t *testing.T) {
 	t.Parallel()
-	for _, by := range []time.Duration{30 * time.Minute, -2 * time.Hour, 20 * time.Second} {
+	for _, by := range []time.Duration{30 * time.Minute, -2 * time.Hour, 20 * time.Second, 20000 * time.Hour, -20000 * time.Hour} {
 		h, _ := newKept(t)
 		*h.keeper.watches[0].model = rhythm.Model{}
 		h.pass(900, h.skewed(by))

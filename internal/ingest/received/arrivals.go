@@ -100,7 +100,7 @@ func (e *Environment) Took(p Push) {
 	e.newest = max(e.newest, min(p.Newest, now.UnixNano()))
 	e.good = [len(reasons)]bool{true, true, true, true, true, true, true}
 	e.rate.add(elapsed, p.Events)
-	if p.Newest != 0 {
+	if p.Newest > noTime {
 		e.clock.add(elapsed, now.Sub(time.Unix(0, p.Newest)))
 	}
 	if p.Lateness != nil {

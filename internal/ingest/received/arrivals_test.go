@@ -214,6 +214,8 @@ func TestTheSendersClock(t *testing.T) {
 	assert.Equal(t, Clock{ClockSamples, 30 * time.Minute, 30 * time.Minute}, e.Snapshot().Clock)
 	push(-2 * time.Hour)
 	assert.Equal(t, Clock{ClockSamples, -2 * time.Hour, 30 * time.Minute}, e.Snapshot().Clock)
+	push(-50 * 365 * 24 * time.Hour)
+	assert.Equal(t, -50*365*24*time.Hour, e.Snapshot().Clock.Least, "the worst clocks are told of, too")
 	for range 160 {
 		push(time.Second)
 	}

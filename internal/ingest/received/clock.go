@@ -19,6 +19,10 @@ const (
 	clockSlice   = 20 * time.Second
 )
 
+// noTime is the beginning of 2000, in Unix nanoseconds. A time before it is that of a sender
+// without a clock, which counts from 1970, and tells nothing.
+const noTime = 946_684_800_000_000_000
+
 // ages holds the newest samples.
 type ages struct {
 	samples [ClockSamples]struct{ least, most time.Duration }
@@ -27,9 +31,6 @@ type ages struct {
 }
 
 func (c *ages) add(elapsed, age time.Duration) {
-	if age.Abs() > unbelievable {
-		return
-	}
 	slice, last := int64(elapsed/clockSlice)+1, (c.next+ClockSamples-1)%ClockSamples
 	if c.at[last] != slice {
 		last, c.next = c.next, (c.next+1)%ClockSamples
