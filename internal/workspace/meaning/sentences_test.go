@@ -374,6 +374,10 @@ func TestSentences(t *testing.T) {
 	}
 	r := explained(t, Restored, "event_log_streaming", datadog, swap(loki, "ACTIVE", "DISABLED"))
 	assert.Equal(t, High, r.Severity, "where no events flow, nothing is put right yet")
+	r = explained(t, Restored, "event_log_streaming", swap(loki, "relay.example.com", "evil.example.com"), swap(loki, "ACTIVE", "PENDING"))
+	assert.Equal(t, []any{Low, Stronger}, []any{r.Severity, r.Direction}, "the provider begins by itself: a rule for weaker changes does not ring again")
+	require.Len(t, r.Statements, 1)
+	assert.Equal(t, "low stronger streaming.restored: the event log is set to go to `relay.example.com` again, as before; in between it went to `evil.example.com`; streaming is `PENDING`", told(r.Statements[0]))
 	r = explained(t, Returned, "sms_country_codes", `[]`, `["KP"]`)
 	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
 	require.Equal(t, Weaker, r.Direction)

@@ -9,11 +9,12 @@ import (
 // The direction of a stream: an event log is to reach its watchers, and nobody else. A
 // moved stream is weaker on both counts. A started one is mixed.
 
-// Only these two of the statuses are taken for what they say. Of others, nobody knows
-// whether events flow.
+// Only these statuses are taken for what they say: after pending, the provider begins to send
+// by itself. Of others, nobody knows whether events flow.
 const (
 	active   = "ACTIVE"
 	disabled = "DISABLED"
+	pending  = "PENDING"
 )
 
 // destination is where the event log goes.
@@ -81,14 +82,11 @@ func explainStreaming(c *collector, before, after any) {
 		}
 		c.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path, Witness: witness} })
 	}
+	restored := c.restored && (a.place != b.place || a.account != b.account) && !b.idle
 	switch {
-	case c.restored && (a.place != b.place || a.account != b.account) && textOf(after, "streaming_status") == active:
-		from := "nowhere"
-		if a.place != "" {
-			from = "to " + strings.TrimSpace(quote(a.place)+" "+accountOf(a, b))
-		}
-		say("streaming.restored", "the event log goes to "+quote(b.place)+" again, as before; in between it went "+from,
-			quote(b.place)+" receives the event log again")
+	case restored:
+		sentence, witness := restoration(a, b, textOf(after, "streaming_status"))
+		say("streaming.restored", sentence, witness)
 	case a.place == b.place && a.account != b.account:
 		say("streaming.account_changed", fmt.Sprintf("the event log %s account %s at %s, it was %s", b.goes(), quote(b.account), quote(b.place), quote(a.account)),
 			"account "+quote(b.account)+" receives the event log now")
@@ -109,9 +107,23 @@ func explainStreaming(c *collector, before, after any) {
 		say("streaming.moved", "the event log now "+b.goes()+" "+quote(b.place)+", it went to "+quote(a.place),
 			quote(b.place)+" receives the event log now; "+quote(a.place)+" receives no events now")
 	}
-	if (a.place == "") == (b.place == "") { // its start or stop is told already
+	waits := restored && textOf(after, "streaming_status") == pending // and says so
+	if (a.place == "") == (b.place == "") && !waits {                 // its start or stop is told already
 		c.status(before, after)
 	}
+}
+
+// restoration tells that the event log is set to go to b again, after it went to a. Where
+// the provider has not begun to send again, as with PENDING, that is not yet so.
+func restoration(a, b destination, status string) (sentence, witness string) {
+	goes, from, but := "goes to ", "nowhere", ""
+	if a.place != "" {
+		from = "to " + strings.TrimSpace(quote(a.place)+" "+accountOf(a, b))
+	}
+	if witness = quote(b.place) + " receives the event log again"; status != active {
+		goes, but, witness = "is set to go to ", "; streaming is "+quote(status), ""
+	}
+	return "the event log " + goes + quote(b.place) + " again, as before; in between it went " + from + but, witness
 }
 
 // accountOf tells the account of a, where it is what differs from b.
