@@ -13,7 +13,11 @@ import (
 // startDesk lets people act on the workspace, once it has ended an earlier process's open
 // actions in the trail.
 func (r *process) startDesk(client *management.Client) {
-	desk := workspace.New(client, r.trail, r.cfg.Environments, r.log)
+	set := r.cfg.Environments
+	if r.cfg.Streaming.DryRun {
+		set = nil // the relay sets none of them
+	}
+	desk := workspace.New(client, r.trail, set, r.log)
 	r.stack.push("desk", background(func(ctx context.Context) {
 		if r.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
 			r.desk.Store(desk)

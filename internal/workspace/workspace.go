@@ -98,8 +98,8 @@ type Desk struct {
 	acting sync.Mutex // held over a mutation
 }
 
-// New makes a desk. The environments are the configured ones: the relay sets their
-// streaming config itself, and Do refuses to set it.
+// New makes a desk. The environments are the configured ones: the relay keeps the streaming
+// config of some of them as desired, and Do refuses to set it there.
 func New(client *management.Client, trail Trail, environments []config.Environment, log *slog.Logger) *Desk {
 	host, _ := os.Hostname() // unknown: then only age ends another process's actions
 	return &Desk{client: client, trail: trail, environments: environments, host: host, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
@@ -206,7 +206,7 @@ func (d *Desk) operation(r Request) (operation, error) {
 
 func (d *Desk) controls(r Request) bool {
 	for _, e := range d.environments {
-		if e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil && !e.Stream.Observe {
+		if e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil && !e.Stream.Observe && e.Mode != config.ModeObserve {
 			return true
 		}
 	}

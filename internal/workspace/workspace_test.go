@@ -243,11 +243,14 @@ func TestAControlledStreamIsRefused(t *testing.T) {
 	_, err := s.Plan(t.Context(), r)
 	require.ErrorContains(t, err, "sets the streaming config")
 
-	watched := newScene(t, config.Environment{Project: probe.env.Project, Environment: probe.env.Environment, Stream: &config.Stream{Observe: true}})
-	r = watched.request(streamingSet, "type", "DATADOG", "site", "US")
-	r.Secret = secret.New(destinationKey)
-	_, err = watched.Plan(t.Context(), r)
-	require.NoError(t, err, "the relay only watches this one")
+	for _, e := range []config.Environment{{Stream: &config.Stream{Observe: true}}, {Stream: &config.Stream{}, Mode: config.ModeObserve}} {
+		e.Project, e.Environment = probe.env.Project, probe.env.Environment
+		watched := newScene(t, e)
+		r = watched.request(streamingSet, "type", "DATADOG", "site", "US")
+		r.Secret = secret.New(destinationKey)
+		_, err = watched.Plan(t.Context(), r)
+		require.NoError(t, err, "the relay only watches this one")
+	}
 }
 
 // The entries say no more than is known.
