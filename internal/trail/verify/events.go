@@ -29,7 +29,7 @@ const batchBytes = 8 << 20
 //
 // The attributes of a CloudEvent are held against the entry. A bare body has none, and a push
 // may look like it: so the signed roots decide which bodies are entries, and the others are
-// named apart.
+// named apart. In a copy of bare bodies, a CloudEvent is a pushed body too, whatever it says.
 func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	return events(ctx, "line", func() (batch []Delivered, err error) {
@@ -116,19 +116,30 @@ type copied struct {
 	facts    []fact
 	endorsed []string // keys named by the proven entries so far
 	entries  int64
+
+	// bodies and framed count the proven entries that came as bare bodies only, and those that
+	// came with attributes.
+	bodies, framed int
+	// doubts are the findings about what came with attributes, or is no event. In a copy of
+	// bodies these were pushed.
+	doubts Verdict
 }
+
+// ofBodies reports whether the copy is one of bare bodies, as far as entries are proven.
+func (c *copied) ofBodies() bool { return c.bodies > c.framed }
 
 // noted is a checkpoint among the events.
 type noted struct {
-	note string
-	at   time.Time // as its event says; zero where it came without attributes
-	bare bool
+	note  string
+	at    time.Time // as its event says; zero where it came without attributes
+	bare  bool
+	known bool // it is one of the options
 }
 
 func (c *copied) take(e *copiedEvent, number int) {
 	switch {
 	case e.wrong != "":
-		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
+		c.doubts.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
 	case e.apart != "":
 		c.report.setApart(Finding{Kind: Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
 	case e.checkpoint.note != "":
@@ -166,23 +177,25 @@ func (c *copied) refuse(origin string, one *claim, index int64, why string) {
 		f.Kind = Imitation
 		c.report.setApart(f)
 	} else {
-		c.report.Integrity.add(f)
+		c.doubts.add(f)
 	}
 }
 
 // end verifies each generation.
 func (c *copied) end() {
+	// The policy's own logs come first, since they show what the copy consists of.
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
-		return cmp.Or(cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(c.foreign(a), c.foreign(b)), cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
 	})
 	for _, note := range c.o.Known {
 		origin, _ := originIn(note)
-		c.notes[origin] = append(c.notes[origin], noted{note: string(note)})
+		c.notes[origin] = append(c.notes[origin], noted{note: string(note), known: true})
 	}
 	for _, origin := range origins {
 		c.tree(origin, c.trees[origin])
 	}
 	c.strayNotes()
+	c.settleDoubts()
 	if len(c.report.Logs) == 0 {
 		c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
 	}
@@ -195,12 +208,39 @@ func (c *copied) end() {
 	c.report.close()
 }
 
+// foreign is 1 for a log that is none of the policy's, and else 0.
+func (c *copied) foreign(origin string) int {
+	if c.o.Policy != nil {
+		if _, err := PolicyFor(*c.o.Policy, origin); err != nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// settleDoubts names apart, or counts, what came with attributes or is no event.
+func (c *copied) settleDoubts() {
+	for _, f := range c.doubts.Findings {
+		if !c.ofBodies() {
+			c.report.Integrity.add(f)
+			continue
+		}
+		f.Kind = Imitation
+		c.report.setApart(f)
+	}
+	if c.ofBodies() {
+		c.report.Apart.Events += c.doubts.More
+	} else {
+		c.report.Integrity.More += c.doubts.More
+	}
+}
+
 // strayNotes names the checkpoints left over: of logs without an entry here.
 func (c *copied) strayNotes() {
 	for _, origin := range slices.Sorted(maps.Keys(c.notes)) {
 		for _, n := range c.notes[origin] {
 			f := Finding{Kind: Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
-			if n.bare {
+			if n.bare || c.ofBodies() && !n.known {
 				f.Kind = Imitation
 				c.report.setApart(f)
 			} else {
@@ -214,6 +254,9 @@ func (c *copied) strayNotes() {
 func (c *copied) tree(origin string, t *claims) {
 	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: proof.BaseOf(origin)}
 	t.sort()
+	if c.ofBodies() {
+		t.strip()
+	}
 	if c.o.Policy != nil {
 		var err error
 		if l.policy, err = c.policyOf(l); err != nil {
@@ -234,6 +277,10 @@ func (c *copied) tree(origin string, t *claims) {
 	j := &judge{c: c, l: l, growth: &g, joins: l.base == c.report.end()}
 	if l.trusted {
 		j.name = (&audit.Kept{PublicKey: made.Key}).Name()
+	}
+	j.weigh(t.list)
+	if c.ofBodies() {
+		t.strip()
 	}
 	j.all(t.list)
 	c.endorse(l, made.Size)
@@ -266,11 +313,14 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 		}
 		if err != nil {
 			f := Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
-			if n.bare {
+			switch {
+			case n.bare:
 				f.Kind = Imitation
 				c.report.setApart(f)
-			} else {
+			case n.known:
 				c.report.Integrity.add(f)
+			default:
+				c.doubts.add(f)
 			}
 			continue
 		}

@@ -61,9 +61,33 @@ func (j *judge) group(group []claim) {
 	j.next = n + 1
 }
 
+// weigh counts the proven entries by the form in which they came.
+func (j *judge) weigh(list []claim) {
+	groups(list, func(group []claim) {
+		n, sound, framed := group[0].n, false, false
+		if n >= int64(len(j.settled)) {
+			return
+		}
+		for i := range group {
+			if j.isSound(&group[i], j.settled[n]) {
+				sound, framed = true, framed || !group[i].bare
+			}
+		}
+		switch {
+		case framed:
+			j.c.framed++
+		case sound:
+			j.c.bodies++
+		}
+	})
+}
+
+// isSound reports whether a claim is all that the proven entry is.
+func (j *judge) isSound(c *claim, is node) bool { return c.leaf == is.leaf && j.wrong(c) == "" }
+
 // proven judges the claims on an entry under a signed root.
 func (j *judge) proven(group []claim, is node) {
-	sound := slices.ContainsFunc(group, func(c claim) bool { return j.wrong(&c) == "" && c.leaf == is.leaf })
+	sound := slices.ContainsFunc(group, func(c claim) bool { return j.isSound(&c, is) })
 	for i := range group {
 		c, other := &group[i], ""
 		switch {

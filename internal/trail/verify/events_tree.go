@@ -56,6 +56,13 @@ func (c *claims) sort() {
 	c.kept = len(c.list)
 }
 
+// strip treats all claims as bare bodies.
+func (c *claims) strip() {
+	for i := range c.list {
+		c.list[i].bare = true
+	}
+}
+
 // groups are the claims on one entry each, in order.
 func groups(list []claim, visit func(group []claim)) {
 	for i := 0; i < len(list); {
