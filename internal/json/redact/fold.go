@@ -29,16 +29,16 @@ func upper(c byte) byte {
 	return c
 }
 
-// foldText folds a name outside of ASCII. It drops characters that are invisible.
+// foldText folds a name outside of ASCII. It drops characters that are invisible, and joins
+// letters with their marks only then, since such a character keeps the two apart.
 func foldText(name string) string {
 	var out strings.Builder
-	for _, r := range norm.NFKC.String(name) {
-		switch {
-		case r == 'ß' || r == 'ẞ':
+	for _, r := range norm.NFKC.String(strings.Map(visible, norm.NFKD.String(name))) {
+		switch r {
+		case 'ß', 'ẞ':
 			out.WriteString("SS")
-		case r == 'ı' || r == 'İ':
+		case 'ı':
 			out.WriteByte('I')
-		case r == dotAbove || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		default:
 			out.WriteRune(foldRune(r))
 		}
@@ -46,8 +46,14 @@ func foldText(name string) string {
 	return out.String()
 }
 
-// dotAbove follows the "i" that some readers make of "İ".
-const dotAbove = '\u0307'
+// visible drops invisible characters, and the dot above, which follows the "i" that some readers
+// make of "İ".
+func visible(r rune) rune {
+	if r == '\u0307' || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		return -1
+	}
+	return r
+}
 
 // foldRune returns the smallest of the runes that are equal to r except in case.
 func foldRune(r rune) rune {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -84,8 +85,8 @@ func (l *looker) text(text []byte, nodes []*node, level int) error {
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	lists := anyElements(nodes)
 	// fresh is set at the start and after a value, unquoted if the rest was read without its
-	// escapes.
-	for fresh, unquoted := true, false; ; {
+	// escapes, and searched if the rest was searched for the names of pointers.
+	for fresh, unquoted, searched := true, false, false; ; {
 		at := begins(text, fresh, lists)
 		if at < 0 {
 			return nil
@@ -104,6 +105,12 @@ func (l *looker) text(text []byte, nodes []*node, level int) error {
 		if syntax := (*jsonscan.SyntaxError)(nil); !errors.As(err, &syntax) {
 			return err
 		}
+		if !searched && text[0] == '{' {
+			searched = true
+			if err := l.almost(text, nodes); err != nil {
+				return err
+			}
+		}
 		text, fresh = text[1:], false
 		if !unquoted && bytes.HasPrefix(bytes.TrimLeft(text, " "), []byte{'\\'}) {
 			unquoted = true
@@ -115,6 +122,36 @@ func (l *looker) text(text []byte, nodes []*node, level int) error {
 			}
 		}
 	}
+}
+
+// almost reports an error for a text with an object that is not quite JSON, but that some
+// readers take: with NaN, a line break in a string, or single quotes. It looks for the names on
+// the way of a pointer, in quotes.
+func (l *looker) almost(text []byte, nodes []*node) error {
+	if l.left -= len(text); l.left < 0 {
+		return errQuoted
+	}
+	folded := string(appendFold(nil, unquote(text)))
+	for _, n := range nodes {
+		if n.isNamedIn(folded) {
+			return errHidden
+		}
+	}
+	return nil
+}
+
+// isNamedIn reports whether a folded text has all names on the way from n to the end of a
+// pointer.
+func (n *node) isNamedIn(folded string) bool {
+	if n == nil || n.ends {
+		return n != nil
+	}
+	for name, next := range n.members {
+		if (strings.Contains(folded, `"`+name+`"`) || strings.Contains(folded, "'"+name+"'")) && next.isNamedIn(folded) {
+			return true
+		}
+	}
+	return n.every.isNamedIn(folded)
 }
 
 // begins returns where JSON may begin next in a text, or -1. Strings count only at the very

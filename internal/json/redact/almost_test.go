@@ -1,0 +1,59 @@
+package redact
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Many readers take more than JSON, and programs write it: a text with such an object is
+// replaced too.
+func TestATextThatIsAlmostJSONIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email /sessions/*/ip", "/user/id")
+	for what, text := range map[string]string{
+		"not a number":             `{"score":NaN,"user":{"email":"hunter2"}}`,
+		"infinite":                 `got {"score":-Infinity,"user":{"email":"hunter2"}}`,
+		"a line break in a string": "{\"m\":\"a\nb\",\"user\":{\"email\":\"hunter2\"}}",
+		"a tab in a string":        "{\"m\":\"a\tb\",\"user\":{\"email\":\"hunter2\"}}",
+		"an unknown escape":        `{"m":"a\x41","user":{"email":"hunter2"}}`,
+		"single quotes":            `event={'user': {'email': 'hunter2'}}`,
+		"single quotes, to hash":   `{'ok': True, 'user': {'id': 'hunter2'}}`,
+		"a comment":                `{/* who */"user":{"email":"hunter2"}}`,
+		"a leading comma":          `{,"user":{"email":"hunter2"}}`,
+		"words of Python":          `{"ok":True,"user":{"email":"hunter2"}}`,
+		"a number of JSON5":        `{"n":.5,"user":{"email":"hunter2"}}`,
+		"a list":                   `{"ok":True,"sessions":[{"ip":"hunter2"}]}`,
+		"escaped":                  `x={\"score\":NaN,\"user\":{\"email\":\"hunter2\"}}`,
+		"in other letters":         `{'ＵＳＥＲ': {'Email': 'hunter2'}}`,
+	} {
+		got, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
+		require.NoError(t, err, what)
+		assert.True(t, changed, what)
+		assert.Equal(t, `{"a":"[redacted]"}`, string(got), what)
+	}
+	got, _, err := r.Apply([]byte(`{"user":` + quoted(`{'email': 'hunter2'}`) + `}`))
+	require.NoError(t, err)
+	assert.Equal(t, `{"user":"[redacted]"}`, string(got))
+	assert.Empty(t, r.Labels([]relay.Label{{Name: "said", Value: `{'user': {'email': 'hunter2'}}`}}))
+	for _, text := range []string{`{'user': 'x'}`, `{user} changed email`, `{x} the "user" did`, `{'sessions': []}`, `{"email": NaN}`} {
+		_, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
+		require.NoError(t, err, text)
+		assert.False(t, changed, text)
+	}
+}
+
+// An invisible character between a letter and its mark does not hide a name.
+func TestAMarkIsFoundBehindWhatIsInvisible(t *testing.T) {
+	t.Parallel()
+	for _, pointer := range []string{"/größe", "/gro\u0308ße"} {
+		for _, name := range []string{"größe", "gro\u0308ße", "gro\u200b\u0308ße", "gro\u034f\u0308ße", "GRO\u00ad\u0308SSE", "ｇｒｏ\u2060\u0308ſſe"} {
+			got, _, err := rules(t, pointer, "").Apply([]byte(`{"` + name + `":"hunter2"}`))
+			require.NoError(t, err)
+			assert.Equal(t, `{}`, string(got), "%q", name)
+		}
+	}
+}
