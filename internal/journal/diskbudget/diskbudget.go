@@ -41,6 +41,7 @@ type Budget struct {
 	cells     []Cell     // undelivered, oldest first
 	held      map[string]int64
 	beyond    map[string]int64 // by source, of dead letters beyond their budget; a part of held
+	letters   int64            // the sum of beyond
 	all       int64            // the sum of held
 	ratio     float64          // of stored bytes to those before compression
 }
@@ -111,7 +112,7 @@ func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
 	} else {
 		b.cells = append(b.cells, c)
 	}
-	return b.used > b.mark || b.all > b.size/2
+	return b.used > b.mark || b.all-b.letters > b.size/2
 }
 
 // Inherit accounts for records older than all others.
@@ -156,12 +157,13 @@ func (b *Budget) Look(delivered uint64, used int64) {
 
 // Reserve accounts for an append of so many bytes before compression. The caller passes the
 // reserved bytes to GiveBack after the append. The error wraps ErrShare if the source would
-// hold more than most, where 0 means no bound, or more than fairness allows.
+// hold more than most, where 0 means no bound, or more than fairness allows. The dead letters
+// of other sources take nothing of what is free: they count against their own source alone.
 func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reserved = int64(b.ratio * float64(bytes))
-	own, free := b.held[source]+reserved, max(0, b.size-b.all-reserved)
+	own, free := b.held[source]+reserved, max(0, b.size-(b.all-b.letters)-b.beyond[source]-reserved)
 	switch {
 	case most > 0 && own > most:
 		return 0, fmt.Errorf("%w: about %d bytes of the %d that it is allowed", ErrShare, own, most)
@@ -182,9 +184,10 @@ func (b *Budget) HoldBeyond(letters map[string]int64) {
 	for source, bytes := range b.beyond {
 		b.hold(source, -bytes)
 	}
-	b.beyond = maps.Clone(letters)
+	b.beyond, b.letters = maps.Clone(letters), 0
 	for source, bytes := range b.beyond {
 		b.hold(source, bytes)
+		b.letters += bytes
 	}
 }
 
@@ -199,7 +202,7 @@ func (b *Budget) GiveBack(source string, reserved int64) {
 func (b *Budget) Undelivered() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return min(b.all, b.used)
+	return min(b.all-b.letters, b.used)
 }
 
 // BySource is about how many undelivered bytes each source holds.

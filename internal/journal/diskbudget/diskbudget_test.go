@@ -56,3 +56,26 @@ func TestSurplus(t *testing.T) {
 		assert.Equal(t, c.gone, b.Surplus(c.used, uint64(c.used)/10, c.need), "%d bytes in records of 10, %d more", c.used, c.need)
 	}
 }
+
+// A source whose events a sink refuses may have far more dead letters than the budget has
+// bytes: small events are stored together, and letters one by one.
+func TestDeadLettersCountAgainstTheirOwnSourceAlone(t *testing.T) {
+	t.Parallel()
+	b := New(1000, 0, false)
+	b.ratio = 1
+	b.Add(1, 100, []Share{{"a", 100}})
+	b.Look(1, 100) // delivered
+	for _, letters := range []int64{900, 50_000} {
+		b.HoldBeyond(map[string]int64{"a": letters})
+		_, err := b.Reserve("a", 1, 0)
+		require.ErrorIs(t, err, ErrShare)
+		reserved, err := b.Reserve("b", 500, 0)
+		require.NoError(t, err)
+		b.GiveBack("b", reserved)
+		assert.EqualValues(t, 0, b.Undelivered())
+		assert.Equal(t, map[string]int64{"a": letters}, b.BySource())
+	}
+	b.HoldBeyond(map[string]int64{"a": 800})
+	_, err := b.Reserve("a", 1, 0)
+	require.NoError(t, err)
+}
