@@ -245,7 +245,6 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 		gone bool
 	}{
 		{"", true},
-		{"lock", true},
 		{"events", true},
 		{filepath.Join("events", segmentName(1)), true},
 		{"events/end", false},

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile is the file in a folder that is locked, and names the process that holds it.
+// lockFile is the file in a folder that names the process which has locked it.
 const lockFile = "lock"
 
 // lockPatience bounds the wait for another process to release a folder.
@@ -35,33 +35,54 @@ func (e *LockedError) Error() string {
 // Lock keeps other processes off a folder, which must exist, until the returned file is
 // closed. The kernel frees the lock when the process dies. If another process has it, the
 // error is a [LockedError].
+//
+// The folder itself is locked, and no file in it: so nobody can remove the lock of a process
+// that runs, for an old one.
 func Lock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the folder: %w", err)
+		return nil, fmt.Errorf("open the folder to be locked: %w", err)
 	}
 	// A process that ends, or a child of ours that starts, may hold it for a moment longer.
 	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			signLock(f)
+			signLock(dir)
 			return f, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
 		}
 		if time.Now().After(deadline) {
-			holder, _ := io.ReadAll(io.LimitReader(f, 1<<10)) // it may be empty as well
-			return nil, errors.Join(&LockedError{Dir: dir, Holder: strings.TrimSpace(string(holder))}, f.Close())
+			return nil, errors.Join(&LockedError{Dir: dir, Holder: holderOf(dir)}, f.Close())
 		}
 	}
 }
 
-// signLock says who holds the lock, for the message of the next one who wants it. On a full
-// disk the file says nothing, which does no harm.
-func signLock(f *os.File) {
+// signLock says who holds the lock, for the message of the next one who wants it. Where that
+// fails, as on a full disk, nothing is said, which does no harm.
+func signLock(dir string) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return
+	}
 	host, _ := os.Hostname()
 	if f.Truncate(0) == nil {
 		_, _ = fmt.Fprintf(f, "process %d (%s) on %s\n", os.Getpid(), filepath.Base(os.Args[0]), host)
 	}
+	_ = f.Close()
+}
+
+// holderOf is what the holder of a folder's lock says of itself, if it does.
+func holderOf(dir string) string {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	holder, _ := io.ReadAll(io.LimitReader(f, 1<<10)) // it may be empty as well
+	return strings.TrimSpace(string(holder))
 }
