@@ -3,6 +3,7 @@ package meaning
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,14 +23,16 @@ func parseURL(text string) (u *url.Url, err error) {
 }
 
 // hostOf gives the host, and the port if it is not the usual one, of an authority: what
-// stands before its last "@" is a user's name. A host with a placeholder stays as it is.
+// stands before its last "@" is a user's name. An authority with a placeholder stays as it is:
+// the value of one may hold the slash that ends an authority.
 func hostOf(authority string) (string, error) {
+	if strings.Contains(authority, "{{") {
+		return authority, nil
+	}
 	authority = authority[strings.LastIndex(authority, "@")+1:]
 	switch {
 	case authority == "":
 		return "", errors.New("no host")
-	case strings.Contains(authority, "{{"):
-		return authority, nil
 	case isPlainHost(authority):
 		return strings.TrimRight(strings.ToLower(authority), "."), nil
 	}
@@ -100,14 +103,20 @@ const relative = "https://relative.invalid/"
 // and not only a picture from there.
 func (l *links) address(value string, leads bool) {
 	value = fold(strings.TrimFunc(strings.Map(withoutLines, value), func(r rune) bool { return r <= ' ' }))
-	value = value[:min(len(value), maxAddress)]
+	if leads {
+		maps.Copy(l.filled, placeholdersIn(value))
+	}
 	if value == "" || strings.HasPrefix(value, "{{") {
 		if leads && value != "" {
 			l.add(value[:endOf(value, func(r rune) bool { return strings.ContainsRune(`/?#\`, r) })])
 		}
 		return
 	}
-	u, err := parseURL(value)
+	if len(value) > maxAddress && !isImage(value) {
+		l.suspect(value) // its host may stand beyond what is read
+		return
+	}
+	u, err := parseURL(value[:min(len(value), maxAddress)])
 	switch {
 	case err == nil:
 		l.absolute(u, value)
@@ -116,6 +125,12 @@ func (l *links) address(value string, leads bool) {
 	default:
 		l.relative(value, leads)
 	}
+}
+
+// isImage reports whether an address is a picture itself. One in SVG may lead elsewhere.
+func isImage(value string) bool {
+	kind := strings.ToLower(value[:min(len(value), len("data:image/svg"))])
+	return strings.HasPrefix(kind, "data:image/") && kind != "data:image/svg"
 }
 
 // withoutLines drops what a browser passes over in an address.
@@ -146,7 +161,7 @@ func (l *links) absolute(u *url.Url, value string) {
 	case "cid", "mid", "about": // parts of the mail itself
 		return
 	case "data":
-		if strings.HasPrefix(strings.ToLower(value), "data:image/") && !strings.HasPrefix(strings.ToLower(value), "data:image/svg") {
+		if isImage(value) {
 			return
 		}
 	default:
@@ -169,8 +184,12 @@ func (l *links) relative(value string, leads bool) {
 		l.host(place, u.Pathname())
 		return
 	}
-	if leads && !isLetter(value[0]) && !strings.ContainsRune("/.#?_-~0123456789", rune(value[0])) {
-		l.suspect(value) // a placeholder of another form
+	head, _ := cutPathOff(strings.TrimLeft(strings.ReplaceAll(value, `\`, "/"), "/"))
+	switch {
+	case leads && strings.Contains(head, "{{"), // it may hold the scheme and the host
+		leads && !isLetter(value[0]) && !strings.ContainsRune("/.#?_-~0123456789", rune(value[0])): // a placeholder of another form
+		l.suspect(value)
+	case strings.Contains(head, "."):
+		l.words(value)
 	}
-	l.words(value)
 }

@@ -58,6 +58,16 @@ func (s side) named() map[string]bool {
 	return s.grant.actions
 }
 
+// some reports whether a holder has any permission, be it one that counts only perhaps.
+func (g *granted) some() bool {
+	for _, permission := range g.permissions {
+		if len(permission.actions) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // someCertain reports whether a holder may do anything for certain.
 func (g *granted) someCertain(p *policy) bool {
 	if g == nil {

@@ -8,6 +8,7 @@ import (
 	"html"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -28,12 +29,18 @@ type links struct {
 	places map[string]bool
 	// beyond hashes what exceeds maxPlaces, so that a change there is a new place as well.
 	beyond hash.Hash
+	// filled are the placeholders in addresses that people are taken to.
+	filled map[string]bool
+}
+
+func newLinks() *links {
+	return &links{places: map[string]bool{}, beyond: sha256.New(), filled: map[string]bool{}}
 }
 
 // linksIn returns the places in a value of a template and in all values within it. The
 // name of a member says how its text is read.
 func linksIn(name string, v any) map[string]bool {
-	l := &links{places: map[string]bool{}, beyond: sha256.New()}
+	l := newLinks()
 	l.value(name, v)
 	if len(l.places) >= maxPlaces {
 		l.places["more places, with the SHA-256 "+hex.EncodeToString(l.beyond.Sum(nil))] = true
@@ -87,6 +94,15 @@ func (l *links) put(place string, read bool) {
 // placeholder is what the service replaces by a value, such as {{url}}.
 var placeholder = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
+// placeholdersIn are the placeholders of a text, each written in one way.
+func placeholdersIn(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, one := range placeholder.FindAllString(fold(text), -1) {
+		found[one] = true
+	}
+	return found
+}
+
 // fold writes each placeholder without characters that would end an address.
 func fold(text string) string {
 	if !strings.Contains(text, "{{") {
@@ -109,7 +125,11 @@ const maxDecodings = 3
 // anywhere finds the addresses that a text has anywhere: in code, in comments, and as
 // parameters of other addresses.
 func (l *links) anywhere(text string) {
-	text = strings.ReplaceAll(html.UnescapeString(text), `\`, "/")
+	text = html.UnescapeString(text)
+	if strings.Contains(text, `\`) {
+		l.schemes(cssEscape.ReplaceAllStringFunc(text, decodeCSS))
+		text = strings.ReplaceAll(text, `\`, "/")
+	}
 	for range maxDecodings {
 		l.schemes(text)
 		if folded := fold(text); folded != text {
@@ -138,6 +158,17 @@ func decodePercent(text string) string {
 		}
 		return plain
 	})
+}
+
+// cssEscape is a character as a style may write it, by its number.
+var cssEscape = regexp.MustCompile(`\\[0-9A-Fa-f]{1,6}[ \t\r\n\f]?`)
+
+func decodeCSS(found string) string {
+	number, err := strconv.ParseInt(strings.TrimSpace(found[1:]), 16, 32)
+	if err != nil { // never: the expression matched
+		return found
+	}
+	return string(rune(number))
 }
 
 // schemes finds "//", "http:" and "https:" with an authority after them.
@@ -175,7 +206,7 @@ func endsShortAuthority(r rune) bool { return strings.ContainsRune("'()[],;|`", 
 // text that follows. Without a scheme before it, "//" may also begin a comment.
 func (l *links) authority(text, after string, scheme bool) {
 	if len(text) > maxAddress {
-		l.suspect(text[:maxAddress])
+		l.suspect(text)
 		return
 	}
 	if !strings.HasPrefix(text, "[") {

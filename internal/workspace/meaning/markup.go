@@ -90,7 +90,7 @@ func rawText(name string) string {
 
 func (l *links) attributes(z *html.Tokenizer, tag string, more bool) (within []string) {
 	var refresh bool
-	var content string
+	var contents []string // of equal names, readers take the first or the last
 	for more {
 		var key, raw []byte
 		key, raw, more = z.TagAttr()
@@ -106,12 +106,16 @@ func (l *links) attributes(z *html.Tokenizer, tag string, more bool) (within []s
 				l.address(strings.TrimSpace(one), false)
 			}
 		case local == "http-equiv":
-			refresh = strings.EqualFold(strings.TrimSpace(value), "refresh")
-		case local == "content":
-			content = value
+			refresh = refresh || strings.EqualFold(strings.TrimSpace(value), "refresh")
+		case local == "content" && tag == "meta":
+			contents = append(contents, value)
+		case slices.Contains(animated, local):
+			for one := range strings.SplitSeq(value, ";") {
+				l.address(one, false)
+			}
 		}
 	}
-	if tag == "meta" && content != "" {
+	for _, content := range contents {
 		l.refresh(content, refresh)
 	}
 	return within
@@ -120,7 +124,9 @@ func (l *links) attributes(z *html.Tokenizer, tag string, more bool) (within []s
 // The attributes with an address. The leading ones take a reader there.
 var (
 	leading = []string{"href", "action", "formaction", "ping"}
-	loading = []string{"src", "data", "background", "poster", "cite", "longdesc", "codebase", "manifest", "lowsrc", "dynsrc"}
+	// animated are the values that an animation gives another attribute, perhaps a link's.
+	animated = []string{"to", "from", "by", "values"}
+	loading  = []string{"src", "data", "background", "poster", "cite", "longdesc", "codebase", "manifest", "lowsrc", "dynsrc"}
 )
 
 var refreshTime = regexp.MustCompile(`^[\s0-9.]*[;,]?\s*(?i:url\s*=\s*)?["']?`)

@@ -38,15 +38,25 @@ func explainPassword(c *collector, before, after any) {
 	})
 	c.switched(a, b, validateOnLogin, func(on bool) { c.validation(on, a, b) })
 	if b.strength.locksOut() && !a.strength.locksOut() {
-		c.add("password.lockout", func() Statement {
-			return Statement{Sentence: "lockout: no password meets the rules now, so nobody can set one", Witness: "no new password is accepted now"}
-		})
+		c.lockedOut(b.strength, "new", "", "set one")
 	}
 	if b.loginLocksOut() && !a.loginLocksOut() {
-		c.add("password.lockout", func() Statement {
-			return Statement{Sentence: "lockout: no password meets the rules at log-in now, so nobody can log in with one", Witness: "no existing password is accepted at log-in now"}
-		})
+		c.lockedOut(b.strength, "existing", " at log-in", "log in with one")
 	}
+}
+
+// lockedOut tells of rules that no password meets, or hardly any.
+func (c *collector) lockedOut(rules strength, which, where, what string) {
+	any, nobody, refused := "no password meets", "nobody", ""
+	if !rules.acceptsNone() {
+		any, nobody, refused = fmt.Sprintf("hardly any password has %d characters and meets", rules.length), "hardly anybody", fmt.Sprintf(" of %d characters", longest)
+	}
+	c.add("password.lockout", func() Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("lockout: %s the rules%s now, so %s can %s", any, where, nobody, what),
+			Witness:  fmt.Sprintf("no %s password%s is accepted%s now", which, refused, where),
+		}
+	})
 }
 
 func readPassword(v any) passwordState {

@@ -62,9 +62,14 @@ var phishingLinks = []string{
 	`<a href="https://app.example.com/go?to=https%253A%252F%252Fevil.example">`, `<a href="{{#if x}}https://evil.example{{else}}{{magic_link}}{{/if}}">`,
 	`<a href="evil.example/login">`, `<a href="mailto:help@evil.example?subject=Hi">`, `<a href="mailto:help%40evil.example">`,
 	`<a href="mailto:help@example.com?bcc=x@evil.example">`, `<a style="background:url(//evil.example/x)">`, `<a onclick="location='https:evil.example'">`,
+	// Of equal attributes, readers take the first or the last; an animation gives a link another address.
+	`<meta http-equiv=refresh content="0;/&#9;/evil.example" content="">`, `<meta http-equiv=refresh http-equiv=x content="0;/&#9;/evil.example">`,
+	`<svg><a><animate attributeName="href" values="#;/&#9;/evil.example"/></a></svg>`, `<div style="background:url(\2f\2f evil.example/x)">`,
 	// In text, which mail programs link by themselves.
 	`<p>Log in at evil.example/login</p>`, `<p>Log in at evil.example.</p>`, `<p>(evil.example)</p>`, `<p>evil<b>.example</b>/login</p>`, `<p>evil&#46;example/login</p>`,
 	`<p>www.evil.example</p>`, `<p>help@evil.example</p>`, `<p>ftp://evil.example</p>`, `<noscript>Log in at evil.example/login</noscript>`,
+	`<p>“evil.example”</p>`, `<p>«evil.example/login»</p>`, `<p>evil.example…</p>`, `<p>—evil.example—</p>`, `<p>👉evil.example/login</p>`, `<p>→evil.example</p>`, `<p>“x@evil.example”</p>`,
+	`<p>Log in:evil.example/login</p>`, `<p>Log in：evil.example:80</p>`, `<p>or/evil.example/login</p>`, `<p>$evil.example</p>`, `<p>&evil.example/login</p>`, `<p>{evil.example}</p>`, `<p>#evil.example/</p>`,
 	`<p>EVIL.example:8443</p>`, `<p>evil&shy;.example/</p>`, `<p>https://app.example.com(@evil.example/</p>`, `<p>https://app.example.com&nbsp;@evil.example/</p>`,
 }
 
@@ -75,6 +80,11 @@ var suspiciousLinks = []string{
 	`<a href="${other}">`, `<a href="%%other%%">`, `<a href="*|OTHER|*">`, `<a href="javascript:go()">`, `<a href="tel:+1900123">`, `<a href="data:text/html,hi">`,
 	`<a href="https://` + strings.Repeat("a", 5000) + `@evil.example">`, `<a href="http://2130706433/">`, `<a href="http://0x7f.1/">`, `<a href="https://ехample.com/">`,
 	`<meta http-equiv=refresh content="0;url={{other}}">`, `<a href="intent://x#Intent;end">`, `<a href="https://bit.ly/x">`,
+	// The value of a placeholder may end the authority before the host that stands there.
+	`<a href="https://{{other}}@app.example.com/">`, `<a href="http{{x}}">`, `<a href="ht{{x}}tps://app.example.com/">`, `<a href="/{{x}}">`,
+	`<p>203.0.113.7/login</p>`, `<a href="203.0.113.7:8080">`,
+	// Only the part that is read names a known host.
+	`<a href="https://` + strings.Repeat("a", 4096-8-16) + `@app.example.com@evil.example/">`, `<a href="https:/&#9;/` + strings.Repeat("a", 4096-8-16) + `@app.example.com@evil.example/">`,
 	strings.Repeat(`<!--`, 400) + `<a href="https:evil">`,
 }
 
@@ -97,7 +107,7 @@ func TestPhishingLinks(t *testing.T) {
 	}
 	for _, text := range []string{
 		"evil.example/login", "evil.example", "www.evil.example", "https:evil.example", "https://app.example.com(@evil.example/", "//evil.example/x", "help@evil.example",
-		"<https://evil.example>", "evil.example:80", "ｅｖｉｌ．example/x",
+		"“evil.example”", "evil.example…", "in:evil.example/login", "👉evil.example", "<https://evil.example>", "evil.example:80", "ｅｖｉｌ．example/x",
 	} {
 		check(text, mail(t, honestHTML, honestPlain+"\nLog in at "+text), "evil.example")
 	}
@@ -125,6 +135,9 @@ func TestHarmlessMailEditsStayLow(t *testing.T) {
 		{`<a href="{{magic_link}}">`, `<a class="b" href="{{ magic_link }}?utm=1" target=_blank>`},
 		{"</a>", `</a><a href="#top">top</a><a href="/help">help</a>`},
 		{"</a>", `</a> {{first_name}} &copy; 2026, mail us at help@example.com.`},
+		{"welcome", "“welcome”… «5.5.2026» version 10.0.0.1, 1.2.3/4, 24/7, he/she, 3:4, N/A, a:b.c, {a.b}, {{a.b}}/x, $5.00, C++/C#, v2.0:beta"},
+		{"<p>", `<p><svg><circle r=1><animate attributeName="cx" values="0.5 1.25;10" from="0" to="1.5"/></circle></svg>`},
+		{"<p>", `<p><img src="data:image/png;base64,` + strings.Repeat("iVBORw0KGgo", 1000) + `=">`},
 	} {
 		r, err := Read(kinds.EmailTemplates.Name, before, mail(t, strings.Replace(honestHTML, edit[0], edit[1], 1), honestPlain))
 		require.NoError(t, err)

@@ -200,7 +200,7 @@ var rbacRules = []Rule{
 	{"rbac.role_gained", Weaker, Medium, "A custom role permits an action that it did not.", "All who have the role can do more."},
 	{"rbac.scope_gained", Weaker, Medium, "A scope permits an action that it did not.", "Applications with the scope can do more."},
 	{"rbac.lockout", Stronger, High, "A default role lost its last certain permissions.", "Its holders, administrators among them, are locked out, perhaps by an attacker."},
-	{"rbac.lockout_perhaps", Unknown, High, "All certain permissions of a default role count only perhaps now.", "Its holders, administrators among them, may be locked out, perhaps by an attacker."},
+	{"rbac.lockout_perhaps", Unknown, High, "All certain permissions of a default role count only perhaps now, or it has lost all that counted perhaps.", "Its holders, administrators among them, may be locked out, perhaps by an attacker."},
 	{"rbac.uncertain", Unknown, Medium, "A role or scope keeps a permission for an action that no list has any more.", "Whether the service still grants it is not documented: it may only look taken away."},
 	{"rbac.perhaps_lost", Unknown, Low, "A permission went that counted only perhaps.", "Nothing new is permitted; whether less is, is not documented."},
 	{"rbac.lost", Stronger, Low, "A role or scope no longer permits an action.", "Less is permitted; someone may be locked out."},

@@ -56,7 +56,7 @@ func (x comparison) holder(h holder) {
 		was, is := side{a.permissions[id], a.permissions[wildcard], x.before.resources[id]}, side{b.permissions[id], b.permissions[wildcard], x.after.resources[id]}
 		lost = x.pair(h, id, was, is) || lost
 	}
-	if h.kind == defaultRole && a.someCertain(x.before) && !b.someCertain(x.after) {
+	if h.kind == defaultRole && (a.someCertain(x.before) && !b.someCertain(x.after) || a.some() && !b.some()) {
 		x.lockedOut(h, lost)
 	}
 }

@@ -55,8 +55,9 @@ anything became weaker and anything stronger; weaker stays weaker together with 
   and HTML as any reader might: comments for Outlook, ` + "`<noscript>`" + `, forms, refreshes, and bare domains in text, which mail programs link. What cannot be
   read, and what a placeholder decides, is suspicious. All else is neutral.
 - **Lockouts.** Less is permitted, and yet they are high: an attacker who locks administrators out gains time. They are: a default role without any
-  certain permission, rules that no password meets, no country left of those before, and no trusted token accepted any more. Removing one profile of several is
-  low, since the users of others still log in; removing the last one that has a key is a lockout.
+  certain permission, or without any that counts perhaps where it had no other; rules that no password meets, or hardly any; no country left of those before;
+  no trusted token accepted any more; and mail without the links or codes that the service filled in. Removing one profile of several is low, since the users of
+  others still log in; removing the last one that has a key is a lockout.
 - **People's actions.** The end of an action is judged by what it may break or open, if no setting shows it; its intent is routine.
 
 | rule | direction | severity | what happened | why so severe |

@@ -72,6 +72,10 @@ func TestSentences(t *testing.T) {
 			"high stronger rbac.lockout: lockout: default role `super_admin` has no permission left for certain | whoever is `super_admin` may do nothing for certain now",
 			"low stronger rbac.lost: default role `super_admin` lost `delete`, `read` and `write` on `documents`, by the wildcard `*` | `super_admin` may no longer `delete` `documents`",
 		}},
+		{"administrators locked out, if the service takes * for every resource", "rbac_policy", `{` + rbacLists + `,"b_admin":{"permissions":[{"resource_id":"*","actions":["*"]}]}}`, `{` + rbacLists + `,"b_admin":{"permissions":[]}}`, []string{
+			"high unknown rbac.lockout_perhaps: lockout: default role `admin` has no permission left for certain",
+			"low unknown rbac.perhaps_lost: default role `admin` lost `*` on `*`, which the service may have taken for every resource",
+		}},
 		{"administrators' resources gone", "rbac_policy", `{` + rbacLists + `,"b_admin":{"permissions":[{"resource_id":"documents","actions":["read"]}]}}`, `{"b_admin":{"permissions":[{"resource_id":"documents","actions":["read"]}]}}`, []string{
 			"high unknown rbac.lockout_perhaps: lockout: default role `admin` has no permission left for certain",
 			"medium unknown rbac.uncertain: default role `admin` may do `read` on `documents` no longer for certain, and perhaps still",
@@ -133,6 +137,11 @@ func TestSentences(t *testing.T) {
 			"high stronger password.lockout: lockout: no password meets the rules now, so nobody can set one | no new password is accepted now",
 			"high stronger password.lockout: lockout: no password meets the rules at log-in now, so nobody can log in with one | no existing password is accepted at log-in now",
 			"low stronger password.strength_stronger: minimum password complexity 2 → 5 | `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
+		}},
+		{"a length that people cannot have", "password_strength_config", ludsState, swap(ludsState, "12", "65"), []string{
+			"high stronger password.lockout: lockout: hardly any password has 65 characters and meets the rules now, so hardly anybody can set one | no new password of 64 characters is accepted now",
+			"high stronger password.lockout: lockout: hardly any password has 65 characters and meets the rules at log-in now, so hardly anybody can log in with one | no existing password of 64 characters is accepted at log-in now",
+			"low stronger password.strength_stronger: minimum password length 12 → 65 | `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
 		}},
 		{"longer and simpler", "password_strength_config", ludsState, swap(ludsState, "12", "14", "complexity\":2", "complexity\":1"), []string{
 			"high mixed password.strength_traded: minimum password length 12 → 14, minimum password complexity 2 → 1 | `aaaaaaaaaaaaaa` (14 characters, 1 class) is accepted now; `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
@@ -286,6 +295,18 @@ func TestSentences(t *testing.T) {
 			"high weaker email.link_added: template `t-1` now links to `{{other_url}}` | a mail can lead to `{{other_url}}` now",
 			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
 			"info stronger email.link_removed: no template links to `example.com` any more | a mail can lead to `example.com` no longer",
+		}},
+		{"mail without its link", "email_templates", swap(oneMail, "https://example.com/in", "{{ magic_link }}?x=1", "hello", "hello {{name}}"), swap(oneMail, "https://example.com/in", "#", "hello", "hello {{name}}"), []string{
+			"high stronger email.lockout: lockout: template `t-1` has lost `{{magic_link}}`, so nobody can go on from this mail | a mail by template `t-1` has no `{{magic_link}}` now",
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
+			"info stronger email.link_removed: no template links to `{{magic_link}}` any more | a mail can lead to `{{magic_link}}` no longer",
+		}},
+		{"mail without its code", "email_templates", swap(oneMail, "hello", "hello {{code}}"), oneMail, []string{
+			"high stronger email.lockout: lockout: template `t-1` has lost `{{code}}`, so nobody can go on from this mail | a mail by template `t-1` has no `{{code}}` now",
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
+		}},
+		{"mail with its link written otherwise", "email_templates", swap(oneMail, "https://example.com/in", "https://example.com/{{token}}"), swap(oneMail, "https://example.com/in", "https://example.com/in?t={{ token }}"), []string{
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
 		}},
 		{"mail with an address that nobody can read", "email_templates", oneMail, swap(oneMail, "hello", "hello <a href='javascript:go()'>"), []string{
 			"high unknown email.link_unreadable: template `t-1` now has a link that may lead anywhere: `javascript:go()`",

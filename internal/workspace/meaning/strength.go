@@ -24,9 +24,9 @@ const (
 	// reckons 10^n guesses for n random characters, and score 3 needs more than 10^8.
 	zxcvbnShortest = 9
 	classes        = 4
-	// longest is the length of the longest password that anybody has: managers make up to
-	// 128 characters.
-	longest = 128
+	// longest is the length of the longest password that may be demanded: whoever keeps
+	// passwords has to take 64 characters, and need not take more (NIST SP 800-63B).
+	longest = 64
 )
 
 // strength is the set of accepted passwords. A password is a length, a number of classes,
@@ -66,7 +66,7 @@ func integer(v any) (int, bool) {
 
 func (s strength) acceptsNone() bool { return s.check == luds && s.classes > classes }
 
-// locksOut reports whether no password that anybody has is accepted.
+// locksOut reports whether hardly any password that people have is accepted.
 func (s strength) locksOut() bool { return s.acceptsNone() || s.check == luds && s.length > longest }
 
 func (s strength) acceptsAll() bool { return s.check == luds && s.length <= 1 && s.classes <= 1 }
@@ -114,7 +114,7 @@ var passwordRules = []Rule{
 	{"password.strength_traded", Mixed, High, "Weak passwords are accepted that were refused before, and others are refused.", "Raising one demand does not make up for lowering another."},
 	{"password.strength_unknown", Unknown, High, "The check of strength changed to or from one that no rule knows.", "It may accept anything."},
 	{"password.no_effect", Neutral, Info, "A number changed that is not in force, or makes no difference.", "The same passwords are accepted."},
-	{"password.lockout", Stronger, High, "No password meets the rules: LUDS knows four classes of characters, and nobody has a password of more than 128 characters.", "Users and administrators are locked out, perhaps by an attacker."},
+	{"password.lockout", Stronger, High, "No password meets the rules: LUDS knows four classes of characters, and hardly anybody has a password of more than 64 characters.", "Users and administrators are locked out, perhaps by an attacker."},
 	{"password.breach_check_off", Weaker, High, "Passwords known from breaches are accepted.", "Attackers try such passwords first."},
 	{"password.breach_check_on", Stronger, Low, "Passwords known from breaches are refused.", "Less is permitted."},
 	{"password.validation_off", Weaker, Medium, "Existing passwords are no longer held against the check of strength at log-in.", "Old weak passwords stay in use."},

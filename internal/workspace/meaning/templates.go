@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -155,6 +156,7 @@ func (t template) compare() {
 			}
 		})
 	}
+	t.lockout()
 	t.member("email.looks_changed", "name")
 	for _, name := range senderFields {
 		t.member("email.content_changed", "sender_information", name)
@@ -165,6 +167,35 @@ func (t template) compare() {
 	for _, name := range customFields {
 		t.member("email.content_changed", "custom_html_customization", name)
 	}
+}
+
+// lockout tells of a mail without what people log in by: what the service filled into its links,
+// or all that it filled in, such as a code.
+func (t template) lockout() {
+	had, links := filledIn(t.before)
+	has, _ := filledIn(t.after)
+	if len(links) == 0 {
+		links = had
+	}
+	if len(links) == 0 || !disjoint(links, has) {
+		return
+	}
+	lost := slices.Sorted(maps.Keys(links))
+	t.add("email.lockout", func() Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("lockout: %s has lost %s, so nobody can go on from this mail", t.name, several(firstFew(lost), len(lost))),
+			Path:     t.path + "/custom_html_customization",
+			Witness:  "a mail by " + t.name + " has no " + quote(lost[0]) + " now",
+		}
+	})
+}
+
+// filledIn are the placeholders in a template's texts, and those in its links.
+func filledIn(template map[string]any) (all, links map[string]bool) {
+	content := textOf(template, "custom_html_customization", "html_content")
+	l := newLinks()
+	l.markup(content)
+	return placeholdersIn(content + textOf(template, "custom_html_customization", "plaintext_content")), l.filled
 }
 
 // member compares one value. Long texts are compared by line.
@@ -196,6 +227,7 @@ var templateRules = []Rule{
 	{"email.sender_added", Weaker, High, "Mail comes from a domain that no template used before.", "Its readers trust mail of the project."},
 	{"email.sender_removed", Stronger, Info, "No template sends from a domain any more.", "Less is permitted."},
 	{"email.sender_emptied", Unknown, Medium, "A template names no sender's domain any more.", "The service chooses one, and the document does not say which."},
+	{"email.lockout", Stronger, High, "A template has lost every value that the service filled into its links, or into its text.", "Whoever logs in by such a mail is locked out, perhaps by an attacker."},
 	{"email.content_changed", Neutral, Low, "The text of a template changed, or who it says it is from.", "Links and sender's domains have statements of their own."},
 	{"email.looks_changed", Neutral, Info, "A template has another name or look.", "Its text is the same."},
 	{"email.template_changed", Neutral, Low, "A template was added or removed.", "Links and sender's domains have statements of their own."},
