@@ -56,6 +56,7 @@ type severity int
 const (
 	informational severity = 1
 	medium        severity = 3
+	high          severity = 4
 )
 
 var severityNames = map[severity]string{1: "Informational", 2: "Low", 3: "Medium", 4: "High", 5: "Critical"}

@@ -108,8 +108,10 @@ func (o *object) entry(e *relay.Event) {
 func (o *object) classify(x *entry) {
 	room, what, _ := strings.Cut(x.kind, ".")
 	weaker := x.detail.Direction == string(meaning.Weaker) || x.detail.Direction == string(meaning.Mixed)
+	// A lockout makes a setting stronger, and of a suspicious link nobody knows where it leads.
+	grave := o.SeverityID >= high && strings.HasSuffix(what, "changed")
 	switch {
-	case weaker && o.SeverityID >= medium, room == "health" && o.SeverityID >= medium, what == "damaged", what == "quarantined":
+	case weaker && o.SeverityID >= medium, grave, room == "health" && o.SeverityID >= medium, what == "damaged", what == "quarantined":
 		o.finding(x)
 	case x.detail.Person.User != "", room == "action", room == "streaming" && strings.HasPrefix(what, "put_"):
 		o.apiActivity(x, what)

@@ -6,13 +6,13 @@
 //
 //	an entry about a setting, or an environment   Entity Management 3004
 //	a change of roles in the RBAC policy          Role Management 3008
-//	a change with direction weaker or mixed, and
-//	medium severity or more; found damage         Detection Finding 2004
+//	a change of high severity or more, or weaker
+//	or mixed and medium; found damage             Detection Finding 2004
 //	an action of a person, or of the relay        API Activity 6003
 //	a user logged on or off, or failed to         Authentication 3002
 //	everything else                               Base Event 0
 //
-// One event becomes one object. So a weaker setting is a finding, for a SIEM to put
+// One event becomes one object. So such a change is a finding, for a SIEM to put
 // before a person, and not a 3004 besides: counts stay right. metadata.event_code has the
 // event's type in every class, so settings.changed finds all changes. A first look is a
 // Read, since nobody created anything.

@@ -84,7 +84,9 @@ func TestClasses(t *testing.T) {
 		}},
 		"mixed, of medium severity": {password("mixed", "medium"), 200401, nil},
 		"weaker, of low severity":   {password("weaker", "low"), 300403, nil},
-		"of unknown direction":      {password("unknown", "critical"), 300403, map[string]any{"severity_id": 5.0}},
+		"of unknown direction":      {password("unknown", "medium"), 300403, map[string]any{"severity_id": 3.0}},
+		"nobody knows what it does": {password("unknown", "critical"), 200401, map[string]any{"severity_id": 5.0, "is_alert": true}},
+		"a lockout":                 {password("stronger", "high"), 200401, map[string]any{"severity_id": 4.0, "is_alert": true}},
 		"roles": {changed("settings.changed", "rbac_policy", "stronger", "low", roles), 300802, map[string]any{
 			"iam_role.name": "a/b, member", "iam_role.policies.data.a": 1.0, "updated_role.policies.data.b": 2.0,
 			"unmapped.roles": []any{"a/b", "member"},
