@@ -30,7 +30,8 @@ type Event struct {
 	// Time is when the event happened according to its sender, with a precision of a
 	// nanosecond. It may be hours in the past, or in the future.
 	Time time.Time
-	// Received is when the relay received the event, by the relay's clock.
+	// Received is when the relay received the event, by the relay's clock. For the entries and
+	// checkpoints of the audit trail it is Time, since nothing vouches for another.
 	Received time.Time
 	// ContentType is the media type of Body.
 	ContentType string

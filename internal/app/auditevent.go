@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -46,7 +45,7 @@ func (r *process) appendEvent(ctx context.Context, event *relay.Event) error {
 	return r.journal.Append(ctx, &b)
 }
 
-// auditEvent makes an entry an event: the same one at each call, except for its arrival.
+// auditEvent makes an entry an event: the same one at each call.
 func (r *process) auditEvent(ctx context.Context, e audit.Recorded) (relay.Event, error) {
 	_, event, err := r.placed(ctx, e)
 	return event, err
@@ -70,7 +69,9 @@ const (
 	attributesRoom = 4 << 10
 )
 
-// eventOf makes an entry of the trail an event, with a body of at most limit bytes.
+// eventOf makes an entry of the trail an event, with a body of at most limit bytes. It was
+// received when it was made, so that whoever verifies a copy can hold each attribute against the
+// entry.
 func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (relay.Event, error) {
 	body, err := audit.EventBody(e, place, limit)
 	if err != nil {
@@ -79,6 +80,6 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 	return relay.Event{
 		ID: fmt.Sprintf("%s@%d", trail, e.Index), Type: e.Type, Subject: e.Subject,
 		Source: relay.TrailSource, Project: e.Project, Environment: e.Environment,
-		Time: e.Time, Received: time.Now(), ContentType: "application/json", Body: body,
+		Time: e.Time, Received: e.Time, ContentType: audit.EventContentType, Body: body,
 	}, nil
 }

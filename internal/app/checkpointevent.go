@@ -26,8 +26,7 @@ type signedBody struct {
 	Time       time.Time `json:"time"`
 }
 
-// checkpointEvent makes a kept checkpoint an event: the same one at each call, except for
-// its arrival. It is no entry of the trail, so it makes no further checkpoint.
+// checkpointEvent makes a kept checkpoint an event: the same one at each call. It is no entry of the trail, so it makes no further checkpoint.
 func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	raw, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
 	if err != nil {
@@ -40,7 +39,7 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	return relay.Event{
 		ID: fmt.Sprintf("%s@checkpoint-%d-%d", c.Name(), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
 		Source: relay.TrailSource, Project: ownProject,
-		Time: c.Time, Received: time.Now(), ContentType: "application/json", Body: body,
+		Time: c.Time, Received: c.Time, ContentType: audit.EventContentType, Body: body,
 	}, nil
 }
 

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -13,25 +12,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 )
-
-// The media types of bodies.
-const (
-	contentJSON = "application/json"
-	contentText = "text/plain; charset=utf-8"
-)
-
-// contentType recognises a JSON object by its first and last byte. It reads nothing
-// between.
-func contentType(body []byte) string {
-	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
-		return contentJSON
-	}
-	body = bytes.TrimSpace(body)
-	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
-		return contentJSON
-	}
-	return contentText
-}
 
 const (
 	typePrefix = "event_log"

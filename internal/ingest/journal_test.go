@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -80,7 +81,7 @@ func TestEventsReachTheJournal(t *testing.T) {
 	)
 	base := relay.Event{
 		Source: "/projects/acme/environments/live", Project: "acme", Environment: "live", Type: "event_log.login", ID: "e-1",
-		ContentType: contentJSON, Time: time.Unix(0, 1750000000000000001), Received: received, Body: []byte(event),
+		ContentType: record.ContentJSON, Time: time.Unix(0, 1750000000000000001), Received: received, Body: []byte(event),
 	}
 	stream := pushes.Stream{Labels: []relay.Label{label("app", "idp")}, Entries: []pushes.Entry{{Time: 1750000000000000001, Line: []byte(event), Meta: []relay.Label{label("trace", "t")}}}}
 	lokiBody := []byte(`{"streams":[{"stream":{"app":"idp"},"values":[["1750000000000000001","` + escaped + `",{"trace":"t"}]]}]}`)
@@ -142,22 +143,22 @@ func TestIdentity(t *testing.T) {
 	const src = "/projects/acme/environments/live"
 	long := strings.Repeat("x", 257)
 	for _, c := range []struct{ line, id, typ, content string }{
-		{`{"event_id":"e","action":"member.update_v2"}`, "e", "event_log.member.update_v2", contentJSON},
-		{` {"event_id":"e"} `, "e", "event_log", contentJSON},
-		{`{"n":{"event_id":"in","action":"in"}}`, "", "event_log", contentJSON},
-		{`{"event_id":7,"action":["a"]}`, "", "event_log", contentJSON},
-		{`{"event_id":"","action":""}`, "", "event_log", contentJSON},
-		{`{"event_id":"` + long + `","action":"` + long + `"}`, "", "event_log", contentJSON},
-		{`{"event_id":"a b","action":"log in"}`, "", "event_log", contentJSON},
-		{`{"event_id":"a\nb","action":"log\nin"}`, "", "event_log", contentJSON},
-		{`{"event_id":"é"}`, "", "event_log", contentJSON},
-		{`{"event_id":"first","event_id":"second"}`, "first", "event_log", contentJSON},
-		{`{"\u0065vent_id":"escaped key","x":1}`, "", "event_log", contentJSON},
-		{`{"\u0065vent_id":"escaped-key"}`, "escaped-key", "event_log", contentJSON},
-		{`{"event_id":"cut`, "", "event_log", contentText},
-		{`["event_id"]`, "", "event_log", contentText},
-		{`event_id=e`, "", "event_log", contentText},
-		{``, "", "event_log", contentText},
+		{`{"event_id":"e","action":"member.update_v2"}`, "e", "event_log.member.update_v2", record.ContentJSON},
+		{` {"event_id":"e"} `, "e", "event_log", record.ContentJSON},
+		{`{"n":{"event_id":"in","action":"in"}}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":7,"action":["a"]}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"","action":""}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"` + long + `","action":"` + long + `"}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"a b","action":"log in"}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"a\nb","action":"log\nin"}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"é"}`, "", "event_log", record.ContentJSON},
+		{`{"event_id":"first","event_id":"second"}`, "first", "event_log", record.ContentJSON},
+		{`{"\u0065vent_id":"escaped key","x":1}`, "", "event_log", record.ContentJSON},
+		{`{"\u0065vent_id":"escaped-key"}`, "escaped-key", "event_log", record.ContentJSON},
+		{`{"event_id":"cut`, "", "event_log", record.ContentText},
+		{`["event_id"]`, "", "event_log", record.ContentText},
+		{`event_id=e`, "", "event_log", record.ContentText},
+		{``, "", "event_log", record.ContentText},
 	} {
 		body, err := pushes.Loki(nil, []pushes.Stream{{Entries: []pushes.Entry{{Time: 77, Line: []byte(c.line)}}}})
 		require.NoError(t, err)
@@ -197,7 +198,7 @@ func TestGoodBesideBad(t *testing.T) {
 	for _, e := range next(t, source, 4) {
 		events = append(events, event{e.Labels[0].Value, string(e.Body), e.ContentType})
 	}
-	assert.Equal(t, []event{{"1", "{}", contentJSON}, {"1", "text", contentText}, {"1", "{}", contentJSON}, {"2", "{}", contentJSON}}, events)
+	assert.Equal(t, []event{{"1", "{}", record.ContentJSON}, {"1", "text", record.ContentText}, {"1", "{}", record.ContentJSON}, {"2", "{}", record.ContentJSON}}, events)
 	assert.NotContains(t, r.log.String(), "secret")
 	assert.Contains(t, r.log.String(), "reason=partial")
 

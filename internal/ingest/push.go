@@ -126,13 +126,13 @@ func (p *push) queryLabels(r *http.Request) error {
 
 // add takes an entry. After a nil error it is in the batch, or durable already.
 func (p *push) add(body []byte) error {
-	content := contentType(body)
+	content := record.ContentType(body)
 	if content != p.batch.content {
 		p.batch.content, p.batch.group.ContentType = content, content
 		p.batch.records.Begin(p.batch.group)
 	}
 	p.batch.entry.Body = body
-	p.ids.identify(&p.batch.entry, p.batch.group.Source, content == contentJSON)
+	p.ids.identify(&p.batch.entry, p.batch.group.Source, content == record.ContentJSON)
 	if err := p.account(); err != nil {
 		return err
 	}

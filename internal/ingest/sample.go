@@ -14,9 +14,9 @@ import (
 func Sample(env credentials.Environment, body []byte, now time.Time) relay.Event {
 	source := relay.SourceOf(env.Project, env.Environment)
 	e := record.Entry{Time: now.UnixNano(), Body: body}
-	kind := contentType(body)
+	kind := record.ContentType(body)
 	x := newIDs(secret.New("a sample"))
-	x.identify(&e, source, kind == contentJSON)
+	x.identify(&e, source, kind == record.ContentJSON)
 	return relay.Event{
 		ID: string(e.ID), Source: source, Type: string(e.Type), Time: now, Received: now, ContentType: kind,
 		Project: env.Project, Environment: env.Environment, Body: body,

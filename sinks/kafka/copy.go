@@ -192,10 +192,10 @@ func recordsOf(m *kafka.Message) iter.Seq[Record] {
 // readers may take either, so it counts as a different attribute; so does a time that cannot be
 // parsed.
 func attributesOf(m *kafka.Message) *relay.Event {
-	e, at := &relay.Event{Body: m.Value}, ""
+	e, at, received := &relay.Event{Body: m.Value}, "", ""
 	into := map[string]*string{
 		"ce_id": &e.ID, "ce_source": &e.Source, "ce_type": &e.Type, "ce_subject": &e.Subject, "ce_time": &at,
-		"ce_project": &e.Project, "ce_environment": &e.Environment,
+		"ce_project": &e.Project, "ce_environment": &e.Environment, "ce_receivedtime": &received, "content-type": &e.ContentType,
 	}
 	for _, h := range m.Headers {
 		if value := into[h.Key]; value != nil {
@@ -203,6 +203,7 @@ func attributesOf(m *kafka.Message) *relay.Event {
 		}
 	}
 	e.Time, _ = time.Parse(time.RFC3339Nano, at)
+	e.Received, _ = time.Parse(time.RFC3339Nano, received)
 	return e
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"strconv"
 	"sync"
@@ -67,4 +68,23 @@ func (h *hasher) free() {
 	clear(h.events[:cap(h.events)])
 	h.edge, h.salts = proof.Edge{}, eventSalts{}
 	hashers.Put(h)
+}
+
+// The media types of bodies.
+const (
+	ContentJSON = "application/json"
+	ContentText = "text/plain; charset=utf-8"
+)
+
+// ContentType returns the media type that each event with this body has, in all of its copies. It
+// recognises a JSON object by its first and last byte, and reads nothing between.
+func ContentType(body []byte) string {
+	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
+		return ContentJSON
+	}
+	body = bytes.TrimSpace(body)
+	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
+		return ContentJSON
+	}
+	return ContentText
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -26,12 +28,20 @@ type envelope struct {
 	DataBase64      []byte          `json:"data_base64"`
 }
 
+// ErrAmbiguous marks a CloudEvent that readers understand differently: one of its names stands
+// there twice, or again in other letters, so that some readers see another value than ParseJSON.
+var ErrAmbiguous = errors.New("readers may understand it differently")
+
 // ParseJSON reads one event in the form of [AppendJSON], and gives its body back byte for byte.
-// It cannot do that for an event that another program has rewritten.
+// It cannot do that for an event that another program has rewritten. One that other readers may
+// understand differently is an error, ErrAmbiguous.
 func ParseJSON(text []byte) (relay.Event, error) {
 	var in envelope
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&in); err != nil {
+		return relay.Event{}, fmt.Errorf("read the CloudEvent: %w", err)
+	}
+	if err := checkNames(text); err != nil {
 		return relay.Event{}, fmt.Errorf("read the CloudEvent: %w", err)
 	}
 	if d.More() {
@@ -61,4 +71,53 @@ func ParseJSON(text []byte) (relay.Event, error) {
 	}
 	e.Body = []byte(body)
 	return e, nil
+}
+
+// members are the names that ParseJSON reads.
+var members = []string{
+	"specversion", "id", "source", "type", "subject", "time", "receivedtime", "project", "environment", "datacontenttype", "data", "data_base64",
+}
+
+// checkNames refuses an object in which a member that ParseJSON reads is spelled otherwise, or
+// stands twice, and a text that not all readers take.
+func checkNames(text []byte) error {
+	var scan jsonscan.Scanner
+	scan.Reset(text)
+	var seen [16]bool // by its place among members
+	err := scan.Open('{')
+	for n, more := 0, true; err == nil; n++ {
+		if more, err = scan.More('}', n); err != nil || !more {
+			break
+		}
+		var key jsonscan.Raw
+		if key, err = scan.RawKey(); err == nil {
+			err = checkName(key, &seen)
+		}
+		if err == nil {
+			err = scan.Skip()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrAmbiguous, err)
+	}
+	return nil
+}
+
+func checkName(key jsonscan.Raw, seen *[16]bool) error {
+	name, err := key.AppendText(nil)
+	if err != nil {
+		return err
+	}
+	for i, known := range members {
+		switch {
+		case !strings.EqualFold(string(name), known):
+		case string(name) != known:
+			return fmt.Errorf("its attribute %q is spelled %q", known, name)
+		case seen[i]:
+			return fmt.Errorf("its attribute %q stands there twice", known)
+		default:
+			seen[i] = true
+		}
+	}
+	return nil
 }

@@ -44,3 +44,21 @@ func TestWhatIsNoEventOfOurs(t *testing.T) {
 		assert.ErrorContains(t, err, want, text)
 	}
 }
+
+// Some readers take the first of two members with one name, some the last, and some know names
+// in any case.
+func TestAnEventThatReadersUnderstandDifferently(t *testing.T) {
+	t.Parallel()
+	for member, want := range map[string]string{
+		`"id":"1"`: "twice", `"typ\u0065":"x"`: "twice", `"data":{}`: "twice", `"Type":"x"`: "spelled", `"\u017fource":"x"`: "spelled",
+		`"other":1,"other":2`: "", `"data_base64":null`: "",
+	} {
+		_, err := cloudevents.ParseJSON([]byte(`{"specversion":"1.0","id":"1","source":"s","type":"x","data":{"id":1,"id":2,"Type":3},` + member + `}`))
+		if want == "" {
+			assert.NoError(t, err, member)
+			continue
+		}
+		assert.ErrorIs(t, err, cloudevents.ErrAmbiguous, member)
+		assert.ErrorContains(t, err, want, member)
+	}
+}

@@ -7,6 +7,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
+// EventContentType is the media type of the bodies of the trail's events.
+const EventContentType = "application/json"
+
 // EventBody is the body of an entry's event, in at most limit bytes: the trail's own record with the
 // entry's place, so a receiver can compute the signed root from events alone. A longer one is given
 // in short: without the states, and with as many of the changes in the detail as there is room for.

@@ -26,22 +26,24 @@ func TestAForgedAttributeIsNotProven(t *testing.T) {
 	p, err := b.Verify()
 	require.NoError(t, err)
 	require.NoError(t, List(t.Context(), s.journal, s.trail, b.EntryIndex, true, func(line any) error { return json.NewEncoder(&list).Encode(line) }))
-	compare := func(e relay.Event) int64 {
-		c, err := Compare(bytes.NewReader(list.Bytes()), func(*ListHead) error { return nil }, bytes.NewReader(cloudevents.AppendJSON(nil, &e)))
+	compareText := func(text []byte) int64 {
+		c, err := Compare(bytes.NewReader(list.Bytes()), func(*ListHead) error { return nil }, bytes.NewReader(text))
 		require.NoError(t, err)
 		return c.Found
 	}
+	compare := func(e relay.Event) int64 { return compareText(cloudevents.AppendJSON(nil, &e)) }
 	require.EqualValues(t, 1, compare(p.Event))
 	for name, forge := range map[string]func(e *relay.Event){
-		"id":          func(e *relay.Event) { e.ID = "other" },
-		"source":      func(e *relay.Event) { e.Source = "/projects/other/environments/live" },
-		"type":        func(e *relay.Event) { e.Type = "event_log.LOGOUT" },
-		"subject":     func(e *relay.Event) { e.Subject += "other" },
-		"time":        func(e *relay.Event) { e.Time = e.Time.Add(time.Nanosecond) },
-		"project":     func(e *relay.Event) { e.Project = "other" },
-		"environment": func(e *relay.Event) { e.Environment += "other" },
-		"received":    func(e *relay.Event) { e.Received = e.Received.Add(time.Nanosecond) },
-		"body":        func(e *relay.Event) { e.Body = []byte(`{}`) },
+		"id":           func(e *relay.Event) { e.ID = "other" },
+		"source":       func(e *relay.Event) { e.Source = "/projects/other/environments/live" },
+		"type":         func(e *relay.Event) { e.Type = "event_log.LOGOUT" },
+		"subject":      func(e *relay.Event) { e.Subject += "other" },
+		"time":         func(e *relay.Event) { e.Time = e.Time.Add(time.Nanosecond) },
+		"project":      func(e *relay.Event) { e.Project = "other" },
+		"environment":  func(e *relay.Event) { e.Environment += "other" },
+		"received":     func(e *relay.Event) { e.Received = e.Received.Add(time.Nanosecond) },
+		"body":         func(e *relay.Event) { e.Body = []byte(`{}`) },
+		"a media type": func(e *relay.Event) { e.ContentType = "application/x+json" },
 	} {
 		forged := p.Event
 		forge(&forged)
@@ -51,5 +53,16 @@ func TestAForgedAttributeIsNotProven(t *testing.T) {
 		require.Error(t, err, name)
 		require.Error(t, p.Matches(QueryOf(&forged)), name)
 		assert.Zero(t, compare(forged), name)
+	}
+	// A reader who takes the first of two equal names, or knows names as they are spelled, would
+	// see a forged type.
+	honest := cloudevents.AppendJSON(nil, &p.Event)
+	for _, forged := range []string{`{"type":"event_log.FORGED",`, `{"Type":"event_log.FORGED",`} {
+		text := append([]byte(forged), honest[1:]...)
+		changed := *b
+		changed.CloudEvent = string(text)
+		_, err = changed.Verify()
+		require.ErrorIs(t, err, cloudevents.ErrAmbiguous)
+		assert.Zero(t, compareText(text), forged)
 	}
 }

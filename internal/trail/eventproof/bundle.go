@@ -95,6 +95,9 @@ func (b *Bundle) event() (e relay.Event, err error) {
 	if err != nil {
 		return e, err
 	}
+	if e.ContentType != record.ContentType(e.Body) {
+		return e, fmt.Errorf("its event has the content type %q, and no event with this body has it", e.ContentType)
+	}
 	if !proof.IsInTree(b.EventPath, int64(b.RecordEvents), b.RecordRoot, int64(b.Event), salt.Leaf(record.HashOf(&e))) {
 		return e, errors.New("its event is not in its record: the root differs")
 	}
@@ -122,7 +125,7 @@ func (p *Proven) Matches(q Query) error {
 	case !q.Received.IsZero() && !got.Received.Equal(q.Received):
 		return fmt.Errorf("the event was received at %s, not at %s", got.Received, q.Received)
 	case q.Whole && !q.hasAttributes(got):
-		return errors.New("its type, subject, time, project or environment differs from the received one: it was changed since")
+		return errors.New("its type, subject, time, project, environment or content type differs from the received one: it was changed since")
 	}
 	return errors.New("the body differs from the received one: it was changed, or redacted on its way to the sink")
 }

@@ -188,6 +188,9 @@ func (s *Span) gather(from io.Reader, have map[tlog.Hash]bool) error {
 			continue
 		}
 		e, err := cloudevents.ParseJSON(lines.Bytes())
+		if errors.Is(err, cloudevents.ErrAmbiguous) || err == nil && e.ContentType != record.ContentType(e.Body) {
+			continue // it was changed
+		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}

@@ -33,6 +33,7 @@ type Query struct {
 	Time        time.Time `json:"time,omitzero"`
 	Project     string    `json:"project,omitempty"`
 	Environment string    `json:"environment,omitempty"`
+	ContentType string    `json:"content_type,omitempty"`
 }
 
 // QueryOf names an event by its copy at a sink: by the whole of it, or where it has no source
@@ -41,6 +42,7 @@ func QueryOf(e *relay.Event) Query {
 	return Query{
 		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body)),
 		Whole: e.Source != "", Type: e.Type, Subject: e.Subject, Time: e.Time, Project: e.Project, Environment: e.Environment,
+		ContentType: e.ContentType,
 	}
 }
 
@@ -52,7 +54,8 @@ func (q *Query) fits(e *relay.Event) bool {
 }
 
 func (q *Query) hasAttributes(e *relay.Event) bool {
-	return q.Type == e.Type && q.Subject == e.Subject && q.Time.Equal(e.Time) && q.Project == e.Project && q.Environment == e.Environment
+	return q.Type == e.Type && q.Subject == e.Subject && q.Time.Equal(e.Time) && q.Project == e.Project && q.Environment == e.Environment &&
+		q.ContentType == e.ContentType
 }
 
 // mayBeIn reports whether an event received at the time can be in a span.

@@ -96,46 +96,15 @@ func readText(text []byte) copiedEvent {
 		return readBare(text)
 	}
 	e, err := cloudevents.ParseJSON(text)
-	if err != nil && !json.Valid(text) {
+	switch {
+	case err == nil:
+		return readEvent(&e)
+	case errors.Is(err, cloudevents.ErrAmbiguous):
+		return copiedEvent{wrong: "is no event: " + err.Error()}
+	case !json.Valid(text):
 		return copiedEvent{wrong: "is no event: it is no JSON"}
 	}
-	if err != nil {
-		return readBare(text)
-	}
-	made := readEvent(&e)
-	if made.entry || made.checkpoint.note != "" {
-		if why := ambiguous(text); why != "" {
-			return copiedEvent{wrong: why}
-		}
-	}
-	return made
-}
-
-// members are the names in a CloudEvent that this package understands.
-var members = []string{
-	"specversion", "id", "source", "type", "subject", "time", "project", "environment", "receivedtime", "datacontenttype", "data", "data_base64",
-}
-
-// ambiguous says why readers may understand a CloudEvent differently: a name stands there twice,
-// or again in other letters. Others would read another attribute than the one held against the
-// entry.
-func ambiguous(text []byte) string {
-	canonical, err := jsondiff.Canonical(text)
-	var all map[string]json.RawMessage
-	if err == nil {
-		err = json.Unmarshal(canonical, &all)
-	}
-	if err != nil {
-		return "is no event of the trail: " + err.Error()
-	}
-	for name := range all {
-		for _, known := range members {
-			if name != known && strings.EqualFold(name, known) {
-				return fmt.Sprintf("is no event of the trail: its attribute %q is spelled %q", known, name)
-			}
-		}
-	}
-	return ""
+	return readBare(text)
 }
 
 // readEvent decodes an event with attributes. Most are of the event stream, and are passed over
@@ -187,6 +156,8 @@ func differs(e *relay.Event, index int64) string {
 		{"project", e.Project, is.Project},
 		{"environment", e.Environment, is.Environment},
 		{"time", e.Time.UTC().Format(time.RFC3339Nano), is.Time.UTC().Format(time.RFC3339Nano)},
+		{"receivedtime", e.Received.UTC().Format(time.RFC3339Nano), is.Time.UTC().Format(time.RFC3339Nano)},
+		{"datacontenttype", e.ContentType, audit.EventContentType},
 	} {
 		if a.got != a.want {
 			return fmt.Sprintf("its attribute %s is %q, and the entry says %q", a.name, a.got, a.want)
@@ -221,7 +192,7 @@ func readCheckpoint(e *relay.Event) copiedEvent {
 	case err != nil || noteErr != nil:
 		return copiedEvent{wrong: fmt.Sprintf("is no checkpoint of the trail, though its type is %s", audit.TypeCheckpoint)}
 	case is.Type != e.Type, is.Origin != c.Origin, is.Base != proof.BaseOf(c.Origin), is.Size != c.Size, is.Root != c.Root, !is.Time.Equal(e.Time),
-		!e.OfTrail(), e.Subject != audit.CheckpointSubject, e.Project != audit.OwnProject, e.Environment != "",
+		!e.Received.Equal(e.Time), e.ContentType != audit.EventContentType, !e.OfTrail(), e.Subject != audit.CheckpointSubject, e.Project != audit.OwnProject, e.Environment != "",
 		!strings.HasPrefix(e.ID, c.Origin+"+"), !strings.Contains(e.ID, prefix):
 		return copiedEvent{wrong: fmt.Sprintf("is the event %q of a checkpoint, and its attributes or its body are not those of the signed note", e.ID)}
 	}

@@ -76,7 +76,7 @@ func deliveredBody(t *testing.T, l *testLog, body []byte) relay.Event {
 	}
 	return relay.Event{
 		ID: (&audit.Kept{PublicKey: l.key.verifier}).Name() + "@" + id, Source: relay.TrailSource, Type: e.Type, Subject: e.Subject,
-		Project: e.Project, Environment: e.Environment, Time: e.Time, Received: day, ContentType: "application/json", Body: body,
+		Project: e.Project, Environment: e.Environment, Time: e.Time, Received: e.Time, ContentType: "application/json", Body: body,
 	}
 }
 

@@ -48,7 +48,8 @@ func TestAForgedAttributeIsFound(t *testing.T) {
 		finds string
 	}{
 		"nothing":       {at, func([]relay.Event, *relay.Event) {}, ""},
-		"its arrival":   {at, func(_ []relay.Event, e *relay.Event) { e.Received = day.Add(time.Hour) }, ""},
+		"its arrival":   {at, func(_ []relay.Event, e *relay.Event) { e.Received = day.Add(time.Hour) }, "entry 7: its attribute receivedtime is "},
+		"content type":  {at, func(_ []relay.Event, e *relay.Event) { e.ContentType = "application/x+json" }, "entry 7: its attribute datacontenttype is "},
 		"type":          {at, func(_ []relay.Event, e *relay.Event) { e.Type = "settings.checked" }, `entry 7: its attribute type is "settings.checked"`},
 		"a pushed type": {at, func(_ []relay.Event, e *relay.Event) { e.Type = "event_log.login" }, `entry 7: its attribute type is "event_log.login"`},
 		"time":          {at, func(_ []relay.Event, e *relay.Event) { e.Time = e.Time.Add(time.Nanosecond) }, "entry 7: its attribute time is "},
@@ -69,7 +70,8 @@ func TestAForgedAttributeIsFound(t *testing.T) {
 			},
 			`the event "x" of the type "settings.changed" is none of the pushed ones, and its body names no place in the trail`,
 		},
-		"the checkpoint's id": {n, func(_ []relay.Event, e *relay.Event) { e.ID = strings.Replace(e.ID, "-20-", "-21-", 1) }, "its attributes or its body are not those of the signed note"},
+		"the checkpoint's id":      {n, func(_ []relay.Event, e *relay.Event) { e.ID = strings.Replace(e.ID, "-20-", "-21-", 1) }, "its attributes or its body are not those of the signed note"},
+		"the checkpoint's arrival": {n, func(_ []relay.Event, e *relay.Event) { e.Received = e.Received.Add(1) }, "its attributes or its body are not those of the signed note"},
 		"the checkpoint's size": {n, func(_ []relay.Event, e *relay.Event) {
 			e.Body = bytes.Replace(e.Body, []byte(`"size":20`), []byte(`"size":21`), 1)
 		}, "its attributes or its body are not those of the signed note"},
@@ -77,6 +79,7 @@ func TestAForgedAttributeIsFound(t *testing.T) {
 			n, func(_ []relay.Event, e *relay.Event) {
 				before, _ := json.Marshal(e.Time)
 				e.Time = e.Time.Add(time.Hour)
+				e.Received = e.Time
 				after, _ := json.Marshal(e.Time)
 				e.Body = bytes.Replace(e.Body, before, after, 1)
 			},
@@ -128,7 +131,9 @@ func all2[T any](list []T) func(func(T, error) bool) {
 func TestAnAttributeThatStandsThereTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	l, _, delivered := copyOf(t, 3)
-	for _, more := range []string{`"type":"settings.changed"`, `"TYPE":"settings.changed"`, `"Subject":"s"`, `"data":{}`} {
+	for _, more := range []string{
+		`"type":"settings.changed"`, `"TYPE":"settings.changed"`, `"Subject":"s"`, `"data":{}`, `"typ\u0065":"settings.changed"`, `"\u017fubject":"s"`, `"receivedtime":"2026-03-01T00:00:00Z"`,
+	} {
 		var lines []byte
 		for i, e := range delivered {
 			text := cloudEvent(e)
