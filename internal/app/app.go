@@ -151,7 +151,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startTrail, r.startTiles, r.startCredentials,
+		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startTrail, r.noteLogs, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startLifecycle, r.startSpans, r.startQuarantineWatch,
 		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {

@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
@@ -97,6 +98,9 @@ type homes struct {
 	Used *Home `json:"used,omitempty"`
 	// LetGo are journals given up by a person.
 	LetGo []LetGo `json:"let_go,omitempty"`
+	// Logs are those of the store in the data directory, while the journal is kept there. If
+	// the store is missing, they were lost.
+	Logs []string `json:"logs,omitempty"`
 }
 
 // readHomes reads the note. Without one, or with a damaged one, the journal in the data
@@ -150,6 +154,27 @@ func (r *process) settleHome(ctx context.Context) error {
 		return nil
 	}
 	return h.write(r.cfg.DataDir)
+}
+
+// noteLogs notes the logs of the store in the data directory, once it has them all. A crash
+// before the note leaves the next start to write it, and so does a full disk.
+func (r *process) noteLogs(ctx context.Context) error {
+	var logs []string
+	if r.cfg.Journal.URL == "" {
+		var err error
+		if logs, err = disk.Logs(ctx, filepath.Join(r.cfg.DataDir, StoreDir), r.store.Table()); err != nil {
+			return fmt.Errorf("list the logs of the store: %w", err)
+		}
+	}
+	h := readHomes(r.cfg.DataDir, r.log)
+	if slices.Equal(h.Logs, logs) {
+		return nil
+	}
+	h.Logs = logs
+	if err := h.write(r.cfg.DataDir); err != nil {
+		r.log.Warn("noting which logs the store has failed; the next start tries it again", "error", err)
+	}
+	return nil
 }
 
 // LetJournalGo gives up the journal at home, which the configuration no longer names: a

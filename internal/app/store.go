@@ -126,7 +126,8 @@ func ViewStore(cfg *config.Config) (store.Store, error) {
 
 func diskOf(cfg *config.Config, o StoreOptions) disk.Config {
 	return disk.Config{
-		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
+		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version,
+		Had: readHomes(cfg.DataDir, o.Logger).Logs, Logger: o.Logger,
 	}
 }
 

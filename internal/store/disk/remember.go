@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -63,10 +64,14 @@ func (l *Log) remember(ctx context.Context) error {
 	return l.store.table.PutLazy(ctx, logPrefix+l.name, append(value, always), store.If{})
 }
 
-// passLost moves the end after everything that the table remembers, if the files hold less.
+// passLost moves the end after everything that the table remembers, if the files hold less, and
+// after the margin for a log that neither knows and that the store had.
 // The positions in between are a gap, and those of the margin a doubtful one. It reports
 // whether there are any.
 func (r *recovery) passLost() bool {
+	if r.remembered == nil && r.bare && slices.Contains(r.store.had, r.name) {
+		r.remembered = &endMark{} // the table is lost, too
+	}
 	if r.remembered == nil || !r.bare && r.remembered.end <= r.end {
 		return false
 	}
@@ -83,7 +88,7 @@ func (r *recovery) passLost() bool {
 	if r.remembered.newest.After(r.newest) {
 		r.newest = r.remembered.newest
 	}
-	r.log.Error("a log's files do not hold what the table remembers; it goes on after the lost positions",
+	r.log.Error("a log's files do not hold all that it had; it goes on after the lost positions",
 		"log", r.name, "folder", r.dir, "remembered_end", uint64(r.remembered.end), "goes_on_at", uint64(r.end+1))
 	return true
 }

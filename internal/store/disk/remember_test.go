@@ -233,4 +233,16 @@ func TestALostFolderKeepsWhatWasTrimmed(t *testing.T) {
 	require.NoError(t, os.RemoveAll(f.cfg.Dir))
 	f.open(t)
 	assert.Equal(t, store.Pos(1), appendTo(t, f.Log(t, "events"), 100))
+
+	// If somebody else knows that the store had the log, its loss is named.
+	require.NoError(t, f.store.Close())
+	require.NoError(t, os.RemoveAll(f.cfg.Dir))
+	f.cfg.Had = []string{"events"}
+	f.open(t)
+	assert.Equal(t, store.Pos(1+lostMargin), appendTo(t, f.Log(t, "events"), 100))
+	_, gaps = read(t, f.Log(t, "events"))
+	assert.Equal(t, []store.Gap{{From: 1, To: lostMargin, Why: store.Doubtful}}, gaps)
+	assert.Equal(t, store.Pos(1), appendTo(t, f.Log(t, "another"), 100))
+	f.Kill(t)
+	assert.Equal(t, store.Pos(2+lostMargin), appendTo(t, f.Log(t, "events"), 100))
 }

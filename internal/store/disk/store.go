@@ -34,6 +34,7 @@ type Store struct {
 	table   *Table
 	guard   *os.File // holds the lock; nil in tests of a filesystem without locks
 	view    bool     // nothing is changed
+	had     []string // Config.Had
 	stop    context.CancelFunc
 	stopped chan struct{}
 
@@ -63,6 +64,9 @@ type Config struct {
 	// Writer is the version of the program, in at most 64 bytes. It stands in every file,
 	// so that an older program can say what wrote a file that it does not know.
 	Writer string
+	// Had names logs that the store is known to have had. One without any trace in the store
+	// was lost, with the table: it goes on after a gap, since nobody knows its positions.
+	Had    []string
 	Logger *slog.Logger
 }
 
@@ -98,7 +102,7 @@ func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 
 func prepare(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s := &Store{
-		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, boot: boot, log: cfg.Logger,
+		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, had: cfg.Had, boot: boot, log: cfg.Logger,
 		stopped: make(chan struct{}), logs: map[string]*Log{}, scrubbed: time.Now(),
 	}
 	var err error
