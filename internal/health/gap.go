@@ -80,6 +80,11 @@ func (g *Gap) arrivedAfterAll() bool {
 	return g.Cause == CauseRelayDown || !g.refusedForGood() && 2*g.EventsLate > g.EventsExpected
 }
 
+// isSentAgain reports whether the provider sends the events of the gap again.
+func (g *Gap) isSentAgain() bool {
+	return g.Cause == CauseRelayDown || g.is(Refused) && !g.refusedForGood()
+}
+
 // refusedForGood reports whether the sender drops the refused pushes.
 func (g *Gap) refusedForGood() bool {
 	return g.is(Refused) && !slices.Contains(sentAgain, g.RefusedBy)

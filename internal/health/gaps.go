@@ -210,7 +210,7 @@ func (w *watch) lose(v Verdict, now time.Time) {
 func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
 	open := w.gaps.open
 	switch {
-	case open.is(v.State):
+	case open.is(v.State) && open.RefusedBy == v.refusedBy:
 		return now, false
 	case v.State == Silent:
 		return w.lastNew, open.is(Reduced)
@@ -272,7 +272,11 @@ func (w *watch) begin(gap Gap, now time.Time) {
 	if len(g.ended) == 0 {
 		g.came, g.cameAt = 0, w.arrivals.Events
 	}
-	g.open = &pending{Gap: gap, span: w.page.Count(gap.Begun, time.Time{}), refusedBefore: w.refusedAtLastPush, noticed: now}
+	refused := w.refusedAtLastPush
+	if n := len(g.ended); n > 0 { // without a push since, the refused ones of the gap before it are not of this one
+		refused = max(refused, g.ended[n-1].refusedBefore+g.ended[n-1].RefusedPushes-g.ended[n-1].refused)
+	}
+	g.open = &pending{Gap: gap, span: w.page.Count(gap.Begun, time.Time{}), refusedBefore: refused, noticed: now}
 	g.settleAt, w.changed = time.Time{}, true
 }
 
@@ -305,7 +309,7 @@ func (w *watch) measure(now time.Time) {
 			p.EventsExpected, p.EstimatedBy = w.expected(p.Begun, p.Ended)
 		}
 	}
-	if !w.inStep(all) {
+	if !w.inStep(all, now) {
 		w.byArrival(all, now)
 		return
 	}
@@ -320,8 +324,9 @@ func (w *watch) measure(now time.Time) {
 const inStep = 2 * time.Second
 
 // inStep reports whether the sender's times tell which events are of the gaps. They do not where
-// its clock is wrong, or events have no times.
-func (w *watch) inStep(all []*pending) bool {
+// its clock is wrong, was wrong since the gaps began, or disagrees with that of another worker,
+// or where events have no times. An event that was held up by the gaps is no older than they are.
+func (w *watch) inStep(all []*pending, now time.Time) bool {
 	c, shortest := &w.arrivals.Clock, time.Duration(math.MaxInt64)
 	for _, p := range all {
 		if !p.Ended.IsZero() {
@@ -331,12 +336,14 @@ func (w *watch) inStep(all []*pending) bool {
 	if shortest == math.MaxInt64 { // none has an end: they are counted by an upper bound
 		return true
 	}
-	return c.Samples > 0 && c.Least.Abs() <= max(inStep, shortest/10)
+	most := max(inStep, shortest/10)
+	return c.Samples > 0 && c.Least.Abs() <= most && c.Calm <= 2*most && c.Held <= now.Sub(all[0].Begun)+most
 }
 
 // byArrival estimates the gaps by what arrived since the first of them, whatever times the
 // events have: what is missing from the usual number was lost. The events that came after all
-// are those of the oldest gaps. All of that time adds to the doubt.
+// are those of the gaps whose events are sent again, and else of the oldest. All of that time
+// adds to the doubt.
 func (w *watch) byArrival(all []*pending, now time.Time) {
 	usual, at, inGaps := int64(0), all[0].Begun, int64(0)
 	for _, p := range all {
@@ -349,10 +356,14 @@ func (w *watch) byArrival(all []*pending, now time.Time) {
 	}
 	missing := usual - w.came()
 	late := min(max(inGaps-missing, 0), inGaps)
-	for _, p := range all {
-		p.EventsLate = min(late, p.EventsExpected)
-		late -= p.EventsLate
-		p.estimate(noise(usual))
+	for _, again := range []bool{true, false} {
+		for _, p := range all {
+			if p.isSentAgain() == again {
+				p.EventsLate = min(late, p.EventsExpected)
+				late -= p.EventsLate
+				p.estimate(noise(usual))
+			}
+		}
 	}
 }
 

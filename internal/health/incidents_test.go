@@ -127,6 +127,62 @@ func TestAWrongClockAndARestart(t *testing.T) {
 	}
 }
 
+// Where the sender's clocks disagree, or its clock is set before the gap is settled, the times
+// do not tell which events are of the gap: none is lost here.
+func TestClocksThatDisagree(t *testing.T) {
+	t.Parallel()
+	set := func(from, to time.Duration) func(int) time.Duration { // half a minute after the downtime
+		return func(push int) time.Duration { return map[bool]time.Duration{true: from, false: to}[push < 652] }
+	}
+	for name, clock := range map[string]func(push int) time.Duration{
+		"two workers":          func(push int) time.Duration { return time.Duration(push%2) * 5 * time.Minute },
+		"one of five":          func(push int) time.Duration { return time.Duration(push%5/4) * 30 * time.Minute },
+		"set right":            set(30*time.Minute, 0),
+		"set right from years": set(20000*time.Hour, 0),
+		"set right from ahead": set(-2*time.Hour, 0),
+		"set wrong":            set(0, 30*time.Minute),
+	} {
+		h, _ := newKept(t)
+		*h.keeper.watches[0].model = rhythm.Model{}
+		pushes := 0
+		push := func(e *received.Environment) {
+			e.Took(h.at(10, time.Second+clock(pushes)))
+			pushes++
+		}
+		h.pass(600, push)
+		h.down(22)
+		for range 22 { // all of it is sent again
+			h.book.Of(live).Took(h.at(10, 11*time.Second+clock(pushes)))
+			pushes++
+		}
+		h.pass(300, push)
+		assert.Empty(t, h.status().Gaps, name)
+		assert.Empty(t, h.entries(subjectGap), name)
+	}
+}
+
+// Pushes that are refused for another reason than before are another incident: those of the
+// first are sent again, and those of the second are not.
+func TestRefusedForAnotherReason(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{0, 40 * time.Second} {
+		h, _ := newKept(t)
+		*h.keeper.watches[0].model = rhythm.Model{}
+		h.pass(600, h.skewed(by))
+		h.pass(50, func(e *received.Environment) { e.Refused(received.Unavailable) })
+		h.pass(48, wrong)
+		h.book.Of(live).Took(h.at(500, 75*time.Second+by))
+		h.pass(300, h.skewed(by))
+		gaps := h.status().Gaps
+		require.NotEmpty(t, gaps, by)
+		g := gaps[len(gaps)-1]
+		assert.Equal(t, received.Credential, g.RefusedBy, by)
+		assert.InDelta(t, 48, g.RefusedPushes, 1, by)
+		assert.InDelta(t, 480, g.EventsLost, 100, by)
+		assert.Empty(t, gaps[:len(gaps)-1], "those before were sent again")
+	}
+}
+
 // A backlog that is worked off is late; the sender's clock is right.
 func TestABacklogIsNoWrongClock(t *testing.T) {
 	t.Parallel()

@@ -211,15 +211,15 @@ func TestTheSendersClock(t *testing.T) {
 	for range 300 {
 		push(30 * time.Minute)
 	}
-	assert.Equal(t, Clock{ClockSamples, 30 * time.Minute, 30 * time.Minute}, e.Snapshot().Clock)
+	assert.Equal(t, Clock{ClockSamples, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute}, e.Snapshot().Clock)
 	push(-2 * time.Hour)
-	assert.Equal(t, Clock{ClockSamples, -2 * time.Hour, 30 * time.Minute}, e.Snapshot().Clock)
+	assert.Equal(t, Clock{ClockSamples, -2 * time.Hour, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute}, e.Snapshot().Clock)
 	push(-50 * 365 * 24 * time.Hour)
 	assert.Equal(t, -50*365*24*time.Hour, e.Snapshot().Clock.Least, "the worst clocks are told of, too")
 	for range 160 {
 		push(time.Second)
 	}
-	assert.Equal(t, Clock{ClockSamples, time.Second, time.Second}, e.Snapshot().Clock)
+	assert.Equal(t, Clock{ClockSamples, time.Second, time.Second, time.Second, time.Second}, e.Snapshot().Clock)
 }
 
 // An event of 1970 has no time. Some of them leave the lateness of the others as it is.

@@ -1,6 +1,9 @@
 package received
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Clock is what the newest pushes show of their sender's clock: the age of the newest event of
 // a push, at its arrival. It is next to 0 for a live stream whose sender's clock is right. An
@@ -11,6 +14,11 @@ type Clock struct {
 	Samples int
 	// Least and Most are the least and the greatest age.
 	Least, Most time.Duration
+	// Calm is the greatest age in the sample where that is least, the newest one left out, as it
+	// may have few pushes so far. It is next to Least, unless senders with different clocks push
+	// side by side. Held is the least age in the sample where that is greatest: that of a clock
+	// that was set since, or of events that were held up.
+	Calm, Held time.Duration
 }
 
 // ClockSamples is the number of samples, and clockSlice the time of one.
@@ -41,15 +49,22 @@ func (c *ages) add(elapsed, age time.Duration) {
 }
 
 func (c *ages) shows() (all Clock) {
+	newest := (c.next + ClockSamples - 1) % ClockSamples
 	for i, s := range c.samples {
 		switch {
 		case c.at[i] == 0:
 			continue
 		case all.Samples == 0:
-			all.Least, all.Most = s.least, s.most
+			all.Least, all.Most, all.Calm, all.Held = s.least, s.most, math.MaxInt64, s.least
 		}
 		all.Samples++
-		all.Least, all.Most = min(all.Least, s.least), max(all.Most, s.most)
+		all.Least, all.Most, all.Held = min(all.Least, s.least), max(all.Most, s.most), max(all.Held, s.least)
+		if i != newest {
+			all.Calm = min(all.Calm, s.most)
+		}
+	}
+	if all.Samples == 1 {
+		all.Calm = all.Most
 	}
 	return all
 }
