@@ -115,6 +115,9 @@ func (a *Archiver) check() error {
 	if within(a.Dir, filepath.Dir(a.Store.dir)) || within(a.Store.dir, a.Dir) {
 		return fmt.Errorf("the archive's folder %s and the data directory are within each other: name a folder elsewhere", a.Dir)
 	}
+	if err := plain(a.Dir + "/."); err != nil { // the folder itself may be a link
+		return err
+	}
 	files, err := os.ReadDir(a.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the archive's folder: %w", err)

@@ -286,6 +286,15 @@ func TestABadArchiveMovesNothing(t *testing.T) {
 		require.Empty(t, *entered, name)
 		require.Equal(t, before, files(t, log.dir), name)
 	}
+	// A link that somebody planted does not lead the relay's files elsewhere.
+	planted, elsewhere := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(planted, "0"), 0o700))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(planted, "0", "tile")))
+	a, entered := h.archiver(planted, 1024)
+	_, err = a.Run(t.Context())
+	require.ErrorContains(t, err, "symbolic link")
+	require.Empty(t, *entered)
+	require.Empty(t, files(t, elsewhere))
 }
 
 func without(all map[string]string, name string) map[string]string {

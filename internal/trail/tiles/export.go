@@ -145,7 +145,7 @@ func plain(dir string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("export the log: %w", err)
+		return fmt.Errorf("write to %s: %w", dir, err)
 	}
 	return nil
 }

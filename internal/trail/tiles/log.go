@@ -90,7 +90,8 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 	return record, nil
 }
 
-// widest reads a tile's file: the full one, or one at least as wide as t.
+// widest reads a tile's file: its own, which is the one that whoever verifies the log reads, or
+// the full one, or another at least as wide as t.
 func (l Log) widest(t tlog.Tile) ([]byte, error) {
 	data, err := l.readWidest(t)
 	if errors.Is(err, fs.ErrNotExist) && t.W < proof.TileWidth {
@@ -101,9 +102,11 @@ func (l Log) widest(t tlog.Tile) ([]byte, error) {
 
 func (l Log) readWidest(t tlog.Tile) ([]byte, error) {
 	full := wide(t)
-	data, err := os.ReadFile(l.path(pathOf(full)))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) || t.W == proof.TileWidth {
-		return data, err
+	for _, of := range []tlog.Tile{t, full} {
+		data, err := os.ReadFile(l.path(pathOf(of)))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || t.W == proof.TileWidth {
+			return data, err
+		}
 	}
 	widths, err := l.widths(full)
 	if err != nil {

@@ -1,10 +1,12 @@
 package tiles
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -110,6 +112,12 @@ func TestNarrowerTilesAreCutFromWiderOnes(t *testing.T) {
 		}
 		require.Equal(t, 3, entries)
 	}
+	// What is served is what 'trail verify' reads, whatever else stands next to it.
+	own, err := os.ReadFile(h.store.Log(0).path("tile/entries/001.p/44"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(h.store.Log(0).path("tile/entries/001"), bytes.ReplaceAll(own, []byte("changed"), []byte("checked")), 0o600))
+	_, body := ask(t, http.MethodGet, server.URL+"/tlog/0/tile/entries/001.p/44")
+	require.Equal(t, string(own), body)
 }
 
 func TestNothingElseIsServed(t *testing.T) {

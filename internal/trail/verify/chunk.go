@@ -81,8 +81,42 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	for len(c.bundle) < c.width {
 		c.bundle = append(c.bundle, tlog.Hash{})
 	}
-	return c, nil
+	return c, l.checkFull(ctx, c)
 }
+
+// checkFull reads the full bundle that may stand beside a partial one: readers take either, so
+// it has to begin with the same entries.
+func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
+	if c.fileWidth == width || c.archive != "" {
+		return nil
+	}
+	file := proof.BundlePath(c.n, width)
+	data, missing, err := l.fetch.read(ctx, file)
+	if err != nil || missing {
+		return err
+	}
+	first, entries := l.base+c.n*width, 0
+	wrong := func(from, to int64, detail string) {
+		c.records = append(c.records, Finding{Kind: Altered, Log: l.origin, From: from, To: to, File: file, Detail: detail})
+	}
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			wrong(-1, -1, err.Error())
+			break
+		}
+		if at := first + int64(entries); entries < c.width && tlog.RecordHash(leaf) != c.bundle[entries] {
+			wrong(at, at, "it is unlike the one in "+c.bundleFile)
+		}
+		entries++
+	}
+	if entries > c.width && !l.o.Live {
+		c.beyond = &Finding{Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file, Detail: beyondCovered}
+	}
+	return nil
+}
+
+// beyondCovered is why entries after the newest checkpoint are a finding.
+const beyondCovered = "no checkpoint covers them, and they stand in the file all the same"
 
 // checkEnd holds the end of a bundle's file against its name. A full bundle in the place of a
 // partial one has entries that no checkpoint covers: a relay in use, or one that was killed, had
@@ -102,7 +136,7 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 	case entries > c.width && !l.o.Live:
 		c.beyond = &Finding{
 			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: c.bundleFile,
-			Detail: "no checkpoint covers them, and they stand in the file all the same",
+			Detail: beyondCovered,
 		}
 	}
 }

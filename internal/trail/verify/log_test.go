@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -282,4 +283,29 @@ func TestAFullBundleStandsForAPartialOne(t *testing.T) {
 	assert.Equal(t, []string{"altered: tile/entries/000.p/60: it has 62 entries, not 256"}, texts(check(t, put(62), o).Integrity))
 	o.Live = true
 	sound(t, check(t, put(width), o))
+}
+
+// Both may stand there: readers take either, so both are held against the signed entries.
+func TestAFullBundleBesideAPartialOne(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 60)...)
+	l.sign(t)
+	f := l.write(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	partial, full := proof.BundlePath(0, 60), proof.BundlePath(0, width)
+	f[full] = bytes.Clone(f[partial])
+	sound(t, check(t, f, o))
+	for i := 60; i < width; i++ {
+		f[full] = proof.AppendBundle(f[full], record(i))
+	}
+	r := check(t, f, o)
+	require.Empty(t, r.Integrity.Findings)
+	assert.Equal(t, []string{"unsigned: entries 60 to 255: tile/entries/000: no checkpoint covers them, and they stand in the file all the same"}, texts(r.Completeness))
+	o.Live = true
+	sound(t, check(t, f, o))
+	f[full] = bytes.Replace(f[full], []byte(`"n":7}`), []byte(`"n":8}`), 1)
+	assert.Equal(t, []string{"altered: entry 7: tile/entries/000: it is unlike the one in tile/entries/000.p/60"}, texts(check(t, f, o).Integrity))
+	f[full] = f[full][:100]
+	assert.Contains(t, strings.Join(texts(check(t, f, o).Integrity), "\n"), "altered: tile/entries/000: ")
 }
