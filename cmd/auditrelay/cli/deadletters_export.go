@@ -72,6 +72,9 @@ func (c *exported) to(w io.Writer) func(*console.Letter) error {
 // otherwise stdout.
 func writeTo(path string, stdout io.Writer, write func(io.Writer) error) error {
 	target := stdout
+	if isTerminal(fileOf(stdout)) {
+		target = &inertWriter{to: stdout}
+	}
 	closing := func() error { return nil }
 	if path != "" {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
@@ -46,6 +47,29 @@ func escaped(raw []byte) string {
 
 // steersJSON makes an exception of the line ends between values.
 func steersJSON(r rune) bool { return r != '\n' && plaintext.Steers(r) }
+
+// inertWriter writes JSON to a terminal, without its control characters: the same values, while
+// a file or a pipe gets every byte as it is.
+type inertWriter struct {
+	to   io.Writer
+	rest []byte // the first bytes of a character
+}
+
+func (w *inertWriter) Write(p []byte) (int, error) {
+	text := append(w.rest, p...)
+	whole := len(text)
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
+		if utf8.RuneStart(text[len(text)-back]) {
+			if !utf8.FullRune(text[len(text)-back:]) {
+				whole -= back
+			}
+			break
+		}
+	}
+	_, err := io.WriteString(w.to, escaped(text[:whole]))
+	w.rest = bytes.Clone(text[whole:])
+	return len(p), err
+}
 
 // encodeLine writes a value as JSON on one line, without the terminal's control characters.
 func encodeLine(w io.Writer, value any) error {

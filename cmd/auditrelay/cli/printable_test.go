@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,4 +37,21 @@ func TestHostileTextIsPrintedHarmlessly(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, printState(&out, "yaml", json.RawMessage(`{"name":"plain"}`)))
 	require.Equal(t, "name: plain\n", out.String())
+}
+
+// What a command writes as JSON lines is the same value at a terminal, in whatever pieces it is
+// written.
+func TestAnExportAtATerminalIsHarmless(t *testing.T) {
+	t.Parallel()
+	text := "{\"a\":\"\u009b31m é \u202e\U000e0041 漢\"}\n{\"b\":\"\x7f\"}\n"
+	for size := range len(text) {
+		var out strings.Builder
+		w := &inertWriter{to: &out}
+		for piece := range slices.Chunk([]byte(text), size+1) {
+			n, err := w.Write(piece)
+			require.NoError(t, err)
+			require.Len(t, piece, n)
+		}
+		require.Equal(t, "{\"a\":\"\\u009b31m é \\u202e\\udb40\\udc41 漢\"}\n{\"b\":\"\\u007f\"}\n", out.String())
+	}
 }

@@ -71,9 +71,9 @@ Entries moved out by 'trail archive' are checked by their hashes; with --archive
 files are checked too, and whatever it lacks or has altered breaks integrity.
 
 In a sink's copy, each attribute of an entry's event has to be the entry's: id, source, type,
-subject, time, receivedtime (the same time), datacontenttype, project and environment. Pushed events that imitate entries are named apart, and
-count for nothing. Bodies without attributes can be pushed by anybody: there only the signed
-roots tell entries from imitations.
+subject, time, receivedtime (the same), datacontenttype, project and environment. Pushed events
+that imitate entries are named apart, and count for nothing. Bodies without attributes can be
+pushed by anybody: there only the signed roots tell entries from imitations.
 
 Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 nothing is
 against integrity, and completeness, the trust in the keys, or a single entry under a signed
