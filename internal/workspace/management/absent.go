@@ -77,7 +77,7 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 		return Beside(a.Receipt, err)
 	}
 	parent, probeErr := c.probe(ctx, project, environment)
-	probed, _ := claimOf(probeErr)
+	probed, _ := claimOf404(probeErr)
 	switch {
 	case probeErr == nil:
 		return Beside(parent, err)
@@ -142,7 +142,7 @@ func Beside(parent Receipt, err error) error {
 // second.
 func (c *Client) probe(ctx context.Context, project, environment string) (Receipt, error) {
 	a, err := c.Setting(ctx, kinds.PasswordStrength, project, environment, "")
-	if said, _ := claimOf(err); said == nil {
+	if said, _ := claimOf404(err); said == nil {
 		return a.Receipt, err
 	}
 	codes, err := c.Setting(ctx, kinds.SMSCountryCodes, project, environment, "")
@@ -166,6 +166,12 @@ func claimOf(err error) (*claim, string) {
 	if errors.As(err, &empty) && empty.RequestID != "" {
 		return &claim{requestID: empty.RequestID}, ""
 	}
+	return claimOf404(err)
+}
+
+// claimOf404 is claimOf for 404s alone: a success answer without a resource says nothing of its
+// environment.
+func claimOf404(err error) (*claim, string) {
 	var e *APIError
 	if !errors.As(err, &e) || e.Status != http.StatusNotFound {
 		return nil, ""

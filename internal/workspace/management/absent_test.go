@@ -59,6 +59,8 @@ func TestOneRuleFor404(t *testing.T) {
 		"no 404":                               {fault, fine, fine, fine, ""},
 		"a 2xx without it":                     {`200 {"request_id":"r-404"}`, fine, fine, fine, missing},
 		"a stranger's 2xx":                     {`200 {}`, fine, fine, fine, ""},
+		"probes without anything":              {says("not_found"), `200 {"request_id":"r"}`, `200 {"request_id":"r"}`, fine, unproven},
+		"2xx without anything, everywhere":     {`200 {"request_id":"r-404"}`, `200 {"request_id":"r"}`, `200 {"request_id":"r","country_codes":null}`, fine, unproven},
 		"a 2xx without it, environment absent": {`200 {"request_id":"r-404"}`, says("not_found"), says("not_found"), fine, gone},
 	} {
 		t.Run(name, func(t *testing.T) {

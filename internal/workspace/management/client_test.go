@@ -207,6 +207,8 @@ func TestA200ThatIsAnError(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"status_code":503,"request_id":"r1","error_type":"unavailable"}`:                                            "management API answered 503 unavailable: Service Unavailable (request r1)",
 		`{"status_code":200,"request_id":"r1","error_type":"internal_server_error"}`:                                  "management API answered 500 internal_server_error: Internal Server Error (request r1)",
+		`{"status_code":503,"request_id":"r1","error_message":"down"}`:                                                "management API answered 503: down (request r1)",
+		`{"status_code":500,"request_id":"r1","event_log_streaming_config":{}}`:                                       "management API answered 500: Internal Server Error (request r1)",
 		`{"status_code":404,"request_id":"r1","error_type":"event_log_streaming_config_not_found"}`:                   "management API answered 404 event_log_streaming_config_not_found: Not Found (request r1)",
 		`{"status_code":"x","request_id":"r1","error_type":"e","error_message":"ws-secret-0123456789 is what I got"}`: "management API answered 500 e: [redacted] is what I got (request r1)",
 	} {

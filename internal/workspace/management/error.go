@@ -157,8 +157,8 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 // form has had its effect.
 func disguised(k call, resp *http.Response, body []byte) error {
 	body = bytes.TrimSpace(body)
-	if bytes.HasPrefix(body, []byte("{")) && bytes.Contains(body, []byte(`"error_type"`)) {
-		return errorWithin(k, resp, body)
+	if err := errorWithin(k, resp, body); err != nil {
+		return err
 	}
 	if k.method != http.MethodGet || len(body) == 0 || body[0] == '{' {
 		return nil
@@ -168,18 +168,20 @@ func disguised(k call, resp *http.Response, body []byte) error {
 		resp.StatusCode, plaintext.Line(k.scrub.clean(resp.Header.Get("Content-Type")), 80), page)
 }
 
-// errorWithin is the error in a 2xx's body; nil: it is none. Its status_code counts, else 500.
+// errorWithin is the error in a 2xx's body, which has an error_type or the status_code of an error;
+// nil: it is none. Its status_code counts, else 500.
 func errorWithin(k call, resp *http.Response, body []byte) error {
 	var b errorBody
-	_ = json.Unmarshal(body, &b) // then it has no error_type; the decoder of the resource tells of it
-	if b.text("error_type") == "" {
+	_ = json.Unmarshal(body, &b) // then it has neither; the decoder of the resource tells of it
+	var status int
+	failed := json.Unmarshal(b["status_code"], &status) == nil && status >= 400 && status <= 599
+	if !failed && b.text("error_type") == "" {
 		return nil
 	}
-	var status int
-	if json.Unmarshal(b["status_code"], &status) != nil || status < 400 || status > 599 {
+	if !failed {
 		status = http.StatusInternalServerError
 	}
-	failed := *resp
-	failed.StatusCode = status
-	return newAPIError(&failed, body, k.scrub)
+	as := *resp
+	as.StatusCode = status
+	return newAPIError(&as, body, k.scrub)
 }

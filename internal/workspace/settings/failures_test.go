@@ -30,6 +30,8 @@ func TestFailuresAreNoChanges(t *testing.T) {
 		"environment not found":   {at(RBACPolicy, "live"), "", fault{status: 404, kind: "environment_not_found"}, 1},
 		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", fault{status: 200, body: "{}"}, 1},
 		"a stranger's list":       {at(SMSCountryCodes, "live"), "", fault{status: 200, body: "{}"}, 1},
+		"an answer without it":    {at(RBACPolicy, "live"), "", fault{status: 200, body: `{"request_id":"r-1","status_code":200}`}, 1},
+		"one without a config":    {at(PasswordStrength, "live"), "", fault{status: 200, body: `{"request_id":"r-1"}`}, 1},
 		"object for array":        {at(SMSCountryCodes, "live"), "{}", fault{}, 1},
 		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", fault{}, 1},
 		"null for a policy":       {at(RBACPolicy, "live"), `null`, fault{}, 1},

@@ -85,8 +85,12 @@ func (w *Watcher) fetch(ctx context.Context, g *group, kind kinds.Setting, one s
 	return a, err
 }
 
-// readAbsent judges a failed read.
+// readAbsent judges a failed read. Only a 404 says that a setting is gone: a success answer
+// without it is not one of the API.
 func (w *Watcher) readAbsent(ctx context.Context, r resource, err error) (reading, error) {
+	if errors.Is(err, management.ErrNoResource) {
+		return reading{}, fmt.Errorf("read: %w: %w", errImplausible, err)
+	}
 	if r.kind != kinds.Project.Name { // nothing can confirm the 404 of a project
 		err = w.client.Confirm(ctx, r.project, r.environment, err)
 	}
