@@ -55,7 +55,7 @@ func TestStreamingFromTheCommandLine(t *testing.T) {
 
 	_, said := o.streaming(t, cli.ExitFailure, "apply", o.name)
 	assert.Contains(t, said, "Set it?")
-	_, said = o.streaming(t, cli.ExitUsage, "apply", o.name, "--yes")
+	_, said = o.streaming(t, cli.ExitUsage, "apply", o.name, "--yes", "--reason", " ")
 	assert.Contains(t, said, "--yes needs --reason")
 	_, said = o.streaming(t, cli.ExitFailure, "apply", "no/such", "--yes", "--reason", "x")
 	assert.Contains(t, said, "no stream for this environment")

@@ -115,8 +115,11 @@ func neverSeen(e *Evidence, now time.Time) (Verdict, bool) {
 			"unless the relay's log tells of failing TLS handshakes", e.Environment),
 	}
 	switch {
+	case e.fresh(now) && e.Declared.DestinationType == "":
+		v.Reason += ", and the API shows no streaming config: the event log goes nowhere"
+		v.Action = fmt.Sprintf("create a destination with this relay's host name and the configured credential for %s in the dashboard, and enable it", e.Environment)
 	case e.fresh(now):
-		v.Reason += fmt.Sprintf(", though the API declares the stream %s", e.Declared.Status)
+		v.Reason += fmt.Sprintf(", though the API declares the stream to %s %s", destination(&e.Declared), e.Declared.Status)
 	case e.Declared.stale(e.Started, now):
 		v.Reason, v.Action = v.Reason+", and "+staleReason(e), lookAction
 	case e.Declared.Watched:

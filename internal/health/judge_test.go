@@ -202,7 +202,13 @@ func TestJudge(t *testing.T) {
 		"a few late ones":         {func(e *Evidence) { e.Arrivals.Lateness = [3]float64{1, 500, 7 * 3600} }, Flowing, "pushes arrive", "", 0},
 		"late, and refused since": {func(e *Evidence) { e.Arrivals.Lateness[1] = 9e9; refusedFor(e, received.Credential, time.Second/2, 0) }, Refused, "", "", time.Second / 2},
 
-		"no push yet":          {neverPushed, Unknown, "no push has arrived yet, though the API declares the stream ACTIVE", "log in to shop/live once", 0},
+		"no push yet": {neverPushed, Unknown, "no push has arrived yet, though the API declares the stream to relay.example.com (GRAFANA_LOKI) ACTIVE", "log in to shop/live once", 0},
+		"no push, no config": {func(e *Evidence) {
+			neverPushed(e)
+			e.Declared.Status, e.Declared.DestinationType, e.Declared.Destination = "", "", ""
+		}, Unknown, "no push has arrived yet, and the API shows no streaming config: the event log goes nowhere", "create a destination with this relay's host name", 0},
+		"no push, as it goes elsewhere": {func(e *Evidence) { neverPushed(e); e.Declared.Destination = "loki.example.com" }, Unknown,
+			"no push has arrived yet, though the API declares the stream to loki.example.com (GRAFANA_LOKI) ACTIVE", "log in", 0},
 		"no push, no look yet": {func(e *Evidence) { neverPushed(e); e.Declared.At, e.Started = time.Time{}, noon }, Unknown, "the API was not read yet", "", 0},
 		"no push, and no API":  {func(e *Evidence) { neverPushed(e); e.Declared.At = time.Time{} }, Unknown, "the API has shown nothing since the relay started", "the section workspace", 0},
 		"an earlier process's push, no look yet": {func(e *Evidence) {

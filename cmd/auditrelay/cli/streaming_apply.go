@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ reported: not enabled, for example; 64 wrong usage.`,
 			return err
 		},
 		PreRunE: func(*cobra.Command, []string) error {
-			if yes && reason == "" {
+			if yes && strings.TrimSpace(reason) == "" {
 				return errors.New("--yes needs --reason: nobody else says why in the audit trail")
 			}
 			return nil
