@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -120,6 +121,9 @@ func placeIn(members map[string]json.RawMessage) (*Place, error) {
 	}
 	if p.Leaf == (tlog.Hash{}) {
 		return nil, fmt.Errorf("read the member %s of an audit event: it has no leaf", trailMember)
+	}
+	if !bytes.Equal(raw, canonicalOf(p)) { // no leaf covers it, so nothing would vouch for more
+		return nil, fmt.Errorf("read the member %s of an audit event: it has more in it than a place", trailMember)
 	}
 	return p, nil
 }

@@ -272,10 +272,11 @@ func (c *copied) tree(origin string, t *claims) {
 		made.Key = l.policy.Logs[0].Key
 	}
 	var g growth
-	g.grow(t.list, c.checkpoints(l, &made))
+	signed := c.checkpoints(l, &made)
+	g.grow(t.list, signed)
 	made.Size, made.Root = int64(len(g.settled)), g.root
 	j := &judge{c: c, l: l, growth: &g, joins: l.base == c.report.end()}
-	if l.trusted {
+	if l.trusted && (len(signed) > 0 || len(c.endorsed) == 0) { // else a newer key may be this log's
 		j.name = (&audit.Kept{PublicKey: made.Key}).Name()
 	}
 	j.weigh(t.list)

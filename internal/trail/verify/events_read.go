@@ -184,7 +184,9 @@ func readCheckpoint(e *relay.Event) copiedEvent {
 	}
 	_, err := jsondiff.Canonical(e.Body) // refuses a name that stands there twice
 	if err == nil {
-		err = json.Unmarshal(e.Body, &is)
+		body := json.NewDecoder(bytes.NewReader(e.Body))
+		body.DisallowUnknownFields() // nothing vouches for more
+		err = body.Decode(&is)
 	}
 	c, noteErr := proof.ReadCheckpoint([]byte(is.Checkpoint))
 	prefix := fmt.Sprintf("@checkpoint-%d-", c.Size)

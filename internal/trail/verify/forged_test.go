@@ -64,6 +64,18 @@ func TestAForgedAttributeIsFound(t *testing.T) {
 			`entry 7: its id begins with "example.org/log+`,
 		},
 		"exchanged data": {at, func(all []relay.Event, e *relay.Event) { e.Body, all[8].Body = all[8].Body, e.Body }, "its attribute id is "},
+		"more in its place": {
+			at, func(_ []relay.Event, e *relay.Event) {
+				e.Body = bytes.Replace(e.Body, []byte(`"trail":{`), []byte(`"trail":{"severity":"low",`), 1)
+			},
+			"its body names no place in the trail",
+		},
+		"more in a checkpoint": {
+			n, func(_ []relay.Event, e *relay.Event) {
+				e.Body = bytes.Replace(e.Body, []byte(`{"`), []byte(`{"severity":"low","`), 1)
+			},
+			" is no checkpoint of the trail, though its type is trail.checkpoint",
+		},
 		"no place in the trail": {
 			at, func(_ []relay.Event, e *relay.Event) {
 				e.Body, e.ID = bytes.Replace(e.Body, []byte(`"trail"`), []byte(`"other"`), 1), "x"

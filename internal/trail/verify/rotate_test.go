@@ -67,6 +67,9 @@ func TestARotatedKeyIsFollowedInACopy(t *testing.T) {
 		if signed {
 			bodies = append(bodies, checkpointBody(t, first.checkpoint(t, 6)))
 		}
+		for i, body := range bodies {
+			bodies[i] = cloudEvent(deliveredBody(t, first, body))
+		}
 		for i, secret := range secrets {
 			base := int64(6 + 3*i)
 			l := newTestLog(t, fmt.Sprintf("example.com/log/from-%d", base), base)

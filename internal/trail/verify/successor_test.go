@@ -103,3 +103,22 @@ func TestTheFilesAreHeldAgainstTheLog(t *testing.T) {
 		})
 	}
 }
+
+// Until a generation's first checkpoint is delivered, nobody knows its key: that accuses nobody.
+func TestAGenerationWithoutItsFirstCheckpointIsNotForged(t *testing.T) {
+	t.Parallel()
+	logs, entries := rotatedTrail(t)
+	var lines [][]byte
+	for n, l := range logs {
+		bodies := eventsOf(t, l, entries[n])
+		if n+1 < len(logs) {
+			bodies = append(bodies, checkpointBody(t, l.newest))
+		}
+		for _, body := range bodies {
+			lines = append(lines, cloudEvent(deliveredBody(t, l, body)))
+		}
+	}
+	r := checkEvents(t, Options{Policy: policy(t, 0, logs[0].key.verifier)}, lines...)
+	require.Empty(t, texts(r.Integrity))
+	assert.Contains(t, strings.Join(texts(r.Completeness), "\n"), "unsigned: entries 12 to 16: ")
+}
