@@ -80,8 +80,10 @@ func (c *Client) repeat(ctx context.Context, k call) (r reply, sent bool, err er
 			lost, sent = hadNoAnswer(err, lost), true
 		}
 		wait, again := c.again(ctx, k, attempt, err)
-		if !again {
-			return reply{}, sent, c.judge(ctx, k, err)
+		if !again || hung(err) {
+			if err = c.judge(ctx, k, err); !again || errors.Is(err, ErrUnreachable) {
+				return reply{}, sent, err
+			}
 		}
 		c.metrics.retries.WithLabelValues(k.label()).Inc()
 		if retry.Sleep(ctx, wait) != nil {
@@ -92,6 +94,13 @@ func (c *Client) repeat(ctx context.Context, k call) (r reply, sent bool, err er
 
 // errNotStarted marks the error of an attempt without a connection, or without its turn.
 var errNotStarted = errors.New("the request did not start")
+
+// hung reports whether an attempt had no answer for as long as it may take. Then it is judged
+// at once, as four more take minutes.
+func hung(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
 
 // hadNoAnswer reports whether this attempt, or an earlier one, may have had its effect
 // without an answer. A later refusal is marked.

@@ -16,37 +16,60 @@ func (c *Client) judge(ctx context.Context, k call, err error) error {
 	if causeOf(err) == "" || ctx.Err() != nil {
 		return err
 	}
+	if refusal := c.condemn(ctx, k.params); refusal != nil {
+		return fmt.Errorf("%w; this call: %w", refusal, err)
+	}
+	return err
+}
+
+// Check asks whether the API can be used at all, and returns [ErrUnreachable] where it cannot. It
+// is for a person who would wait for others' calls otherwise.
+func (c *Client) Check(ctx context.Context) error {
+	if c.breaker.isOpen() != nil {
+		return c.admit(ctx, call{})
+	}
+	return c.condemn(ctx, nil)
+}
+
+// condemn asks whether any call can succeed, and opens the breaker where none can. It returns
+// the refusal of an open one. params are those of a call that has failed, if any.
+func (c *Client) condemn(ctx context.Context, params []string) error {
 	select {
 	case c.breaker.judging <- struct{}{}:
 	case <-ctx.Done():
-		return err
+		return nil
 	}
 	defer func() { <-c.breaker.judging }()
-	refusal := c.breaker.isOpen()
-	if refusal == nil {
-		asked := c.ask(ctx, call{params: k.params}) // k itself has failed
-		cause := causeOf(asked)
-		if cause == "" || ctx.Err() != nil {
-			return err
-		}
-		refusal = c.breaker.open(cause, asked)
+	if refusal := c.breaker.isOpen(); refusal != nil {
+		return refusal
 	}
-	return fmt.Errorf("%w; this call: %w", refusal, err)
+	asked := c.ask(ctx, call{params: params})
+	if cause := causeOf(asked); cause != "" && ctx.Err() == nil {
+		return c.breaker.open(cause, asked)
+	}
+	return nil
 }
 
-// askAtMost bounds the reads of a question.
-const askAtMost = 4
+const (
+	// askAtMost bounds the reads of a question, and hangAtMost those without an answer in time.
+	askAtMost  = 4
+	hangAtMost = 2
+)
 
 // ask reads the project of k, once; it is the cheapest call, and open to every key. If
 // the read fails as every call would, it makes others: the key may not read this one, or
 // it is broken, or that operation alone is. A 401 is about the key and no operation.
 func (c *Client) ask(ctx context.Context, k call) (err error) {
+	hangs := 0
 	for _, q := range c.breaker.toAsk(k) {
 		if isUnauthorized(err) && q.path != kinds.ProjectPath {
 			continue
 		}
 		err = c.askOnce(ctx, q)
-		if cause := causeOf(err); cause == "" || cause == CauseThrottled || ctx.Err() != nil {
+		if hung(err) {
+			hangs++
+		}
+		if cause := causeOf(err); cause == "" || cause == CauseThrottled || ctx.Err() != nil || hangs == hangAtMost {
 			return err
 		}
 	}

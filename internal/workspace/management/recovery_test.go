@@ -72,9 +72,7 @@ func TestAnOutagesEndIsNoticedWithinHalfAMinute(t *testing.T) {
 					fails := time.Now()
 					_, err := c.SMSCountryCodes(t.Context(), "p", "e")
 					require.ErrorIs(t, err, ErrUnreachable)
-					if !hangs {
-						require.Less(t, time.Since(fails), 30*time.Second, "and so is its beginning")
-					}
+					require.Less(t, time.Since(fails), map[bool]time.Duration{false: 30 * time.Second, true: 65 * time.Second}[hangs], "and so is its beginning")
 					for began := time.Now(); time.Since(began) < lasts; time.Sleep(500 * time.Millisecond) {
 						now, _ := c.Reach()
 						require.Equal(t, CauseOutage, now.Cause)
@@ -97,6 +95,30 @@ func TestAnOutagesEndIsNoticedWithinHalfAMinute(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A person who waits for somebody's call without an answer has the API asked, and is told.
+func TestAPersonAsksForAnAPIThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		s.always(200)
+		h := &hanging{next: s}
+		c := s.client(t, func(o *Options) { o.HTTPClient.Transport = h })
+		require.NoError(t, c.Check(ForPerson(t.Context())))
+		_, err := c.SMSCountryCodes(t.Context(), "p", "e")
+		require.NoError(t, err)
+		h.set(true)
+		var all sync.WaitGroup
+		all.Go(func() { _, err := c.SMSCountryCodes(t.Context(), "p", "e"); assert.ErrorIs(t, err, ErrUnreachable) })
+		began := time.Now()
+		require.ErrorIs(t, c.Check(ForPerson(t.Context())), ErrUnreachable)
+		assert.LessOrEqual(t, time.Since(began), 2*probeAnswerWithin)
+		all.Wait()
+		assert.Less(t, time.Since(began), time.Minute)
+		h.set(false)
+		require.NoError(t, c.Check(ForPerson(t.Context())))
+	})
 }
 
 // A person's call asks at once, and is never refused by an answer from before it.

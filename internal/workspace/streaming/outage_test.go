@@ -91,6 +91,18 @@ func TestARefusedPushNeedsNoRecoveryBeforeIt(t *testing.T) {
 	<-done
 }
 
+// A look that waits for an answer in its turn holds up no person: the API is asked for the person.
+func TestAPersonDoesNotWaitForALookThatHangs(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, r.watchers[0].look(t.Context()))
+	r.watchers[0].turn <- struct{}{}
+	g.api.set(func() { g.api.outage = 500 })
+	_, err := r.Plan(t.Context(), shopA)
+	require.ErrorIs(t, err, management.ErrUnreachable)
+}
+
 // During the wait that the API asked for, a person is told until when, and nothing is sent.
 func TestAPersonIsToldUntilWhenTheAPIAskedToWait(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
@@ -47,14 +48,29 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 
 // forPerson does what a person's command asks for. An API that could not be used is asked
 // at once. Where it asked to wait, the command is refused, and does not wait for a look that
-// may wait in its turn.
+// may wait in its turn; nor does it wait for a look that waits for an API without answers.
 func (w *watcher) forPerson(ctx context.Context, do func(context.Context) error) error {
 	ctx = management.ForPerson(ctx)
 	if err := w.client.Held(ctx); err != nil {
 		return err
 	}
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+		return do(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(waitsForLook):
+	}
+	if err := w.client.Check(ctx); err != nil {
+		return err
+	}
 	return w.inTurn(ctx, do)
 }
+
+// waitsForLook is how long a person's command waits for a look. Then the API is asked for the
+// person: the look may wait for an answer that never comes.
+const waitsForLook = 3 * time.Second
 
 // lookFirst records the config before a PUT on request overwrites it.
 func (w *watcher) lookFirst(ctx context.Context) (Action, error) {
