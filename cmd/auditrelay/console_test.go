@@ -179,7 +179,7 @@ func TestASinkIsRetired(t *testing.T) {
 	})
 	s.readTrail(t, event)
 	s.end(t, relay)
-	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "list", "--offline"), "ada reviewed entry")
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "list", "--offline"), "ada (claimed) reviewed entry")
 }
 
 // readTrail reads and annotates the trail of a relay after a sink was retired, and

@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,4 +50,12 @@ sinks:
 	require.Zero(t, codes, "after another start: %s", text)
 	_, out, errs = command(t, "trail", "verify", "--key", publicKey(t, dir), "--from-events", cfg.Sinks[0].File.Path)
 	require.Contains(t, out+errs, "integrity: holds")
+
+	// The trail says who replaced its key, on a running relay and on a stopped one.
+	code, out, errs = command(t, "trail", "rotate-key", "--config", file, "--yes")
+	require.Zero(t, code, out+errs)
+	me, err := user.Current()
+	require.NoError(t, err)
+	_, out, errs = command(t, "trail", "list", "--offline", "--config", file, "--output", "csv", "--actor", me.Username)
+	assert.Equal(t, 3, strings.Count(out, "names its successor,"+me.Username+"@"), out+errs)
 }

@@ -99,7 +99,9 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, version, elsewhere string
 			return err
 		}
 	}
-	name := func(ctx context.Context, trail *audit.Trail) error { return trail.NameNextKey(ctx, next) }
+	name := func(ctx context.Context, trail *audit.Trail) error {
+		return trail.NameNextKey(ctx, next, thisProcess())
+	}
 	if err := withTrail(cmd.Context(), cfg, s, log, name); err != nil {
 		return err
 	}

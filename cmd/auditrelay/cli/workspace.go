@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -156,6 +157,21 @@ func thisPerson() workspace.Person {
 	}
 	host, _ := os.Hostname() // "unknown" stands for it
 	return workspace.Person{User: cmp.Or(name, "unknown"), Host: cmp.Or(host, "unknown")}
+}
+
+// thisProcess is the owner of this process, for what it enters into the trail of a stopped relay
+// itself, with the claim of [thisPerson].
+func thisProcess() workspace.Person {
+	says := thisPerson()
+	id := uint32(os.Getuid()) //nolint:gosec // it is one
+	p := workspace.Person{User: "uid " + strconv.Itoa(os.Getuid()), Host: says.Host, UID: &id}
+	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		p.User = u.Username
+	}
+	if says.User != p.User {
+		p.Claimed = says.User + "@" + says.Host
+	}
+	return p
 }
 
 // readSecret reads a secret from a file, or of "-" from standard input. One line end

@@ -26,9 +26,9 @@ func (s *Server) rotateKey(ctx context.Context, req RotateKey) (RotatedKey, erro
 	defer cancel()
 	public, err := req.Public, error(nil)
 	if public != "" {
-		err = s.opts.Trail.NameNextKey(ctx, public)
+		err = s.opts.Trail.NameNextKey(ctx, public, personOf(ctx))
 	} else {
-		public, err = s.opts.Trail.Rotate(ctx)
+		public, err = s.opts.Trail.Rotate(ctx, personOf(ctx))
 	}
 	s.logEnd("rotation of the audit trail's key by command", err, "public_key", public, "user", personOf(ctx).User)
 	return RotatedKey{PublicKey: public}, err

@@ -43,6 +43,8 @@ type rotation struct {
 	// Key is the new public key, in the note form, Previous the old one.
 	Key      string `json:"key"`
 	Previous string `json:"previous"`
+	// Person asked for it.
+	Person Person `json:"person,omitzero"`
 }
 
 // GenerateKey makes a key named origin in a new file, and returns its public key in the
@@ -106,9 +108,9 @@ func UseNextKey(keyFile string) error {
 
 // NameNextKey has the trail's key sign for its successor: it appends an entry with the
 // successor's public key in the note form, and returns once a checkpoint next to the key
-// covers it. A crash before leaves at most an entry: it names the key to follow, and the
+// covers it. The entry says who asked for it. A crash before leaves at most an entry: it names the key to follow, and the
 // old one goes on.
-func (t *Trail) NameNextKey(ctx context.Context, public string) error {
+func (t *Trail) NameNextKey(ctx context.Context, public string, by Person) error {
 	if publicBytes(public) == nil {
 		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
 	}
@@ -122,7 +124,7 @@ func (t *Trail) NameNextKey(ctx context.Context, public string) error {
 	if err := t.ready(ctx); err != nil {
 		return fmt.Errorf("name next key: %w", err)
 	}
-	return t.nameLast(ctx, public)
+	return t.nameLast(ctx, public, by)
 }
 
 // cosignPatience is how long a rotation waits for the witnesses' signatures.
@@ -138,7 +140,7 @@ const cosignPatience = 15 * time.Second
 // the trail notices when the new generation is missing from it. First the witnesses get some
 // time to sign a checkpoint with this entry: later they are only asked about the new
 // generation. If other entries come meanwhile, another entry names the key again.
-func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
+func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error) {
 	switch {
 	case t.options.KeyFile == "":
 		return "", errors.New("rotate key: the key is not in a file; make the new one yourself, and have the trail name its public key")
@@ -151,7 +153,7 @@ func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.NameNextKey(ctx, public); err != nil {
+	if err := t.NameNextKey(ctx, public, by); err != nil {
 		return "", err
 	}
 	t.waitForWitnesses(ctx, t.Size())
@@ -162,7 +164,7 @@ func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
 	if err := t.ready(ctx); err != nil {
 		return "", err
 	}
-	if err := t.nameLast(ctx, public); err != nil {
+	if err := t.nameLast(ctx, public, by); err != nil {
 		return "", err
 	}
 	if err := UseNextKey(t.options.KeyFile); err != nil {
@@ -199,7 +201,7 @@ func (t *Trail) waitForWitnesses(ctx context.Context, entries int64) {
 
 // nameLast has the newest entry name a successor's key, and signs and pins all entries. It
 // keeps the turn meanwhile: else appends that never rest would keep it from an end.
-func (t *Trail) nameLast(ctx context.Context, public string) error {
+func (t *Trail) nameLast(ctx context.Context, public string, by Person) error {
 	named, newest := rotations{}, t.next()-1
 	if newest >= t.base {
 		last, err := t.Get(ctx, newest)
@@ -209,7 +211,7 @@ func (t *Trail) nameLast(ctx context.Context, public string) error {
 		named.take(&last.Entry)
 	}
 	if named[newest] != public {
-		if err := t.appendOwn(ctx, TypeRotated, rotation{Key: public, Previous: t.key.public}); err != nil {
+		if err := t.appendOwn(ctx, TypeRotated, rotation{Key: public, Previous: t.key.public, Person: by}); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func rotate(t *testing.T, st *testStore, o Options, steps int) {
 		require.NoError(t, err)
 		return
 	}
-	require.NoError(t, trail.NameNextKey(t.Context(), public))
+	require.NoError(t, trail.NameNextKey(t.Context(), public, Person{}))
 	trail.stop()
 	<-trail.done
 	if steps == 3 {
@@ -120,10 +120,10 @@ func TestANextKeyElsewhere(t *testing.T) {
 	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	trail := openTrail(t, st, o)
-	require.Error(t, trail.NameNextKey(t.Context(), "nonsense"))
-	require.Error(t, trail.NameNextKey(t.Context(), trail.PublicKey()))
+	require.Error(t, trail.NameNextKey(t.Context(), "nonsense", Person{}))
+	require.Error(t, trail.NameNextKey(t.Context(), trail.PublicKey(), Person{}))
 	elsewhere, _ := signerOptions(t)
-	require.NoError(t, trail.NameNextKey(t.Context(), elsewhere.PublicKey))
+	require.NoError(t, trail.NameNextKey(t.Context(), elsewhere.PublicKey, Person{}))
 	require.NoError(t, trail.Close(t.Context()))
 	elsewhere.PinFile = o.KeyFile + ".checkpoint"
 	next := openTrail(t, st, elsewhere)
@@ -194,7 +194,7 @@ func TestARunningTrailRotatesItsKey(t *testing.T) {
 		})
 	}
 	for range 2 {
-		public, err := trail.Rotate(t.Context())
+		public, err := trail.Rotate(t.Context(), Person{})
 		require.NoError(t, err)
 		require.Equal(t, public, trail.PublicKey())
 		keys = append(keys, public)
@@ -231,7 +231,7 @@ func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
 	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
 	first := trail.PublicKey()
-	public, err := trail.Rotate(t.Context())
+	public, err := trail.Rotate(t.Context(), Person{})
 	require.NoError(t, err)
 	mu.Lock()
 	require.EqualValues(t, 4, signed["example.com/trail"], "with the entry that names the new key")
@@ -261,7 +261,7 @@ func TestARotationThatFails(t *testing.T) {
 	first := trail.PublicKey()
 
 	require.NoError(t, os.Mkdir(nextFile(o.KeyFile), 0o700)) // nothing can be written there
-	_, err := trail.Rotate(t.Context())
+	_, err := trail.Rotate(t.Context(), Person{})
 	require.Error(t, err)
 	require.NoError(t, os.Remove(nextFile(o.KeyFile)))
 	require.Equal(t, first, trail.PublicKey())
@@ -272,7 +272,7 @@ func TestARotationThatFails(t *testing.T) {
 		failing, trail.tried = f, time.Time{} // tried again at once
 	}
 	set(func() bool { return true })
-	_, err = trail.Rotate(t.Context())
+	_, err = trail.Rotate(t.Context(), Person{})
 	require.ErrorIs(t, err, full)
 	set(nil)
 	require.Equal(t, first, trail.PublicKey())
@@ -284,7 +284,7 @@ func TestARotationThatFails(t *testing.T) {
 		_, err := os.Stat(nextFile(o.KeyFile))
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	_, err = trail.Rotate(t.Context())
+	_, err = trail.Rotate(t.Context(), Person{})
 	require.ErrorIs(t, err, full)
 	require.ErrorContains(t, err, "is replaced by "+prepared)
 	set(nil)
@@ -294,7 +294,7 @@ func TestARotationThatFails(t *testing.T) {
 	second := trail.PublicKey()
 	require.Equal(t, publicBytes(prepared), publicBytes(second))
 	requireChain(t, trail, first, second)
-	third, err := trail.Rotate(t.Context())
+	third, err := trail.Rotate(t.Context(), Person{})
 	require.NoError(t, err)
 	requireChain(t, trail, first, second, third)
 }
@@ -333,7 +333,7 @@ func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 	require.NoError(t, opened.lock(t.Context())) // as the log is called
 	trail, base = opened, 4                      // after the entry that names the key
 	opened.unlock()
-	_, err := opened.Rotate(t.Context())
+	_, err := opened.Rotate(t.Context(), Person{})
 	require.NoError(t, err)
 	place := <-placed
 	require.EqualValues(t, base, place.Index)
@@ -346,12 +346,12 @@ func TestSomeKeysAreNotRotatedByARunningRelay(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
 	o, _ := signerOptions(t)
-	_, err := openTrail(t, st, o).Rotate(t.Context())
+	_, err := openTrail(t, st, o).Rotate(t.Context(), Person{})
 	require.ErrorContains(t, err, "not in a file")
 	st, _ = startStore(t, t.TempDir())
 	o = testOptions(t)
 	o.Shared = true
-	_, err = openTrail(t, st, o).Rotate(t.Context())
+	_, err = openTrail(t, st, o).Rotate(t.Context(), Person{})
 	require.ErrorContains(t, err, "other relays")
 	require.NoFileExists(t, nextFile(o.KeyFile))
 }

@@ -70,7 +70,11 @@ func annotationOf(e *audit.Entry) (a Annotation, ok bool) {
 }
 
 func (a Annotation) sentence() string {
-	text := fmt.Sprintf("%s reviewed entry %d", a.Reviewer, a.Index)
+	claimed := ""
+	if a.Reviewer != a.User {
+		claimed = " (claimed)"
+	}
+	text := fmt.Sprintf("%s%s reviewed entry %d", a.Reviewer, claimed, a.Index)
 	if a.Ticket != "" {
 		text += ", ticket " + a.Ticket
 	}

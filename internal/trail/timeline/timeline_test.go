@@ -104,7 +104,7 @@ func TestAnnotationsMarkTheirEntry(t *testing.T) {
 	check := func(v *Index) {
 		require.NoError(t, v.Ready(t.Context()))
 		assert.Equal(t, []int64{2, 5}, indices(list(t, v, Filter{Unreviewed: true})))
-		assert.Equal(t, "ada reviewed entry 3, ticket SEC-7: intended", list(t, v, Filter{Index: &index})[0].Summary)
+		assert.Equal(t, "ada (claimed) reviewed entry 3, ticket SEC-7: intended", list(t, v, Filter{Index: &index})[0].Summary)
 		got := entries(t, v, Filter{Index: &a.Index})[0]
 		require.Len(t, got.Reviews, 1)
 		assert.Equal(t, []any{"ada", index, false}, []any{got.Reviews[0].Reviewer, got.Reviews[0].Entry, got.Reviews[0].Differs})
