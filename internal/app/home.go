@@ -22,6 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // ErrMoved refuses a configuration with another journal than before, while some sink lacks
@@ -72,6 +73,8 @@ type LetGo struct {
 	Home
 	Left
 	Time time.Time `json:"time"`
+	// Person ran the command.
+	Person audit.Person `json:"person,omitzero"`
 }
 
 // Left is the undelivered content of a journal.
@@ -180,7 +183,7 @@ func (r *process) noteLogs(ctx context.Context) error {
 // LetJournalGo gives up the journal at home, which the configuration no longer names: a
 // relay may start without it. Its files or streams stay. ask sees the loss before, and an
 // error of ask stops it. No relay may run on the data directory.
-func LetJournalGo(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger, ask func(Left) error) (err error) {
+func LetJournalGo(ctx context.Context, cfg *config.Config, home Home, by audit.Person, log *slog.Logger, ask func(Left) error) (err error) {
 	lock, err := durable.Lock(cfg.DataDir)
 	if err != nil {
 		return err
@@ -202,7 +205,7 @@ func LetJournalGo(ctx context.Context, cfg *config.Config, home Home, log *slog.
 	if err := ask(left); err != nil {
 		return err
 	}
-	h.LetGo = append(h.LetGo, LetGo{Home: home, Left: left, Time: time.Now().UTC()})
+	h.LetGo = append(h.LetGo, LetGo{Home: home, Left: left, Time: time.Now().UTC(), Person: by})
 	return h.write(cfg.DataDir)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -98,7 +99,7 @@ func TestAMoveToAClusterAndBackStrandsNothing(t *testing.T) {
 	err = settle(t, onDisk)
 	require.ErrorIs(t, err, ErrMoved)
 	require.ErrorContains(t, err, "it could not be looked into")
-	require.NoError(t, LetJournalGo(t.Context(), onDisk, homeOf(sameCluster.Journal), slog.New(slog.DiscardHandler), func(left Left) error {
+	require.NoError(t, LetJournalGo(t.Context(), onDisk, homeOf(sameCluster.Journal), audit.Person{}, slog.New(slog.DiscardHandler), func(left Left) error {
 		assert.NotEmpty(t, left.Doubt)
 		return nil
 	}))
@@ -126,14 +127,14 @@ func TestAJournalIsLetGoByACommand(t *testing.T) {
 	t.Parallel()
 	onDisk, onCluster := homeConfig(t, "nats://127.0.0.1:1")
 	log := slog.New(slog.DiscardHandler)
-	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{}, log, nil), "the relay never kept the journal in the data directory")
+	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{}, audit.Person{}, log, nil), "the relay never kept the journal in the data directory")
 	keep(t, onDisk, 4, 1, 0)
-	require.ErrorContains(t, LetJournalGo(t.Context(), onDisk, Home{}, log, nil), "is the one that the configuration names")
-	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{URL: "nats://typo", Prefix: "X"}, log, nil), "the relay does not keep the journal with stream_prefix X at nats://typo; it keeps the journal in the data directory")
-	require.ErrorIs(t, LetJournalGo(t.Context(), onCluster, Home{}, log, func(Left) error { return assert.AnError }), assert.AnError)
+	require.ErrorContains(t, LetJournalGo(t.Context(), onDisk, Home{}, audit.Person{}, log, nil), "is the one that the configuration names")
+	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{URL: "nats://typo", Prefix: "X"}, audit.Person{}, log, nil), "the relay does not keep the journal with stream_prefix X at nats://typo; it keeps the journal in the data directory")
+	require.ErrorIs(t, LetJournalGo(t.Context(), onCluster, Home{}, audit.Person{}, log, func(Left) error { return assert.AnError }), assert.AnError)
 	err := settle(t, onCluster)
 	require.ErrorIs(t, err, ErrMoved)
-	require.NoError(t, LetJournalGo(t.Context(), onCluster, Home{}, log, func(left Left) error {
+	require.NoError(t, LetJournalGo(t.Context(), onCluster, Home{}, audit.Person{}, log, func(left Left) error {
 		assert.Equal(t, Left{Events: 3}, left)
 		return nil
 	}))
@@ -156,7 +157,7 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 	r.arrived("before")
 	require.NoError(t, r.stop())
 	cfg.Journal.URL = srv.ClientURL()
-	require.NoError(t, LetJournalGo(t.Context(), cfg, Home{}, slog.New(slog.DiscardHandler), func(Left) error { return nil }))
+	require.NoError(t, LetJournalGo(t.Context(), cfg, Home{}, audit.Person{User: "ada", Host: "h"}, slog.New(slog.DiscardHandler), func(Left) error { return nil }))
 	for range 2 {
 		r = start(t, cfg)
 		r.push("after")
@@ -164,6 +165,7 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 		for entries == 0 {
 			for _, rec := range r.arrived("after") {
 				if rec.Attributes["type"] == "journal.let_go" {
+					assert.Contains(t, string(rec.Body), `"person":{"host":"h","user":"ada"}`)
 					entries++
 				}
 			}

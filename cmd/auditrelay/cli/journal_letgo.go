@@ -34,7 +34,7 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 				return err
 			}
 			log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-			return app.LetJournalGo(cmd.Context(), cfg, home, log, func(left app.Left) error {
+			return app.LetJournalGo(cmd.Context(), cfg, home, thisProcess(), log, func(left app.Left) error {
 				question := fmt.Sprintf("Give up %v in %s?", left, home)
 				if err := confirm(cmd, yes, question); err != nil {
 					return err
