@@ -56,3 +56,55 @@ func TestAStoreIsOpenedOnAFullDisk(t *testing.T) {
 		m.leave()
 	}
 }
+
+// A missing file, or one that has no place in the log, refuses no start on a full disk either,
+// where it can neither be made again nor moved aside.
+func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(m *model) error{
+		"the end mark is missing":       func(m *model) error { return m.fs.Remove("/s/events/end") },
+		"the first mark is missing":     func(m *model) error { return m.fs.Remove("/s/events/first") },
+		"the lazy values are missing":   func(m *model) error { return m.fs.Remove("/s/lazy") },
+		"the values' mark is missing":   func(m *model) error { return m.fs.Remove("/s/values.mark") },
+		"one file of values is missing": func(m *model) error { return m.fs.Remove("/s/values.a") },
+		"the segment is missing":        func(m *model) error { return m.fs.Remove("/s/events/" + segmentName(1)) },
+		"a stray file": func(m *model) error {
+			f, err := m.fs.Open("/s/events/"+segmentName(1000), true)
+			if err == nil {
+				_, err = f.WriteAt(make([]byte, 20_000), 0)
+			}
+			return err
+		},
+	} {
+		for seed := range uint64(4) {
+			m := newModel(t, seed)
+			for range 10 {
+				m.append()
+				m.put()
+			}
+			m.leave()
+			require.NoError(t, harm(m), name)
+			m.damaged = true
+			m.fs.fail = func(op, _ string) error {
+				if op == "allocate" || op == "write" || op == "rename" {
+					return unix.ENOSPC
+				}
+				return nil
+			}
+			m.open()
+			_, err := m.log.Append(context.Background(), store.Draft{Data: make([]byte, 100)})
+			require.Error(t, err, name)
+			require.Error(t, m.store.table.PutLazy(context.Background(), "l", []byte("1"), store.If{}), name)
+			m.fs.fail = nil
+			before := len(m.acked)
+			m.append()
+			require.Greater(t, len(m.acked), before, name)
+			m.put()
+			m.putLazy()
+			m.check()
+			m.kill()
+			m.check()
+			m.leave()
+		}
+	}
+}

@@ -74,13 +74,16 @@ func (v *lazyValues) begin(s *Store) error {
 		return err
 	}
 	h := segmentHeader{writer: s.writer}
-	if _, err := v.f.WriteAt(h.encode(), 0); err != nil {
-		return err
+	if _, err = v.f.WriteAt(h.encode(), 0); err == nil {
+		err = v.f.Sync()
 	}
-	if err := v.f.Sync(); err != nil {
-		return err
+	if err == nil {
+		err = s.fs.SyncDir(s.dir)
 	}
-	return s.fs.SyncDir(s.dir)
+	if err != nil { // the next put makes another one
+		v.fail("write", err)
+	}
+	return nil
 }
 
 // offset is where a slot stands: eight pairs have a page for their first slots, and the

@@ -19,7 +19,7 @@ type memFS struct {
 	onDisk map[string]*inode // what a power cut leaves
 	log    []func(map[string]*inode)
 	// fail returns the error of an operation on a file, or nil. The operations are
-	// "write", "sync", "allocate", "open" and "syncdir".
+	// "write", "sync", "allocate", "open", "rename" and "syncdir".
 	fail func(op, path string) error
 	// left is how many more changes happen before the process is killed; nothing changes any
 	// more then. A negative one is no limit.
@@ -99,6 +99,9 @@ func (m *memFS) MakeDir(string) error { return nil }
 func (m *memFS) Rename(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.failing("rename", to); err != nil {
+		return err
+	}
 	n := m.names[from]
 	if n == nil {
 		return fs.ErrNotExist

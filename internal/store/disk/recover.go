@@ -184,9 +184,7 @@ func (r *recovery) order() error {
 		s := r.found[i]
 		stray := known && s.base > before || s.header == nil && !r.holdsRecords(s)
 		if stray {
-			if err := r.setAside(segmentName(s.base)); err != nil {
-				return err
-			}
+			r.setAside(segmentName(s.base))
 			continue
 		}
 		if s.header != nil {
@@ -273,14 +271,22 @@ func (r *recovery) goOn() error {
 	}
 	clean = !r.passLost() && clean
 	if !clean {
-		// Where there is no room now, the next append tries again.
 		if err := r.roll(r.end+1, r.segmentSize()); err != nil {
-			r.log.Warn("a log cannot go on for now", "log", r.name, "error", err)
-			r.poisoned = true
+			r.wait(err)
 			return nil
 		}
 	}
-	return r.advance(r.end, r.segments[len(r.segments)-1].base, r.offset)
+	if err := r.advance(r.end, r.segments[len(r.segments)-1].base, r.offset); err != nil {
+		r.wait(err)
+	}
+	return nil
+}
+
+// wait has the next append begin another segment, since there is no room for one now, or for
+// the mark.
+func (r *recovery) wait(cause error) {
+	r.log.Warn("a log cannot go on for now", "log", r.name, "error", cause)
+	r.poisoned = true
 }
 
 // readTail reads the newest segment from where the mark says that it is durable, and makes

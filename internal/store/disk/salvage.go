@@ -92,21 +92,22 @@ func (s *Store) salvaged() (total int64) {
 	return total
 }
 
-// setAside moves a file that has no place in the log to the salvage folder.
-func (l *Log) setAside(name string) error {
+// setAside moves a file that has no place in the log to the salvage folder. Where that fails, as
+// on a full disk, the file stays, and is none of the log's all the same.
+func (l *Log) setAside(name string) {
 	if l.store.view {
-		return nil
+		return
 	}
-	if err := l.store.fs.MakeDir(l.store.salvage); err != nil {
-		return err
-	}
+	err := l.store.fs.MakeDir(l.store.salvage)
 	to := filepath.Join(l.store.salvage, l.name+"-"+name)
 	for n := 1; l.store.size(to) >= 0; n++ {
 		to = filepath.Join(l.store.salvage, fmt.Sprintf("%s-%s.%d", l.name, name, n))
 	}
-	l.log.Warn("a file has no place in the log and was moved aside", "log", l.name, "file", name, "to", to)
-	if err := l.store.fs.Rename(filepath.Join(l.dir, name), to); err != nil {
-		return fmt.Errorf("move %s aside: %w", name, err)
+	if err == nil {
+		err = l.store.fs.Rename(filepath.Join(l.dir, name), to)
 	}
-	return l.store.fs.SyncDir(l.dir)
+	if err == nil {
+		err = l.store.fs.SyncDir(l.dir)
+	}
+	l.log.Warn("a file has no place in the log and is moved aside", "log", l.name, "file", name, "to", to, "error", err)
 }
