@@ -8,7 +8,7 @@ TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test test-long torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test test-race torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -19,14 +19,14 @@ build: ## build the binaries into bin/
 demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C ends it)
 	$(GO) run ./cmd/demo $(DEMO)
 
-# With the race detector each process waits a second at its end, unless told otherwise. `make lint` vets.
-test: ## run all tests with the race detector; what takes long, in a short form
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -race -short -vet=off -parallel 4 -timeout 3h ./...
+# `make lint` vets. Compiled as `make build` compiles, so that both share the cache.
+test: ## run all tests
+	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 1h ./...
 
-# The packages whose tests ask whether they are to be short. The race detector has seen their short form.
-test-long: ## run the tests that `test` shortens, in their whole length
-	$(GO) test -parallel 4 -timeout 3h \
-	  $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
+# The commands are left out, since they run these same rooms, and processes with the race detector
+# take long. Each of them waits a second at its end, unless told otherwise.
+test-race: ## run the tests of all rooms with the race detector; what takes long, in a short form
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 3h ./relay/... ./sinks/... ./internal/...
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)

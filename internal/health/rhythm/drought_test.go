@@ -43,7 +43,7 @@ func TestATrickle(t *testing.T) {
 		"an hour's rest is usual at last":      {60, every(20 * time.Minute), one(10), 2 * time.Hour},
 	} {
 		if testing.Short() && c.rate > 1000 {
-			continue // a fortnight of pushes each second is left to make test-long
+			continue // a fortnight of pushes each second takes too long with the race detector
 		}
 		of := ten
 		if name == "the pushes come, with few events" {
@@ -80,7 +80,7 @@ func TestHalfIsNoDrought(t *testing.T) {
 func TestADroughtEnds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("a fortnight of pushes each second is left to make test-long")
+		t.Skip("a fortnight of pushes each second takes too long with the race detector")
 	}
 	m, last := learn(constant(3600), 15)
 	began := last
