@@ -37,24 +37,39 @@ func (e *LockedError) Error() string {
 // error is a [LockedError].
 //
 // The folder itself is locked, and no file in it: so nobody can remove the lock of a process
-// that runs, for an old one.
+// that runs, for an old one. Where only files can be locked, as on NFS, the file is.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder to be locked: %w", err)
 	}
-	// A process that ends, or a child of ours that starts, may hold it for a moment longer.
+	err = flock(f)
+	if errors.Is(err, unix.EBADF) {
+		_ = f.Close() // it was only to be locked
+		if f, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+			return nil, fmt.Errorf("open the lock of the folder: %w", err)
+		}
+		err = flock(f)
+	}
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, errors.Join(&LockedError{Dir: dir, Holder: holderOf(dir)}, f.Close())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	signLock(dir)
+	return f, nil
+}
+
+// tryLock is flock(2), for an exclusive lock, without waiting. Tests exchange it.
+var tryLock = func(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// flock locks a file. A process that ends, or a child of ours that starts, may hold it for a
+// moment longer.
+func flock(f *os.File) error {
 	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			signLock(dir)
-			return f, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
-		}
-		if time.Now().After(deadline) {
-			return nil, errors.Join(&LockedError{Dir: dir, Holder: holderOf(dir)}, f.Close())
+		if err := tryLock(f); !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
 		}
 	}
 }

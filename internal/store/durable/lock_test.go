@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestAFolderIsLockedOnce(t *testing.T) {
@@ -39,4 +40,27 @@ func TestAFolderIsLockedOnce(t *testing.T) {
 	_, err = Lock(filepath.Join(dir, "missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NotErrorAs(t, err, &locked)
+}
+
+// NFS refuses an exclusive lock of what is not open for writing, as a folder never is.
+func TestWhereFoldersCannotBeLockedAFileIs(t *testing.T) {
+	defer func(was func(*os.File) error) { tryLock = was }(tryLock)
+	usual := tryLock
+	tryLock = func(f *os.File) error {
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return unix.EBADF
+		}
+		return usual(f)
+	}
+	dir := t.TempDir()
+	held, err := Lock(dir)
+	require.NoError(t, err)
+	_, err = Lock(dir)
+	var locked *LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Contains(t, err.Error(), fmt.Sprintf("in use by process %d", os.Getpid()))
+	require.NoError(t, held.Close())
+	held, err = Lock(dir)
+	require.NoError(t, err)
+	require.NoError(t, held.Close())
 }
