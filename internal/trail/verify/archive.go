@@ -177,7 +177,9 @@ func (t *trailCheck) checkArchives(ctx context.Context) error {
 		for _, f := range found {
 			if !t.isNamed(f, a.archive) {
 				f.inArchive(a.dir)
-				t.report.Integrity.add(f)
+				if !slices.Contains(t.report.Integrity.Findings, f) {
+					t.report.Integrity.add(f)
+				}
 			}
 		}
 	}
@@ -187,7 +189,7 @@ func (t *trailCheck) checkArchives(ctx context.Context) error {
 // checkArchive verifies one log of an archive, under a key or, where that is empty, under none.
 func (t *trailCheck) checkArchive(ctx context.Context, a archivedLog, key string) ([]Finding, error) {
 	report := &Report{}
-	o := Options{Stopped: true, Workers: t.o.Workers} // a crash may have left its history ahead
+	o := Options{Workers: t.o.Workers}
 	l := &logCheck{fetch: Dir(a.dir), o: &o, report: report, complete: &completeness{report: report}, origin: a.origin, base: proof.BaseOf(a.origin)}
 	if key != "" {
 		// Without witnesses: they have cosigned newer checkpoints, which cover the archived entries.

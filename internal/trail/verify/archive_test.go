@@ -267,3 +267,29 @@ func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 		}
 	}
 }
+
+// An older checkpoint of its own history, put in the place of an archive's newest, is found.
+func TestAnOlderCheckpointOfAnArchiveIsFound(t *testing.T) {
+	t.Parallel()
+	l, live, archive := archivedLogOf(t)
+	older := l.checkpoint(t, 1000)
+	var history []byte
+	for seq, note := range [][]byte{older, l.newest} {
+		history = append(history, spellLine(t, tiles.Line{Seq: uint64(seq + 1), Key: l.key.verifier, Checkpoint: string(note)})...)
+	}
+	put := func(name string, data []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(archive, "0", name), data, 0o600))
+	}
+	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
+	put(tiles.HistoryFile, history)
+	require.Empty(t, texts(check(t, live, o).Integrity))
+	put(tiles.CheckpointFile, older)
+	require.Contains(t, strings.Join(texts(check(t, live, o).Integrity), "\n"), "an older one was put in its place")
+	put(tiles.CheckpointFile, l.newest)
+
+	file := filepath.Join("tile", "entries", "000")
+	data, err := os.ReadFile(filepath.Join(archive, "0", file))
+	require.NoError(t, err)
+	put(file, proof.AppendBundle(data, record(1)))
+	require.Len(t, texts(check(t, live, o).Integrity), 1, "nothing is named twice")
+}
