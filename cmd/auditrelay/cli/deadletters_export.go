@@ -85,5 +85,9 @@ func writeTo(path string, stdout io.Writer, write func(io.Writer) error) error {
 	}
 	buffered := bufio.NewWriterSize(target, 64<<10)
 	err := write(buffered)
-	return errors.Join(err, buffered.Flush(), closing())
+	err = errors.Join(err, buffered.Flush(), closing())
+	if info, failed := os.Stat(path); err != nil && failed == nil && path != "" && info.Size() == 0 {
+		_ = os.Remove(path) // else the next try finds that it exists
+	}
+	return err
 }

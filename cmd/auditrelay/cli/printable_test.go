@@ -2,6 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,4 +57,18 @@ func TestAnExportAtATerminalIsHarmless(t *testing.T) {
 		}
 		require.Equal(t, "{\"a\":\"\\u009b31m é \\u202e\\udb40\\udc41 漢\"}\n{\"b\":\"\\u007f\"}\n", out.String())
 	}
+}
+
+// A command that fails before it writes anything can be given again.
+func TestAFailedExportLeavesNoEmptyFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "export.jsonl")
+	failed := errors.New("no answer")
+	require.ErrorIs(t, writeTo(path, io.Discard, func(io.Writer) error { return failed }), failed)
+	require.NoFileExists(t, path)
+	require.ErrorIs(t, writeTo(path, io.Discard, func(w io.Writer) error {
+		_, err := io.WriteString(w, "a part")
+		return errors.Join(err, failed)
+	}), failed)
+	require.FileExists(t, path)
 }

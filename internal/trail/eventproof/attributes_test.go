@@ -42,6 +42,7 @@ func TestAForgedAttributeIsNotProven(t *testing.T) {
 		"project":      func(e *relay.Event) { e.Project = "other" },
 		"environment":  func(e *relay.Event) { e.Environment += "other" },
 		"received":     func(e *relay.Event) { e.Received = e.Received.Add(time.Nanosecond) },
+		"no arrival":   func(e *relay.Event) { e.Received = time.Time{} },
 		"body":         func(e *relay.Event) { e.Body = []byte(`{}`) },
 		"a media type": func(e *relay.Event) { e.ContentType = "application/x+json" },
 	} {

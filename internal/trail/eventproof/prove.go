@@ -55,7 +55,7 @@ func (q *Query) fits(e *relay.Event) bool {
 
 func (q *Query) hasAttributes(e *relay.Event) bool {
 	return q.Type == e.Type && q.Subject == e.Subject && q.Time.Equal(e.Time) && q.Project == e.Project && q.Environment == e.Environment &&
-		q.ContentType == e.ContentType
+		q.ContentType == e.ContentType && q.Received.Equal(e.Received)
 }
 
 // mayBeIn reports whether an event received at the time can be in a span.
