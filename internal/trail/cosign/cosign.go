@@ -66,7 +66,14 @@ type state struct {
 	Refused bool   `json:"refused"`
 
 	told bool // the trail has the entry about the newest agreement or refusal
+	// accused is when a refusal was entered last.
+	accused time.Time
 }
+
+// accuseAgain is the least time between two entries about refusals of one witness. Each entry
+// is followed by a checkpoint for the witness to sign, so one that signs and refuses in turn
+// would fill the trail.
+const accuseAgain = time.Hour
 
 // New makes a Cosigner. It asks nobody yet.
 func New(o Options) (*Cosigner, error) {
@@ -191,7 +198,7 @@ func (c *Cosigner) succeeded(i int, o audit.Offer) {
 	before := c.states[i]
 	c.states[i] = state{
 		Witness: before.Witness, URL: before.URL, Size: o.Size, At: time.Now(),
-		told: before.told && !before.Refused,
+		told: before.told && !before.Refused, accused: before.accused,
 	}
 	c.mu.Unlock()
 	if before.Failure != "" {
@@ -233,6 +240,7 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	after.told = before.told && before.Refused == after.Refused
 	c.states[i] = after
 	c.mu.Unlock()
+	lately := time.Since(before.accused) < accuseAgain
 	switch {
 	case refused != nil && !before.Refused:
 		c.log.Error("a witness knows another history of the audit trail: it was set back to an older copy, or somebody with its key shows two histories",
@@ -240,13 +248,16 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	case refused == nil && before.Failure == "":
 		c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
 	}
-	if refused == nil || after.told || trail == nil {
+	if refused == nil || after.told || trail == nil || lately {
 		return err
 	}
 	if recordErr := trail.RecordRefusal(ctx, entryOf(before.Witness, o, refused)); recordErr != nil {
 		return errors.Join(err, fmt.Errorf("enter its refusal into the trail: %w", recordErr))
 	}
 	c.setTold(i)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states[i].accused = time.Now()
 	return err
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/witness"
@@ -349,4 +350,38 @@ func FuzzAnswers(f *testing.F) {
 		require.Nil(t, text)
 		require.LessOrEqual(t, asked, asksPerRound)
 	})
+}
+
+// A witness that signs and refuses in turn does not fill the trail, whose every entry it is asked
+// to sign.
+func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
+	t.Parallel()
+	l := testlog.New(t, "example.com/log", 50, "entry")
+	a := newWitness(t, "a.example.com/w", l.Public)
+	s, trail := newScene(t, 1, a), trailtest.New(t)
+	s.Record(trail)
+	size := int64(0)
+	inTurn := func() {
+		for range 10 {
+			size++
+			if a.set(nil); size%2 == 0 {
+				a.set(says(http.StatusUnprocessableEntity, "text/plain", "no"))
+			}
+			s.peers[0].next = time.Time{}
+			_, _ = s.Cosign(t.Context(), offer(l, size))
+		}
+	}
+	inTurn()
+	assert.EqualValues(t, 2, trail.Size(), "a refusal, and that it signs again")
+	s.states[0].accused = s.states[0].accused.Add(-accuseAgain)
+	inTurn()
+	assert.EqualValues(t, 4, trail.Size())
+	s.states[0].accused = time.Now().Add(-accuseAgain)
+	a.set(says(http.StatusUnprocessableEntity, "text/plain", "no"))
+	for range 3 {
+		s.peers[0].next = time.Time{}
+		_, err := s.Cosign(t.Context(), offer(l, 40))
+		require.Error(t, err)
+	}
+	assert.EqualValues(t, 5, trail.Size(), "a lasting refusal is entered")
 }
