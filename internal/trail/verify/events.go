@@ -74,7 +74,7 @@ func EventRecords(ctx context.Context, records iter.Seq2[Delivered, error], o Op
 
 // events reads batch after batch, up to io.EOF. unit is the word for an event of a batch.
 func events(ctx context.Context, unit string, next func() ([]Delivered, error), o Options) (Report, error) {
-	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}}
+	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}, taken: map[noted]bool{}}
 	c.complete = &completeness{report: c.report}
 	for number := 0; ; {
 		batch, err := next()
@@ -113,6 +113,7 @@ type copied struct {
 	complete *completeness
 	trees    map[string]*claims // by origin
 	notes    map[string][]noted // the checkpoints, by origin
+	taken    map[noted]bool     // those of notes, since a copy may have each of them many times
 	facts    []fact
 	endorsed []string // keys named by the proven entries so far
 	entries  int64
@@ -144,8 +145,9 @@ func (c *copied) take(e *copiedEvent, number int) {
 		c.report.setApart(Finding{Kind: Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
 	case e.checkpoint.note != "":
 		origin, _ := originIn([]byte(e.checkpoint.note))
-		if all := c.notes[origin]; !slices.Contains(all, e.checkpoint) {
-			c.notes[origin] = append(all, e.checkpoint)
+		if !c.taken[e.checkpoint] {
+			c.taken[e.checkpoint] = true
+			c.notes[origin] = append(c.notes[origin], e.checkpoint)
 		}
 	case e.entry:
 		c.takeEntry(e)
@@ -184,8 +186,12 @@ func (c *copied) refuse(origin string, one *claim, index int64, why string) {
 // end verifies each generation.
 func (c *copied) end() {
 	// The policy's own logs come first, since they show what the copy consists of.
+	foreign := map[string]int{}
+	for origin := range c.trees {
+		foreign[origin] = c.foreign(origin)
+	}
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.foreign(a), c.foreign(b)), cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(foreign[a], foreign[b]), cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
 	})
 	for _, note := range c.o.Known {
 		origin, _ := originIn(note)
