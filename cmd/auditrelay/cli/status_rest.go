@@ -92,6 +92,7 @@ func (s *screen) workspace(add func(string, ink, string)) {
 	switch {
 	case w.Cause != "":
 		add("WORKSPACE", inkTrouble, fmt.Sprintf("the management API cannot be used since %s (%s)%s: %s", clock(w.Since), w.Cause, nextTry(w), w.Error))
+		add("", inkStrong, "do: "+unreachableRemedy(w.Cause))
 		return
 	case !w.HeldUntil.IsZero():
 		text = fmt.Sprintf("the management API asked to wait until %s, and nothing is sent before", clock(w.HeldUntil))
@@ -104,6 +105,17 @@ func (s *screen) workspace(add func(string, ink, string)) {
 	for _, f := range failing[:min(len(failing), 3)] {
 		add("", inkWarning, f)
 	}
+}
+
+// unreachableRemedy is what mends a management API that cannot be used.
+func unreachableRemedy(cause management.Cause) string {
+	switch cause {
+	case management.CauseUnauthorized:
+		return "correct workspace.key_id and workspace.secret in the configuration and restart the relay, or give the key its rights back in the dashboard"
+	case management.CauseThrottled:
+		return "lower workspace.requests_per_second, or stop others that use the API of this workspace; it goes on by itself"
+	}
+	return "see that workspace.base_url can be reached from here (name, network, proxy, TLS), or ask the provider; it goes on by itself"
 }
 
 // nextTry tells when the API is asked again; nothing while it is being asked.

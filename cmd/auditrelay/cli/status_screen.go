@@ -278,7 +278,10 @@ func sinkNotes(s *console.Sink) (notes []inked) {
 		notes = append(notes, inked{s.Position.Unknown, inkPlain})
 	case !s.Configured && s.Position != nil && s.Position.Pending > 0:
 		notes = append(notes, inked{"do: auditrelay sinks retire " + s.Name + ", unless another configuration brings it back", inkStrong})
-	case s.DeadLetters > 0:
+	case sinkState(s).text == lags:
+		notes = append(notes, inked{"do: see that the destination takes as much as arrives, or raise the sink's parallel and batch_events", inkStrong})
+	}
+	if s.DeadLetters > 0 && s.Configured {
 		notes = append(notes, inked{"do: auditrelay deadletters list --sink " + s.Name, inkStrong})
 	}
 	return notes

@@ -150,6 +150,9 @@ func stateInk(e *health.Status) ink {
 	return inkTrouble
 }
 
+// lags is the state of a sink that works, and is far behind.
+const lags = "lags"
+
 // sinkState says how a sink does, in a word.
 func sinkState(s *console.Sink) inked {
 	lag := time.Duration(s.LagSeconds * float64(time.Second))
@@ -163,7 +166,7 @@ func sinkState(s *console.Sink) inked {
 	case s.Delivery != nil && !s.FailingSince.IsZero():
 		return inked{"fails", inkTrouble}
 	case lag >= laggingAfter:
-		return inked{"lags", inkTrouble}
+		return inked{lags, inkTrouble}
 	}
 	return inked{"delivers", inkGood}
 }
