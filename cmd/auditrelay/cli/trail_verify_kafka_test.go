@@ -40,7 +40,7 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	add := func(e relay.Event, id string, body []byte) {
-		e.ID, e.Source, e.Received, e.ContentType, e.Body = trail.NameOf(0)+"@"+id, relay.TrailSource, time.Now(), "application/json", body
+		e.ID, e.Source, e.Received, e.ContentType, e.Body = trail.NameOf(0)+"@"+id, relay.TrailSource, e.Time, "application/json", body
 		events = append(events, e)
 	}
 	for i := range n {
