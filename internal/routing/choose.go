@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,13 @@ func (c *chooser) redacted(out *relay.Event) (changed bool, err error) {
 	given := out.Labels
 	if out.Labels = c.labels(given); len(out.Labels) != len(given) || len(given) > 0 && &out.Labels[0] != &given[0] {
 		changed = true
+	}
+	if out.OfTrail() && (changed || bytes.Contains(out.Body, []byte(`"omitted"`))) {
+		unsalted, _, err := c.unsalt.Apply(out.Body)
+		if err != nil {
+			return false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
+		}
+		out.Body, changed = unsalted, true
 	}
 	return changed, nil
 }

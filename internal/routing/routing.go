@@ -56,6 +56,7 @@ type Route struct {
 	when   *condition.Condition // nil for always
 	strict bool                 // withhold events for which when fails
 	redact *redact.Rules        // nil for nothing
+	unsalt *redact.Rules        // with redact
 	form   *Form                // nil for as received
 	counts counts
 	views  sync.Pool // of *view
@@ -82,9 +83,16 @@ func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 			return nil, fmt.Errorf("redact: %w", err)
 		}
 		route.redact = rules
+		if route.unsalt, err = redact.New(config.Redact{Remove: hashing}); err != nil {
+			return nil, fmt.Errorf("redact: %w", err) // never: the pointers are fixed
+		}
 	}
 	return route, nil
 }
+
+// hashing are the members of an audit event's body with which guesses at what was redacted could
+// be held against the hashes in it.
+var hashing = []string{"/salt", "/omitted/before_sha256", "/omitted/after_sha256", "/omitted/detail_sha256"}
 
 func patterns(texts []string) []wildcard.Pattern {
 	all := make([]wildcard.Pattern, len(texts))

@@ -284,6 +284,37 @@ func TestLabelsAreRedacted(t *testing.T) {
 	assert.Equal(t, before, given, "events are shared")
 }
 
+// The hashes in an entry of the trail confirm no guess at what a sink's redaction took from it: its
+// record is salted, and the salt goes with what is taken.
+func TestARedactedEntryHasNoSalt(t *testing.T) {
+	t.Parallel()
+	events := numbered(4)
+	for i, body := range []string{
+		`{"detail":{"person":{"host":"h","user":"ada"}},"salt":"S","trail":{"leaf":"x"},"type":"action.ended"}`,
+		`{"detail":{"host":"h"},"salt":"S","trail":{"leaf":"x"},"type":"action.ended"}`,
+		`{"omitted":{"before_sha256":"B","detail_sha256":"D","record_sha256":"R"},"salt":"S","type":"action.ended"}`,
+		`{"detail":{"person":{"user":"ada"}},"salt":"S"}`,
+	} {
+		events[i].Body = []byte(body)
+		if i < 3 {
+			events[i].Type, events[i].Source = "action.ended", relay.TrailSource
+		}
+	}
+	var inner relaytest.Sink
+	r := route(t, nil, &config.Redact{Remove: []string{"/detail/person/user"}})
+	require.NoError(t, r.Wrap(&inner).Deliver(t.Context(), events))
+	var got []string
+	for _, e := range inner.Arrived() {
+		got = append(got, string(e.Body))
+	}
+	assert.Equal(t, []string{
+		`{"detail":{"person":{"host":"h"}},"trail":{"leaf":"x"},"type":"action.ended"}`,
+		`{"detail":{"host":"h"},"salt":"S","trail":{"leaf":"x"},"type":"action.ended"}`,
+		`{"omitted":{"record_sha256":"R"},"type":"action.ended"}`,
+		`{"detail":{"person":{}},"salt":"S"}`,
+	}, got)
+}
+
 // checkable is a sink with a check.
 type checkable struct{ relaytest.Sink }
 

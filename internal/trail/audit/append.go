@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -66,8 +67,9 @@ type addition struct {
 	name   string // for people
 }
 
-// addition encodes e.
+// addition encodes e, with a salt of its own.
 func (t *Trail) addition(e Entry, newest int64) (*addition, error) {
+	e.Salt = rand.Text()
 	record, err := encodeRecord(e)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,10 @@ type Entry struct {
 	PreviousIndex *int64 `json:"previous_index,omitempty"`
 	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`
+	// Salt is random, and set by Append. Whoever does not have it cannot guess at an entry by the
+	// hash of its leaf: so it is taken from events of which a sink's redaction takes anything. The
+	// entries of earlier versions have none.
+	Salt string `json:"salt,omitempty"`
 
 	// Index is the entry's place in the trail, from 0. It is set when an entry is read,
 	// ignored by Append, and no part of the record.
