@@ -161,6 +161,27 @@ func TestClocksThatDisagree(t *testing.T) {
 	}
 }
 
+// One of a sender's workers has a wrong clock. Late pushes beside live ones are no such thing.
+func TestOneWorkersClock(t *testing.T) {
+	t.Parallel()
+	beside := func(age func() time.Duration) []string {
+		h, _ := newKept(t)
+		pushes := 0
+		h.pass(1800, func(e *received.Environment) {
+			if pushes++; pushes%5 == 0 {
+				e.Took(h.at(10, age()))
+				return
+			}
+			e.Took(h.at(10, time.Second))
+		})
+		assert.Contains(t, h.status().Reason, map[bool]string{true: "some of its events", false: "long after they happened"}[h.status().State == Skewed])
+		return append(h.transitions(), string(h.status().State))
+	}
+	assert.Equal(t, []string{"flowing skewed", "skewed"}, beside(func() time.Duration { return 30 * time.Minute }))
+	backlog := 3 * time.Hour
+	assert.Equal(t, []string{"flowing late", "late"}, beside(func() time.Duration { backlog -= 20 * time.Second; return backlog }))
+}
+
 // Pushes that are refused for another reason than before are another incident: those of the
 // first are sent again, and those of the second are not.
 func TestRefusedForAnotherReason(t *testing.T) {

@@ -26,6 +26,8 @@ func (e *Evidence) skew() time.Duration {
 		return e.Skew
 	case c.Least < -aheadFrom, all && c.Least > lateFrom && c.Most-c.Least <= sameAge:
 		return c.Least
+	case all && c.Calm-c.Least > lateFrom && c.Most-c.Calm <= sameAge: // of one worker among others
+		return c.Calm
 	case e.Skew > 0 && c.Least >= e.Skew-sameAge && (!all || c.Least <= e.Skew+sameAge):
 		return e.Skew
 	}
@@ -40,8 +42,14 @@ func skewed(e *Evidence, now time.Time) (Verdict, bool) {
 	}
 	v := Verdict{State: Skewed, Action: fmt.Sprintf("compare the clocks: `timedatectl` on this machine; if it is right, tell the provider of %s by how much theirs is wrong. "+
 		"Until then, search the destinations by the time of arrival", e.Environment)}
-	if v.Reason = fmt.Sprintf("its events are dated up to %s in the future: the sender's clock is ahead, or this machine's is behind", -by.Round(time.Second)); by > 0 {
-		v.Reason = fmt.Sprintf("all its events arrive at the same age, %s: the sender's clock is behind by that much, or this machine's is ahead, or a queue delays them evenly", by.Round(time.Second))
+	amount := by.Abs().Round(time.Second)
+	switch c := &e.Arrivals.Clock; {
+	case by < 0:
+		v.Reason = fmt.Sprintf("its events are dated up to %s in the future: the sender's clock is ahead, or this machine's is behind", amount)
+	case c.Samples > 0 && by-c.Least > lateFrom:
+		v.Reason = fmt.Sprintf("some of its events arrive at the same age, %s: the clock of one of the sender's workers is behind by that much, or a queue delays a part of them evenly", amount)
+	default:
+		v.Reason = fmt.Sprintf("all its events arrive at the same age, %s: the sender's clock is behind by that much, or this machine's is ahead, or a queue delays them evenly", amount)
 	}
 	return v, true
 }
