@@ -76,8 +76,8 @@ func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
 	return nil
 }
 
-// charge counts the events of a decoded push: repeated ones too, as they cost as much to
-// read and to recognise as others.
+// charge counts the events of a push that were decoded: repeated and refused ones too, as they
+// cost as much to read as others.
 func (q *quotas) charge(env credentials.Environment, events int, bytes int64) {
 	if own := q.by[env]; own != nil {
 		now := q.now()

@@ -81,6 +81,28 @@ func TestRepeatedEventsCountInTheQuota(t *testing.T) {
 	require.Equal(t, 90, r.journal.taken())
 }
 
+// So do refused entries, and those before the place where a body cannot be decoded.
+func TestRefusedEntriesCountInTheQuota(t *testing.T) {
+	t.Parallel()
+	bad := strings.Repeat(`["x","y"],`, 90)
+	for name, body := range map[string]string{
+		"all of them":     `{"streams":[{"stream":{"a":"b"},"values":[` + bad[:len(bad)-1] + `]}]}`,
+		"the body is cut": lines(90)[:len(lines(90))-3],
+		"all but one":     `{"streams":[{"stream":{"a":"b"},"values":[["1","x"],` + bad[:len(bad)-1] + `]}]}`,
+	} {
+		now := time.Now()
+		r := start(t, func(o *Options) {
+			o.Now = func() time.Time { return now }
+			o.Quotas = map[credentials.Environment]config.Quota{testEnv: {EventsPerSecond: 10}}
+		})
+		statuses := map[int]int{}
+		for range 20 {
+			statuses[r.push(t, body).status]++
+		}
+		assert.Equal(t, map[int]int{http.StatusBadRequest: 2, http.StatusTooManyRequests: 18}, statuses, name)
+	}
+}
+
 func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	t.Parallel()
 	var asked []string

@@ -76,7 +76,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e *endpoint, env 
 			return err
 		}
 	}
-	if err := f.decode(p); err != nil {
+	err = f.decode(p)
+	h.quotas.charge(env, p.report.entries, p.batch.bytes+p.batch.repeated)
+	if err != nil {
 		return err
 	}
 	return h.keep(r.Context(), p, env)
@@ -116,7 +118,6 @@ func (h *Handler) enter(ctx context.Context) error {
 // pushes again. If it dies later, the sender may push stored events again. The next
 // process reads the journal back to recognise them.
 func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
-	h.quotas.charge(env, p.taken(), p.batch.bytes+p.batch.repeated)
 	if p.batch.records.Len() > 0 {
 		if err := h.append(ctx, p, env); err != nil {
 			return err
