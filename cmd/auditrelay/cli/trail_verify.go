@@ -12,7 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
@@ -47,8 +50,8 @@ it:
 
 It reads one of these:
   --url URL              what a running relay serves under /tlog/
-  --config, --data-dir   the files of the relay on this machine; with --offline those of a
-                         stopped one, held against its log, which may have more
+  --config, --data-dir   the files of the relay on this machine; those of a stopped one are held
+                         against its log, which may have more (--offline insists on that)
   --dir DIR              what 'trail export --form tlog' wrote
   --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
                          JSON lines in any order; duplicates are fine. The root is computed
@@ -215,12 +218,24 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 	case f.offline:
 		return f.verifyStopped(ctx, o)
 	}
-	o.Live, o.Now = true, time.Now()
+	o.Now = time.Now()
 	dir, err := f.relayFlags.dir()
 	if err != nil {
 		return verify.Report{}, err
 	}
+	if f.isStopped(dir) {
+		return f.verifyStopped(ctx, o)
+	}
+	o.Live = true
 	return verifyFolder(ctx, filepath.Join(dir, tiles.Dir), o)
+}
+
+// isStopped reports whether a data directory has the trail's log, and no relay that uses it: then
+// the files are held against the log, since nobody brings them up to date.
+func (f *verifyFlags) isStopped(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, app.StoreDir, audit.EntriesLog))
+	_, loaded := f.load()
+	return err == nil && loaded == nil && !durable.IsLocked(dir)
 }
 
 func verifyFolder(ctx context.Context, dir string, o verify.Options) (verify.Report, error) {

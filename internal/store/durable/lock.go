@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,23 @@ func Lock(dir string) (*os.File, error) {
 	}
 	signLock(dir)
 	return f, nil
+}
+
+// IsLocked reports whether a process has locked a folder with [Lock], or may have. It writes
+// nothing.
+func IsLocked(dir string) bool {
+	for _, path := range []string{dir, filepath.Join(dir, lockFile)} {
+		f, err := os.Open(path)
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		_ = f.Close() // it was only looked at
+		if !errors.Is(err, unix.EBADF) {
+			return err != nil
+		}
+	}
+	return true
 }
 
 // tryLock is flock(2), for an exclusive lock, without waiting. Tests exchange it.

@@ -64,3 +64,19 @@ func TestWhereFoldersCannotBeLockedAFileIs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, held.Close())
 }
+
+// Who only asks neither locks the folder nor writes to it.
+func TestALockIsSeenFromOutside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.False(t, IsLocked(filepath.Join(dir, "missing")))
+	require.False(t, IsLocked(dir))
+	found, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	lock, err := Lock(dir)
+	require.NoError(t, err)
+	require.True(t, IsLocked(dir))
+	require.NoError(t, lock.Close())
+	require.False(t, IsLocked(dir))
+}
