@@ -29,6 +29,10 @@ func TestATextThatIsAlmostJSONIsReplaced(t *testing.T) {
 		"a list":                   `{"ok":True,"sessions":[{"ip":"hunter2"}]}`,
 		"escaped":                  `x={\"score\":NaN,\"user\":{\"email\":\"hunter2\"}}`,
 		"in other letters":         `{'ＵＳＥＲ': {'Email': 'hunter2'}}`,
+		"in a URL":                 "https://example.com/?state=%7B%22user%22%3A%7B%22email%22%3A%22hunter2%22%7D%7D&x=1",
+		"in a form":                "state=%7b%22user%22:+%7b%22email%22:+%22hunter2%22%7d%7d",
+		"in a URL in a URL":        "to=%257B%2522user%2522%253A%257B%2522email%2522%253A%2522hunter2%2522%257D%257D",
+		"cut off in a URL":         "state=%7B%22user%22%3A%7B%22email%22%3A%22hunt",
 	} {
 		got, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
 		require.NoError(t, err, what)
@@ -39,7 +43,7 @@ func TestATextThatIsAlmostJSONIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{"user":"[redacted]"}`, string(got))
 	assert.Empty(t, r.Labels([]relay.Label{{Name: "said", Value: `{'user': {'email': 'hunter2'}}`}}))
-	for _, text := range []string{`{'user': 'x'}`, `{user} changed email`, `{x} the "user" did`, `{'sessions': []}`, `{"email": NaN}`} {
+	for _, text := range []string{`{'user': 'x'}`, `{user} changed email`, `{x} the "user" did`, `{'sessions': []}`, `{"email": NaN}`, `100%7B`, `100% of 7b`, `%7B%22email%22:1%7D`, `%7Bx%7`} {
 		_, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
 		require.NoError(t, err, text)
 		assert.False(t, changed, text)

@@ -33,6 +33,9 @@ func mayHold(raw []byte, escaped bool) bool {
 	if bytes.IndexByte(raw, '{') >= 0 || escaped && (bytes.Contains(raw, []byte(`\u007b`)) || bytes.Contains(raw, []byte(`\u007B`))) {
 		return true
 	}
+	if hasPercent(raw) {
+		return true
+	}
 	for _, c := range raw {
 		switch c {
 		case ' ', '\t', '\n', '\r':
@@ -81,6 +84,16 @@ type looker struct {
 func (l *looker) text(text []byte, nodes []*node, level int) error {
 	if level == maxQuoted {
 		return errQuoted
+	}
+	if hasPercent(text) {
+		if l.left -= len(text); l.left < 0 {
+			return errQuoted
+		}
+		if plain := unpercent(text); len(plain) < len(text) {
+			if err := l.text(plain, nodes, level+1); err != nil {
+				return err
+			}
+		}
 	}
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	lists := anyElements(nodes)
@@ -173,6 +186,31 @@ func anyElements(nodes []*node) bool {
 		}
 	}
 	return false
+}
+
+// hasPercent reports whether a text has the brace of an object as it is written in a URL, once
+// or several times over: %7B, %257B.
+func hasPercent(text []byte) bool {
+	if bytes.IndexByte(text, '%') < 0 {
+		return false
+	}
+	return bytes.Contains(text, []byte("7B")) || bytes.Contains(text, []byte("7b"))
+}
+
+// unpercent removes one level of a URL's escapes from a text. What is no escape stays.
+func unpercent(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if code, err := strconv.ParseUint(string(text[i+1:i+3]), 16, 8); err == nil {
+				out = append(out, byte(code))
+				i += 2
+				continue
+			}
+		}
+		out = append(out, text[i])
+	}
+	return out
 }
 
 // unquote removes one level of escapes from a text, as if it were in a JSON string. It is
