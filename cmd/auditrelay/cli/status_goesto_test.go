@@ -18,6 +18,7 @@ func TestTheScreenSaysWhereEventsGo(t *testing.T) {
 		"another host":   {`"destination":"grafana_loki","declared":{"destination_type":"GRAFANA_LOKI","destination":"loki.example.com","at":"2026-03-04T10:29:40Z"}`, "loki.example.com", "its events go to loki.example.com, not to this relay"},
 		"a site":         {`"destination":"datadog","declared":{"destination_type":"DATADOG","destination":"US","at":"2026-03-04T10:29:40Z"}`, "Datadog US", "its events go to Datadog US, not to this relay"},
 		"not configured": {`"destination":"none","declared":{"destination_type":"GRAFANA_LOKI","destination":"loki.example.com","at":"2026-03-04T10:29:40Z"}`, "loki.example.com", "its events go to loki.example.com"},
+		"it pushes here": {`"destination":"grafana_loki","observed":{"events_per_second":2},"declared":{"destination_type":"GRAFANA_LOKI","destination":"relay.example.com","at":"2026-03-04T10:29:40Z"}`, "this relay", ""},
 		"nowhere":        {`"destination":"none","declared":{"at":"2026-03-04T10:29:40Z"}`, "nowhere", "its events go nowhere"},
 		"not asked yet":  {`"destination":"datadog","declared":{}`, "-", ""},
 		"redirected":     {`"destination":"relay","declared":{"destination_type":"GRAFANA_LOKI","destination":"evil.example.com","differs":["hostname"],"at":"2026-03-04T10:29:40Z"}`, "evil.example.com", "its events go to evil.example.com"},

@@ -139,14 +139,14 @@ const (
 )
 
 // goesTo says where an environment's events go: the host or the site in the API's last
-// answer. Before any answer only a stream meant for this relay is known.
+// answer, unless they arrive here. Before any answer only a stream meant for this relay is known.
 func goesTo(e *health.Status) string {
 	d := &e.Declared
 	elsewhere := slices.ContainsFunc(d.Differs, func(field string) bool {
 		return field == "destination_type" || field == "hostname" || field == "site"
 	})
 	switch {
-	case e.Destination == "relay" && !elsewhere:
+	case (e.Destination == "relay" || e.Observed.EventsPerSecond > 0) && !elsewhere:
 		return thisRelay
 	case d.DestinationType == management.Datadog:
 		return strings.TrimSpace("Datadog " + d.Destination)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,7 @@ type Formers struct {
 	interval time.Duration
 	log      *slog.Logger
 	known    []config.Environment // the configured ones: none of them is lost this way
+	hosts    map[string]bool      // this relay's names, in lower case; empty: none is known
 
 	mu    sync.Mutex // guards looks
 	looks map[credentials.Environment]formerLook
@@ -75,13 +77,24 @@ type formerLook struct {
 func NewFormers(o Options) *Formers {
 	f := &Formers{
 		store: o.Credentials, interval: cmp.Or(o.Interval, time.Minute), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		known: o.Environments,
+		known: o.Environments, hosts: hostsOf(o.Environments),
 		looks: map[credentials.Environment]formerLook{}, said: map[string]bool{},
 	}
 	if o.Client != nil {
 		f.client = o.Client.GivingWay()
 	}
 	return f
+}
+
+// hostsOf are the host names by which environments stream to this relay.
+func hostsOf(environments []config.Environment) map[string]bool {
+	hosts := map[string]bool{}
+	for _, e := range environments {
+		if e.Stream != nil && e.Stream.Relay != nil {
+			hosts[strings.ToLower(e.Stream.Relay.Hostname)] = true
+		}
+	}
+	return hosts
 }
 
 // Run looks until ctx ends.
@@ -131,20 +144,24 @@ func (f *Formers) look(ctx context.Context, one credentials.Former) {
 // pointsTo returns the host name of a stream that uses a credential of this relay; it is empty
 // if the stream goes elsewhere, or nowhere. The user name contains a hash of the environment.
 // The end of the password is compared too, because another relay may have made a credential for
-// it since.
+// it since, and the host name, because a person may have changed nothing else.
 func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string, error) {
 	a, err := f.client.EventLogStreaming(ctx, one.Project, one.Environment.Environment, management.GrafanaLoki)
-	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
+	if management.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	shape := shapeOf(a.Value)
-	if shape == nil || shape.Username != one.Username() || !slices.Contains(one.LastFour, shape.LastFour) {
+	switch shape := shapeOf(a.Value); {
+	case shape == nil || shape.isEmpty():
+		return "", fmt.Errorf("read event log streaming: %w: it has no destination", errImplausible)
+	case shape.Username != one.Username(), !slices.Contains(one.LastFour, shape.LastFour),
+		len(f.hosts) > 0 && !f.hosts[strings.ToLower(shape.Hostname)]:
 		return "", nil
+	default:
+		return shape.Hostname, nil
 	}
-	return cmp.Or(shape.Hostname, "this relay"), nil
 }
 
 // tell logs each environment once when it begins to lose events, and once when it ends.
@@ -178,15 +195,16 @@ func (f *Formers) status(now time.Time) []FormerStatus {
 		if l.err != nil {
 			s.Error = l.err.Error()
 		}
-		s.judge(now)
+		s.judge(now, l.hostname == "" && one.LastPush.Before(l.good))
 		list = append(list, s)
 	}
 	return list
 }
 
-// judge finds out whether events are lost, and says what mends it.
-func (s *FormerStatus) judge(now time.Time) {
-	pushes := !s.LastPush.IsZero() && now.Sub(s.LastPush) < pushesFor
+// judge finds out whether events are lost, and says what mends it. moved: the API showed another
+// destination after the last push, so no further one is to be expected.
+func (s *FormerStatus) judge(now time.Time, moved bool) {
+	pushes := !s.LastPush.IsZero() && now.Sub(s.LastPush) < pushesFor && !moved
 	var why string
 	switch {
 	case pushes && s.PointsHere:

@@ -36,6 +36,35 @@ func (f *Formers) lookAll(t *testing.T) FormerStatus {
 	return all[0]
 }
 
+// A person who streams the event log elsewhere, by the host name alone, has mended it: from the
+// next look on, until another push comes.
+func TestAFormerEnvironmentThatIsPointedElsewhere(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay)
+	require.NoError(t, r.watchers[0].look(t.Context()))
+	store.Close()
+	f, store := g.formers()
+	f.hosts = hostsOf([]config.Environment{{Stream: toRelay}})
+	push := func() { _, _ = store.Former(shopA.Username(), g.api.sent()[0]) }
+	push()
+	require.True(t, f.lookAll(t).PointsHere)
+	empty := `{}`
+	g.api.set(func() { g.api.answers = map[string]*string{"GRAFANA_LOKI": &empty} })
+	f.look(t.Context(), store.Formers()[0])
+	require.True(t, f.Status()[0].PointsHere, "an implausible answer changes nothing")
+	g.api.set(func() { g.api.answers, g.api.fields["hostname"] = nil, "logs.example.com" })
+	f.look(t.Context(), store.Formers()[0])
+	s := f.status(time.Now().Add(time.Second))[0]
+	assert.False(t, s.Losing, s.Reason)
+	assert.False(t, s.PointsHere)
+	l := f.looks[shopA]
+	l.good = l.good.Add(-time.Minute)
+	f.looks[shopA] = l
+	push()
+	assert.True(t, f.Status()[0].Losing)
+}
+
 // An environment whose config at the API still has this relay's credential is named, with
 // the step that mends it, until the API or the configuration is mended.
 func TestAFormerEnvironmentThatPointsHere(t *testing.T) {
