@@ -85,8 +85,9 @@ func checkNames(text []byte) error {
 	scan.Reset(text)
 	var seen [16]bool // by its place among members
 	err := scan.Open('{')
-	for n, more := 0, true; err == nil; n++ {
-		if more, err = scan.More('}', n); err != nil || !more {
+	for n := 0; err == nil; n++ {
+		more, failed := scan.More('}', n)
+		if err = failed; err != nil || !more {
 			break
 		}
 		var key jsonscan.Raw

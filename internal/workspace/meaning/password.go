@@ -47,13 +47,13 @@ func explainPassword(c *collector, before, after any) {
 
 // lockedOut tells of rules that no password meets, or hardly any.
 func (c *collector) lockedOut(rules strength, which, where, what string) {
-	any, nobody, refused := "no password meets", "nobody", ""
+	subject, nobody, refused := "no password meets", "nobody", ""
 	if !rules.acceptsNone() {
-		any, nobody, refused = fmt.Sprintf("hardly any password has %d characters and meets", rules.length), "hardly anybody", fmt.Sprintf(" of %d characters", longest)
+		subject, nobody, refused = fmt.Sprintf("hardly any password has %d characters and meets", rules.length), "hardly anybody", fmt.Sprintf(" of %d characters", longest)
 	}
 	c.add("password.lockout", func() Statement {
 		return Statement{
-			Sentence: fmt.Sprintf("lockout: %s the rules%s now, so %s can %s", any, where, nobody, what),
+			Sentence: fmt.Sprintf("lockout: %s the rules%s now, so %s can %s", subject, where, nobody, what),
 			Witness:  fmt.Sprintf("no %s password%s is accepted%s now", which, refused, where),
 		}
 	})
