@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,6 +156,19 @@ func damageFile(t *testing.T, path, how string, rng *rand.Rand) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
+// meansTheSame reports whether the only difference of two notes is in bits that base64 leaves
+// unused.
+func meansTheSame(was, is []byte) bool {
+	words := func(note []byte) []string {
+		return strings.FieldsFunc(string(note), func(r rune) bool { return r == ' ' || r == '\n' })
+	}
+	return slices.EqualFunc(words(was), words(is), func(a, b string) bool {
+		x, errX := base64.StdEncoding.DecodeString(a)
+		y, errY := base64.StdEncoding.DecodeString(b)
+		return a == b || errX == nil && errY == nil && bytes.Equal(x, y)
+	})
+}
+
 // isSignedNote reports whether a cut left a whole note with a signature: nothing is lost
 // with a further signature of the same key.
 func isSignedNote(t *testing.T, path string) bool {
@@ -197,8 +211,12 @@ func TestADamagedTrailStopsNothing(t *testing.T) {
 				cfg := made.copied(t)
 				seed := uint64(time.Now().UnixNano())
 				t.Logf("seed %d", seed)
-				damageFile(t, filepath.Join(cfg.DataDir, name), how, rand.New(rand.NewPCG(seed, uint64(i))))
-				mustName := strings.HasSuffix(name, "audit.key.checkpoint") && (how != "cut" || !isSignedNote(t, filepath.Join(cfg.DataDir, name))) ||
+				path := filepath.Join(cfg.DataDir, name)
+				was, err := os.ReadFile(path)
+				require.NoError(t, err)
+				damageFile(t, path, how, rand.New(rand.NewPCG(seed, uint64(i))))
+				is, _ := os.ReadFile(path) // unless it was deleted
+				mustName := strings.HasSuffix(name, "audit.key.checkpoint") && (how != "cut" || !isSignedNote(t, path)) && !meansTheSame(was, is) ||
 					how != "flipped" && strings.HasSuffix(name, "audit.key")
 				assertRunsAndNames(t, cfg, made.issued, mustName)
 			})
