@@ -207,8 +207,10 @@ func TestJudge(t *testing.T) {
 			neverPushed(e)
 			e.Declared.Status, e.Declared.DestinationType, e.Declared.Destination = "", "", ""
 		}, Unknown, "no push has arrived yet, and the API shows no streaming config: the event log goes nowhere", "create a destination with this relay's host name", 0},
-		"no push, as it goes elsewhere": {func(e *Evidence) { neverPushed(e); e.Declared.Destination = "loki.example.com" }, Unknown,
-			"no push has arrived yet, though the API declares the stream to loki.example.com (GRAFANA_LOKI) ACTIVE", "log in", 0},
+		"no push, as it goes elsewhere": {
+			func(e *Evidence) { neverPushed(e); e.Declared.Destination = "loki.example.com" }, Unknown,
+			"no push has arrived yet, though the API declares the stream to loki.example.com (GRAFANA_LOKI) ACTIVE", "log in", 0,
+		},
 		"no push, no look yet": {func(e *Evidence) { neverPushed(e); e.Declared.At, e.Started = time.Time{}, noon }, Unknown, "the API was not read yet", "", 0},
 		"no push, and no API":  {func(e *Evidence) { neverPushed(e); e.Declared.At = time.Time{} }, Unknown, "the API has shown nothing since the relay started", "the section workspace", 0},
 		"an earlier process's push, no look yet": {func(e *Evidence) {
