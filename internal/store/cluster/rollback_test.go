@@ -227,11 +227,14 @@ func TestAFollowerIsToldOfALostEnd(t *testing.T) {
 		}
 	})
 	following.Go(func() {
-		for item, err := range l.Read(ctx, 31, true) {
-			if err != nil {
-				return
+		for next := store.Pos(31); ctx.Err() == nil; { // again where the server is away as it begins
+			for item, err := range l.Read(ctx, next, true) {
+				if err != nil {
+					break
+				}
+				fast <- item
+				next++
 			}
-			fast <- item
 		}
 	})
 	<-read15
