@@ -9,8 +9,9 @@ import (
 // drought follows pushes that still arrive, but bring far fewer events than usual. It is
 // Page's CUSUM in the time of the rhythm: its depth grows by the bursts expected between two
 // pushes, each push takes off what it brought, [enough] times over, and it is never below 0.
-// So it grows without end once less than one event in `enough` arrives, and else returns to 0
-// soon, however irregular the pushes are. Traffic that halves is no drought.
+// So it grows once less than one event in `enough` arrives, until the rhythm has learnt the fewer
+// ones, and else returns to 0 soon, however irregular the pushes are. Traffic that halves is no
+// drought.
 //
 // The deepest point of each drought goes into a tail of its own, as a gap's weight does. So
 // the limit follows the environment's own droughts.
