@@ -23,10 +23,13 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 test: ## run all tests
 	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 1h ./...
 
-# The commands are left out, since they run these same rooms, and processes with the race detector
-# take long. Each of them waits a second at its end, unless told otherwise.
-test-race: ## run the tests of all rooms with the race detector; what takes long, in a short form
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 3h ./relay/... ./sinks/... ./internal/...
+# The rooms in which goroutines meet. Each process with the race detector waits a second at its end,
+# unless told otherwise.
+RACED := ./relay/... ./sinks/... ./internal/app ./internal/control/... ./internal/health ./internal/ingest/... ./internal/journal/... ./internal/store/... \
+  $(addprefix ./internal/trail/,audit tiles cosign witness) ./internal/workspace $(addprefix ./internal/workspace/,management polling settings streaming)
+
+test-race: ## run the tests of the rooms in which goroutines meet with the race detector, the longest in a short form
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 3h $(RACED)
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)
