@@ -173,10 +173,14 @@ func (j *Journal) state(ctx context.Context) (store.State, error) {
 	return state, nil
 }
 
+// recordHead is about what a log takes for a record in addition to its data, in bytes. Of small
+// records it is a large part.
+const recordHead = 64
+
 // committed accounts for a durable record.
 func (j *Journal) committed(at mark, stored int, shares []diskbudget.Share) {
 	j.end.reach(at)
-	if j.budget.Add(uint64(at.pos), stored, shares) {
+	if j.budget.Add(uint64(at.pos), stored+recordHead, shares) {
 		j.sweeps.press()
 	}
 }

@@ -120,7 +120,7 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 	}
 	kept--
 	require.ErrorIs(t, err, diskbudget.ErrShare)
-	assert.InDelta(t, 8.0/9*float64(cfg.MaxBytes), float64(kept*50_000), 0.1*float64(cfg.MaxBytes))
+	assert.InDelta(t, 7.0/9*float64(cfg.MaxBytes), float64(kept*50_000), 0.1*float64(cfg.MaxBytes))
 	for range 10 {
 		require.NoError(t, push("quiet", quiet()))
 		kept++
@@ -131,7 +131,7 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 
 	j = open(t, dir, cfg)
 	behind = j.source(t, "behind")
-	waiting.Until(t, func() bool { return j.budget.BySource()["flood"] > 6<<20 })
+	waiting.Until(t, func() bool { return j.budget.BySource()["flood"] > 5<<20 })
 	require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare, "it is known after a restart")
 	require.NoError(t, push("quiet", quiet()))
 	kept++

@@ -21,9 +21,12 @@ var ErrShare = errors.New("the environment's undelivered events take all of thei
 
 const (
 	// A source's undelivered events may take fairness times the free space. So a
-	// flooding source takes at most 8/9 of the budget, two take 8/17 each, and a source
+	// flooding source takes at most 8/9 of what is shared, two take 8/17 each, and a source
 	// with little always finds room.
 	fairness = 8
+	// unshared is the part of the budget that no source's records fill: the log's headers, and
+	// what it allocates ahead.
+	unshared = 8
 	// cells is the number of steps in the account.
 	cells = 256
 )
@@ -163,7 +166,7 @@ func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reserved = int64(b.ratio * float64(bytes))
-	own, free := b.held[source]+reserved, max(0, b.size-(b.all-b.letters)-b.beyond[source]-reserved)
+	own, free := b.held[source]+reserved, max(0, b.size-b.size/unshared-(b.all-b.letters)-b.beyond[source]-reserved)
 	switch {
 	case most > 0 && own > most:
 		return 0, fmt.Errorf("%w: about %d bytes of the %d that it is allowed", ErrShare, own, most)

@@ -75,7 +75,7 @@ func TestDeadLettersCountAgainstTheirOwnSourceAlone(t *testing.T) {
 		assert.EqualValues(t, 0, b.Undelivered())
 		assert.Equal(t, map[string]int64{"a": letters}, b.BySource())
 	}
-	b.HoldBeyond(map[string]int64{"a": 800})
+	b.HoldBeyond(map[string]int64{"a": 700})
 	_, err := b.Reserve("a", 1, 0)
 	require.NoError(t, err)
 }
