@@ -28,7 +28,7 @@ func clockJumps(ctx context.Context, t *trial) error {
 	}
 	// At the trim, all events that reached every sink before Kafka went are beyond the
 	// replay window, by the relay's own clock: it does not jump.
-	s, err := t.newScene(ctx, setting{more: "journal: {replay_window: 30s, max_bytes: 512MiB}\n"})
+	s, err := t.newScene(ctx, setting{more: "journal: {replay_window: 30s}\n"})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ type signedBody struct {
 	Time       time.Time `json:"time"`
 }
 
-// checkpointEvent makes a kept checkpoint an event: the same one at each call. It is no entry of the trail, so it makes no further checkpoint.
+// checkpointEvent makes a kept checkpoint an event: the same one at each call. It is no entry of
+// the trail, so it makes no further checkpoint.
 func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	raw, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
 	if err != nil {

@@ -161,7 +161,8 @@ func TestClocksThatDisagree(t *testing.T) {
 	}
 }
 
-// One of a sender's workers has a wrong clock. Late pushes beside live ones are no such thing.
+// One of a sender's workers has a wrong clock. A backlog that arrives together with live pushes
+// is not taken for a wrong clock.
 func TestOneWorkersClock(t *testing.T) {
 	t.Parallel()
 	beside := func(age func() time.Duration) []string {

@@ -150,7 +150,7 @@ func stateInk(e *health.Status) ink {
 	return inkTrouble
 }
 
-// lags is the state of a sink that works, and is far behind.
+// lags is the state of a sink that delivers, but whose oldest event has waited for long.
 const lags = "lags"
 
 // sinkState says how a sink does, in a word.

@@ -97,8 +97,8 @@ func (l *looker) text(text []byte, nodes []*node, level int) error {
 	}
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	lists := anyElements(nodes)
-	// fresh is set at the start and after a value, unquoted if the rest was read without its
-	// escapes, and searched if the rest was searched for the names of pointers.
+	// fresh is set at the start and after a value. unquoted says that the remaining text has been
+	// read without its escapes, and searched that it has been searched for the names of pointers.
 	for fresh, unquoted, searched := true, false, false; ; {
 		at := begins(text, fresh, lists)
 		if at < 0 {

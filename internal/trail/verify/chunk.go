@@ -84,8 +84,8 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	return c, l.checkFull(ctx, c)
 }
 
-// checkFull reads the full bundle that may stand beside a partial one: readers take either, so
-// it has to begin with the same entries.
+// checkFull reads the full bundle, if there is one as well as the partial one. Readers take
+// either, so it has to begin with the same entries.
 func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 	if c.fileWidth == width || c.archive != "" {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
-// A killed relay may leave files that lag behind the log, and entries that nothing covers.
+// A killed relay may leave files that have fewer entries than the log, and entries that no
+// checkpoint covers.
 func TestTheLogHasMoreThanTheFiles(t *testing.T) {
 	t.Parallel()
 	root := tlog.RecordHash([]byte("newer"))
