@@ -26,9 +26,9 @@ func clockJumps(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	// At the trim, all events that reached every sink before Kafka went are beyond the
-	// replay window, by the relay's own clock: it does not jump.
-	s, err := t.newScene(ctx, setting{more: "journal: {replay_window: 30s}\n"})
+	// With this budget a segment has 4 MiB. At the trim, what reached every sink before Kafka went
+	// is older than the replay window, by the relay's own clock: it does not jump.
+	s, err := t.newScene(ctx, setting{rate: t.rate / 2, more: "journal: {max_bytes: 128MiB, replay_window: 30s}\n"})
 	if err != nil {
 		return err
 	}
@@ -53,17 +53,16 @@ type clock struct {
 	jumps int
 }
 
-// trimmed is the time until a relay has trimmed its journal once: it looks each minute,
-// and knows the age of records from an earlier look.
-const trimmed = 125 * time.Second
-
-// jumpUnderLoad is one run with jumps. Kafka is gone from shortly after its start to
-// its end, so trimming meets records it must keep.
+// jumpUnderLoad is one run with jumps. Kafka is gone from its first full segments on to its
+// end, so trimming meets segments it may remove, and others it must keep.
 func (c *clock) jumpUnderLoad(ctx context.Context) error {
 	if err := c.startReady(ctx); err != nil {
 		return err
 	}
-	began := time.Now()
+	oldest, err := c.fullSegment(ctx)
+	if err != nil {
+		return err
+	}
 	if err := c.steady(ctx); err != nil {
 		return err
 	}
@@ -76,8 +75,11 @@ func (c *clock) jumpUnderLoad(ctx context.Context) error {
 			return err
 		}
 	}
-	// At +1h.
-	if err := c.hold(ctx, time.Until(began.Add(trimmed))); err != nil {
+	// At +1h. The relay looks each minute for what it may trim.
+	if err := c.until(ctx, 5*time.Minute, "the oldest segment of the journal is trimmed", func() bool {
+		_, err := os.Stat(oldest)
+		return errors.Is(err, os.ErrNotExist)
+	}); err != nil {
 		return err
 	}
 	if err := c.alive(ctx); err != nil {
@@ -85,6 +87,23 @@ func (c *clock) jumpUnderLoad(ctx context.Context) error {
 	}
 	c.kafkaProxy.set(fault{})
 	return c.jump(ctx, -time.Hour)
+}
+
+// fullSegment waits until the journal has a segment that nothing is added to, and that every
+// sink has, as soon as they keep pace. Only whole segments are trimmed.
+func (c *clock) fullSegment(ctx context.Context) (oldest string, _ error) {
+	for {
+		all, err := c.files().Segments(eventsLog)
+		if err != nil {
+			return "", err
+		}
+		if len(all) > 2 {
+			return all[0], nil
+		}
+		if err := c.waitAcknowledged(ctx, c.sim.Counts().Acknowledged+1); err != nil {
+			return "", err
+		}
+	}
 }
 
 // jumpBetweenLives restarts with other clocks, by kill and by shutdown in turn,
