@@ -45,5 +45,5 @@ func (s *stage) restart(ctx context.Context, config string) error {
 	if err := s.relay.Process().Stop(time.Minute); err != nil {
 		return err
 	}
-	return s.relay.Start(ctx, config, time.Minute, s.workspace.Env())
+	return s.relay.Start(ctx, config, patience, s.workspace.Env())
 }

@@ -201,5 +201,5 @@ func startSecond(ctx context.Context, s *stage) (err error) {
 	if s.second, err = rig.NewRelay(ctx, s.binary, s.dir+"/second"); err != nil {
 		return err
 	}
-	return s.second.Start(ctx, s.config(s.second), time.Minute, s.workspace.Env())
+	return s.second.Start(ctx, s.config(s.second), patience, s.workspace.Env())
 }

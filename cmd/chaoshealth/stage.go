@@ -72,7 +72,7 @@ func newStage(ctx context.Context, binary, dir string, with setup) (*stage, erro
 }
 
 func (s *stage) start(ctx context.Context) error {
-	return s.relay.Start(ctx, s.config(s.relay), time.Minute, s.workspace.Env())
+	return s.relay.Start(ctx, s.config(s.relay), patience, s.workspace.Env())
 }
 
 // config is a relay's configuration in YAML.

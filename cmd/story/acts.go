@@ -13,8 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// patience bounds one wait: for an entry, or for a look.
-const patience = time.Minute
+// patience bounds one wait for one step: for an entry, or for a look.
+const patience = 5 * time.Minute
 
 // entry is a row of `auditrelay trail list --output json`.
 type entry struct {

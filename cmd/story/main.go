@@ -103,7 +103,7 @@ environments: [{project: %s, environment: %s}]
 }
 
 func (s *stage) start(ctx context.Context) error {
-	return s.relay.Start(ctx, s.config, time.Minute, "SIM_SECRET="+workspacesim.DemoSecret)
+	return s.relay.Start(ctx, s.config, patience, "SIM_SECRET="+workspacesim.DemoSecret)
 }
 
 func (s *stage) close() {

@@ -166,7 +166,7 @@ func (s *scene) storeBomb(ctx context.Context, rng *rand.Rand, round int) error 
 		return err
 	}
 	b := bomb{path: lokiPath, contentType: asJSON, contentEncode: "gzip", body: body}
-	if err := s.until(ctx, recovery, "a push within the limits is taken", func() bool {
+	if err := s.until(ctx, "a push within the limits is taken", func() bool {
 		return s.throwBomb(ctx, &b) == http.StatusNoContent
 	}); err != nil {
 		return err

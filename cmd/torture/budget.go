@@ -35,17 +35,14 @@ func spentBudget(ctx context.Context, t *trial) error {
 // spender is a scene whose journal's budget is spent.
 type spender struct{ *scene }
 
-// spending bounds how long it takes to fill the budget some times.
-const spending = 4 * time.Minute
-
 // overflow pushes several times the budget, while the sinks keep up.
 func (b *spender) overflow(ctx context.Context) error {
 	const times = 3
 	stored := 0.0
-	if err := b.until(ctx, spending, "several budgets are spent", func() bool {
+	if err := b.while(ctx, "several budgets are spent", func() int64 {
 		stored, _ = sumOf(b.metrics(ctx), "auditrelay_journal_stored_bytes_total")
-		return stored > times*budgetBytes
-	}); err != nil {
+		return times*budgetBytes - int64(stored)
+	}, func() bool { return stored > times*budgetBytes }); err != nil {
 		return err
 	}
 	text := b.metrics(ctx)
@@ -73,7 +70,8 @@ func (b *spender) flood(ctx context.Context) error {
 		return err
 	}
 	b.kafkaProxy.set(fault{refuse: true})
-	if err := b.until(ctx, spending, "the environment that floods is refused", func() bool { return b.refused(ctx, flooder) > 0 }); err != nil {
+	more := func() int64 { return -int64(b.sim.Counts().Acknowledged) }
+	if err := b.while(ctx, "the environment that floods is refused", more, func() bool { return b.refused(ctx, flooder) > 0 }); err != nil {
 		return err
 	}
 	b.t.progress("%s floods, and is refused", flooder.Environment)

@@ -70,14 +70,15 @@ func slowClients(ctx context.Context, t *trial) error {
 	if err := s.steady(ctx); err != nil {
 		return err
 	}
-	slow, stop := context.WithTimeout(ctx, lasts+10*time.Second)
+	slow, stop := context.WithCancel(ctx)
 	defer stop()
 	var open, made atomic.Int64
 	var all sync.WaitGroup
 	for range clients {
 		all.Go(func() { drip(slow, s.ingest, &open, &made) })
 	}
-	if err := s.until(ctx, 20*time.Second, "the slow clients are connected", func() bool { return open.Load() > clients*9/10 }); err != nil {
+	lacks := func() int64 { return clients*9/10 - open.Load() }
+	if err := s.while(ctx, "the slow clients are connected", lacks, func() bool { return lacks() < 0 }); err != nil {
 		return err
 	}
 	during, err := s.rates(ctx, lasts)

@@ -76,7 +76,7 @@ func (c *clock) jumpUnderLoad(ctx context.Context) error {
 		}
 	}
 	// At +1h. The relay looks each minute for what it may trim.
-	if err := c.until(ctx, 5*time.Minute, "the oldest segment of the journal is trimmed", func() bool {
+	if err := c.until(ctx, "the oldest segment of the journal is trimmed", func() bool {
 		_, err := os.Stat(oldest)
 		return errors.Is(err, os.ErrNotExist)
 	}); err != nil {
@@ -174,14 +174,14 @@ func (c *clock) pointElsewhere(ctx context.Context) error {
 // goes on: it takes pushes from every environment, looks at settings and streaming
 // configs, and corrects them.
 func (c *clock) alive(ctx context.Context) error {
-	if err := c.until(ctx, recovery, "a delivered event has the time of the moved clock", func() bool {
+	if err := c.until(ctx, "a delivered event has the time of the moved clock", func() bool {
 		at, err := newestReceived(c.file.Path)
 		return err == nil && at.Sub(time.Now().Add(c.ahead)).Abs() < time.Minute
 	}); err != nil {
 		return err
 	}
 	before := c.pulse(ctx)
-	return c.until(ctx, recovery, "every part goes on", func() bool {
+	return c.until(ctx, "every part goes on", func() bool {
 		now := c.pulse(ctx)
 		for i := range now {
 			if now[i] <= before[i] {

@@ -50,7 +50,7 @@ func coldStart(ctx context.Context, t *trial) error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	if err := s.until(ctx, 10*time.Minute, "a push is taken", func() bool {
+	if err := s.until(ctx, "a push is taken", func() bool {
 		code, _ := s.push(ctx)
 		return code == http.StatusNoContent
 	}); err != nil {

@@ -183,21 +183,32 @@ func (d *faultyDisk) under(ctx context.Context, fault string, do func() error) e
 // refusesAll waits until the relay notices the fault, and then lets it acknowledge
 // nothing.
 func (s *scene) refusesAll(ctx context.Context) error {
-	if err := s.until(ctx, recovery, "the fault is noticed", func() bool {
+	if err := s.until(ctx, "the fault is noticed", func() bool {
 		code, _ := s.ask(ctx, "/readyz")
 		return code == 503
 	}); err != nil {
 		return err
 	}
-	if err := s.hold(ctx, 500*time.Millisecond); err != nil { // answers under way
-		return err
-	}
-	before := s.sim.Counts().Acknowledged
-	if err := s.hold(ctx, chaos); err != nil {
-		return err
-	}
-	if n := s.sim.Counts().Acknowledged - before; n > 0 {
-		return fmt.Errorf("%d events were acknowledged while writes or fsyncs failed", n)
+	if err := s.acknowledgesNothing(ctx); err != nil {
+		return fmt.Errorf("while writes or fsyncs fail: %w", err)
 	}
 	return nil
+}
+
+// acknowledgesNothing waits for the answers under way. After them no event may be acknowledged
+// any more.
+func (s *scene) acknowledgesNothing(ctx context.Context) error {
+	const underWay = 20 // an answer reaches the simulator in one of so many looks
+	before := s.sim.Counts().Acknowledged
+	for range underWay {
+		if err := s.hold(ctx, chaos); err != nil {
+			return err
+		}
+		now := s.sim.Counts().Acknowledged
+		if now == before {
+			return nil
+		}
+		before = now
+	}
+	return fmt.Errorf("events are still acknowledged, %d until now", before)
 }

@@ -156,7 +156,7 @@ func (o *owing) prepare(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.until(ctx, recovery, "the letters are kept and the archive has all", func() bool {
+		if err := s.until(ctx, "the letters are kept and the archive has all", func() bool {
 			have, err := archived(o.delivered)
 			letters, _ := sumOf(s.metrics(ctx), "auditrelay_sink_dead_letters{")
 			return err == nil && len(missing(o.acknowledged, have)) == 0 && int(letters) >= (life+1)*lettersOfALife
@@ -306,7 +306,7 @@ func (o *owing) round(ctx context.Context, n int) (about string, found outcome, 
 	if err := s.startReady(ctx); err != nil {
 		return about, found, err
 	}
-	if err := s.until(ctx, recovery, "a push is taken", func() bool {
+	if err := s.until(ctx, "a push is taken", func() bool {
 		code, _ := s.push(ctx)
 		return code == http.StatusNoContent
 	}); err != nil {

@@ -82,7 +82,7 @@ func (h *attacker) send(ctx context.Context, at time.Time, lines ...string) erro
 	}
 	body := `{"streams":[{"stream":{"a":"b"},"values":[` + strings.Join(values, ",") + `]}]}`
 	var code int
-	return h.until(ctx, recovery, "hostile events are taken", func() bool {
+	return h.until(ctx, "hostile events are taken", func() bool {
 		code, _ = h.pushBody(ctx, strings.NewReader(body), int64(len(body)))
 		return code == http.StatusNoContent || code != http.StatusTooManyRequests && code != 0
 	})
@@ -95,7 +95,7 @@ func (h *attacker) entry(ctx context.Context) (id string, err error) {
 	if _, err := console.NewClient(h.dataDir).AddSilence(ctx, request); err != nil {
 		return "", err
 	}
-	err = h.until(ctx, recovery, "an entry of the trail is at the strict sink", func() bool {
+	err = h.until(ctx, "an entry of the trail is at the strict sink", func() bool {
 		for rec, err := range file.Read(h.strict) {
 			if err == nil && rec.Attributes["source"] == relay.TrailSource && strings.Contains(string(rec.Body), reason) {
 				id = rec.ID()
@@ -126,7 +126,7 @@ func (h *attacker) fillLetters(ctx context.Context) error {
 	}
 	neighbour := h.environments[1]
 	before := h.arrived(neighbour.Environment)
-	if err := h.until(ctx, recovery, "a neighbour's events arrive at the strict sink", func() bool { return h.arrived(neighbour.Environment) > before }); err != nil {
+	if err := h.until(ctx, "a neighbour's events arrive at the strict sink", func() bool { return h.arrived(neighbour.Environment) > before }); err != nil {
 		return err
 	}
 	if _, err := h.entry(ctx); err != nil {
@@ -187,7 +187,7 @@ func (h *attacker) imitate(ctx context.Context) error {
 	if _, err := h.entry(ctx); err != nil {
 		return err
 	}
-	return h.until(ctx, recovery, "the entry is a line in the chat", func() bool {
+	return h.until(ctx, "the entry is a line in the chat", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return strings.Contains(strings.Join(h.said[seen:], "\n"), "silence")

@@ -54,7 +54,7 @@ type leaders struct {
 
 // trimmed waits until the relay trims its journal, as it does each minute.
 func (l *leaders) trimmed(ctx context.Context) (time.Time, error) {
-	err := l.until(ctx, spending, "the journal is trimmed", func() bool {
+	err := l.until(ctx, "the journal is trimmed", func() bool {
 		events, err := l.servers.JetStream().Stream(ctx, journalStream)
 		return err == nil && events.CachedInfo().State.FirstSeq > 1
 	})
@@ -92,7 +92,7 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 			return err
 		}
 		for _, stream := range []string{journalStream, tableStream} {
-			if err := l.servers.WaitInSync(ctx, stream, spending); err != nil {
+			if err := l.servers.WaitInSync(ctx, stream, patience); err != nil {
 				return err
 			}
 		}

@@ -55,11 +55,19 @@ func outage(ctx context.Context, t *trial) error {
 // caughtUp waits until Kafka has every event acknowledged up to now, under load.
 func (s *scene) caughtUp(ctx context.Context) (time.Duration, error) {
 	start, want := time.Now(), int64(s.sim.Counts().Acknowledged)
-	err := s.until(ctx, 3*time.Minute, "Kafka catches up", func() bool {
-		n, err := s.kafka.Count(ctx)
-		return err == nil && n >= want
-	})
+	err := s.kafkaGets(ctx, want, "Kafka catches up")
 	return time.Since(start), err
+}
+
+// kafkaGets waits until Kafka has so many events.
+func (s *scene) kafkaGets(ctx context.Context, want int64, what string) error {
+	lacks := want
+	return s.while(ctx, what, func() int64 {
+		if n, err := s.kafka.Count(ctx); err == nil {
+			lacks = want - n
+		}
+		return lacks
+	}, func() bool { return lacks <= 0 })
 }
 
 // running sets a scene with a ready relay.

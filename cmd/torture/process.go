@@ -71,7 +71,7 @@ func (s *scene) startReady(ctx context.Context) error {
 }
 
 func (s *scene) waitReady(ctx context.Context) error {
-	return s.until(ctx, recovery, "it is ready", func() bool {
+	return s.until(ctx, "it is ready", func() bool {
 		code, _ := s.ask(ctx, "/readyz")
 		return code == http.StatusOK
 	})

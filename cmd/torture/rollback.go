@@ -49,7 +49,7 @@ func (j *journalServer) start(ctx context.Context) (err error) {
 	if j.process, err = j.command.Start(); err != nil {
 		return err
 	}
-	return rig.Until(ctx, time.Minute, "the journal's nats-server listens", func() bool {
+	return rig.Until(ctx, patience, "the journal's nats-server listens", func() bool {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", j.address)
 		return err == nil && c.Close() == nil
 	}, j.process)

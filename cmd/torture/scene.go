@@ -178,15 +178,11 @@ func (s *scene) close() {
 	}
 }
 
-// recovery bounds the time until a relay takes pushes, after a start and after the end
-// of a fault.
-const recovery = 30 * time.Second
-
 // waitAcknowledged waits until so many events were acknowledged in all.
 func (s *scene) waitAcknowledged(ctx context.Context, n uint64) error {
 	what := fmt.Sprintf("the relay acknowledges more on the way to %d events", n)
 	for at := s.sim.Counts().Acknowledged; at < n; at = s.sim.Counts().Acknowledged {
-		if err := s.until(ctx, recovery, what, func() bool { return s.sim.Counts().Acknowledged > at }); err != nil {
+		if err := s.until(ctx, what, func() bool { return s.sim.Counts().Acknowledged > at }); err != nil {
 			return err
 		}
 	}
@@ -210,25 +206,13 @@ func (s *scene) while(ctx context.Context, what string, left func() int64, met f
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return nil
 }
 
-// until waits for a condition, as long as the relay lives.
-func (s *scene) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
-	deadline := time.Now().Add(within)
-	for !met() {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case s.relay != nil && s.relay.ended():
-			return fmt.Errorf("wait until %s: the relay has ended: %s", what, s.relay.tail())
-		case time.Now().After(deadline):
-			return fmt.Errorf("wait until %s: not within %s; the relay said: %s", what, within, s.relay.tail())
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	return nil
+// until waits for a condition that comes about in one step, as long as the relay lives.
+func (s *scene) until(ctx context.Context, what string, met func() bool) error {
+	return s.while(ctx, what, func() int64 { return 1 }, met)
 }

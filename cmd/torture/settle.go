@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -31,12 +32,8 @@ func (s *scene) settle(ctx context.Context) error {
 // quiet ends the load, and returns when all of it was answered.
 func (s *scene) quiet(ctx context.Context) error {
 	s.sim.Pause()
-	waiting, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-	if err := s.sim.Wait(waiting); err != nil {
-		return fmt.Errorf("%w; the relay said: %s", err, s.relay.tail())
-	}
-	return nil
+	left := func() int64 { return int64(s.sim.Counts().InFlight) }
+	return s.while(ctx, "all events of the workspace are answered", left, func() bool { return left() == 0 })
 }
 
 // count reads the destinations back into the row. Events with the excused ids
@@ -99,8 +96,9 @@ type arrival struct {
 	excused int64 // acknowledged, missing, and with one
 }
 
-// patience is how long a destination may bring nothing new after the last push.
-const patience = 90 * time.Second
+// patience is how long nothing may move. No wait fails because of its length alone, since that
+// says more about the machine than about the relay.
+const patience = waiting.Stall
 
 // arrived reads a destination until no acknowledged event is missing, or nothing new has come
 // for patience; then it names the missing ones. A reading that has begun is never cut short,

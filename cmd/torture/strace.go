@@ -28,7 +28,7 @@ func (s *scene) attach(ctx context.Context, tracer string, args ...string) (*tra
 	if err := t.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start strace: %w", err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); tracerOf(pid) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); tracerOf(pid) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) || ctx.Err() != nil || s.relay.ended() {
 			t.detach()
 			return nil, &skip{"strace may not trace processes here"}

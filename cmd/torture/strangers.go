@@ -45,7 +45,8 @@ func strangers(ctx context.Context, t *trial) error {
 	for range deaf {
 		all.Go(func() { intrude(crowd, s.ingest, "127.0.0.3", &made, readNothing) })
 	}
-	if err := s.until(ctx, recovery, "the strangers are connected", func() bool { return made.Load() >= silent+deaf }); err != nil {
+	lacks := func() int64 { return silent + deaf - made.Load() }
+	if err := s.while(ctx, "the strangers are connected", lacks, func() bool { return lacks() <= 0 }); err != nil {
 		return err
 	}
 	newest := s.newestSegment()
@@ -53,7 +54,7 @@ func strangers(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	if err := s.until(ctx, recovery, "the journal begins a new file", func() bool { return s.newestSegment() > newest }); err != nil {
+	if err := s.until(ctx, "the journal begins a new file", func() bool { return s.newestSegment() > newest }); err != nil {
 		return err
 	}
 	t.row.rounds = 1
