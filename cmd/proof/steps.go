@@ -104,7 +104,7 @@ func (s *show) command(env []string, name string, args ...string) (string, error
 }
 
 func tail(text string) string {
-	const most = 600
+	const most = 3000
 	if text = strings.TrimSpace(text); len(text) > most {
 		return "…" + text[len(text)-most:]
 	}
@@ -245,6 +245,9 @@ func (s *show) python() (string, error) {
 func (s *show) tamper() (string, error) {
 	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)}, "go", "test", "./internal/trail/verify", "./cmd/auditrelay",
 		"-count=1", "-v", "-timeout=1h", "-run=^(TestTamperingIsFoundAndNamed|TestATamperedDataDirectoryIsFound)$")
+	if err != nil {
+		return "", fmt.Errorf("go test: %s", tail(failures(out)))
+	}
 	said := ""
 	for line := range strings.Lines(out) {
 		if _, text, found := strings.Cut(line, "tamper_test.go:"); found {
@@ -252,7 +255,20 @@ func (s *show) tamper() (string, error) {
 			said += text
 		}
 	}
-	return said, err
+	return said, nil
+}
+
+// failures are the lines of a verbose test's output that tell what failed, and why.
+func failures(out string) string {
+	var said strings.Builder
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		passing := len(fields) > 1 && (fields[0] == "===" || fields[0] == "---" && fields[1] == "PASS:")
+		if !passing {
+			said.WriteString(line)
+		}
+	}
+	return said.String()
 }
 
 // attacks are what an expert of transparency logs tried: each test tampers in one way, and our

@@ -210,6 +210,25 @@ func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
 	require.Contains(t, r.Integrity.Findings[0].String(), "its end was cut off")
 }
 
+// A line has two signatures, and decoders take more than one spelling of base64: no byte of it
+// may change unseen.
+func TestEachByteOfAHistorysLineIsVouchedFor(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 1)...)
+	l.sign(t)
+	f, o := l.write(t), Options{Policy: policy(t, 0, l.key.verifier)}
+	sound(t, check(t, f, o))
+	for at := range f[tiles.HistoryFile] {
+		for _, bit := range []int{1, 5} { // of base64's spare bits, and of the case of letters
+			changed := f.clone()
+			changed[tiles.HistoryFile] = bytes.Clone(f[tiles.HistoryFile])
+			changed[tiles.HistoryFile][at] ^= 1 << bit
+			require.NotEmpty(t, check(t, changed, o).Integrity.Findings, "bit %d of byte %d, after %q", bit, at, f[tiles.HistoryFile][max(0, at-10):at])
+		}
+	}
+}
+
 // A signed size costs nothing to make. It must cost neither memory nor time to refuse.
 func TestAForgedSizeIsNamed(t *testing.T) {
 	t.Parallel()
