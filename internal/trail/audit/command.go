@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -36,9 +37,13 @@ func environmentOf(named []string) []string {
 
 // signByCommand signs with a program, called without a shell: it gets the message on its
 // standard input, and prints the base64 of the 64-byte Ed25519 signature. Of the environment
-// it gets what environmentOf has.
+// it gets what environmentOf has. The program is never called twice at once: a token such as
+// SoftHSM's may not be found while another process logs in.
 func signByCommand(command, named []string) func(context.Context, []byte) ([]byte, error) {
+	var one sync.Mutex
 	return func(ctx context.Context, msg []byte) ([]byte, error) {
+		one.Lock()
+		defer one.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)

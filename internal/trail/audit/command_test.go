@@ -11,9 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -213,4 +215,19 @@ func TestTheDocumentedSigningCommand(t *testing.T) {
 	appendEntries(t, trail, 0, 3)
 	require.NoError(t, trail.Close(t.Context()))
 	requireWhole(t, openTrail(t, st, o), 3)
+}
+
+// The program may use a token that bears one process at a time.
+func TestASigningCommandIsCalledOnceAtATime(t *testing.T) {
+	t.Parallel()
+	const script = `mkdir "$0" || exit 1; cat >/dev/null; rmdir "$0"; echo AAAA`
+	sign := signByCommand([]string{"/bin/sh", "-c", script, filepath.Join(t.TempDir(), "in-use")}, nil)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			_, err := sign(t.Context(), []byte("message"))
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
 }
