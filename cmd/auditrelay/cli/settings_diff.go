@@ -12,7 +12,7 @@ import (
 func (p Program) newSettingsDiff() *cobra.Command {
 	which := p.trail()
 	var where whereFlags
-	output := forms("text", "json", "patch")
+	output := forms("text", "json")
 	var from, to timeFlag
 	cmd := &cobra.Command{
 		Use:   "diff NAME --from TIME [--to TIME]",
@@ -25,7 +25,7 @@ standard error says so.
 
 Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
-  auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output patch`,
+  auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output json`,
 		Args: oneSetting,
 		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
 			states := make([]timeline.State, 2)

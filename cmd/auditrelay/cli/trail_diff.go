@@ -16,18 +16,17 @@ import (
 
 func (p Program) newTrailDiff() *cobra.Command {
 	which := p.trail()
-	output := forms("text", "json", "patch")
+	output := forms("text", "json")
 	cmd := &cobra.Command{
 		Use:   "diff INDEX",
 		Short: "Show the change of one entry of the audit trail",
 		Long: `Shows each difference between an entry's states before and after: a sentence, whether the
 setting permits more or less than before, with a witness, and the old and new values.
---output patch prints the difference as a JSON patch (RFC 6902).
 ` + whichTrail + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail diff 17 --config relay.yaml
-  auditrelay trail diff 17 --config relay.yaml --output patch`,
+  auditrelay trail diff 17 --config relay.yaml --output json`,
 		Args: oneIndex,
 		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
 			e, err := entryOf(cmd, source, args)
@@ -55,8 +54,6 @@ func (d difference) print(w io.Writer, form string) error {
 		return fmt.Errorf("compare the states: %w", err)
 	case form == "json":
 		return printJSON(w, r)
-	case form == "patch":
-		return printJSON(w, r.Patch)
 	}
 	if len(r.Statements) == 0 {
 		_, err := fmt.Fprintln(w, "no difference")

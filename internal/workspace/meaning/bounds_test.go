@@ -14,8 +14,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
+func mustJSON(t testing.TB, v any) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return raw
+}
+
 // requireBounded checks the bounds of every reading, even of hostile states.
-func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
+func requireBounded(t *testing.T, r Reading) {
 	t.Helper()
 	require.LessOrEqual(t, len(r.Statements), maxStatements)
 	require.LessOrEqual(t, len(mustJSON(t, r.Statements)), maxBytes+2)
@@ -29,11 +36,6 @@ func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
 		require.Contains(t, rules, s.Rule)
 		require.True(t, i == 0 || rank(r.Statements[i-1].Severity) >= rank(s.Severity), "worst first")
 	}
-	values := 0
-	for _, o := range r.Patch {
-		values += len(o.Path) + len(o.Value)
-	}
-	require.LessOrEqual(t, values, 2*len(after)+512)
 }
 
 // TestHostileStates: readings of large states are bounded, and take time in proportion to
@@ -77,7 +79,7 @@ func TestHostileStates(t *testing.T) {
 			t.Parallel()
 			r, err := Read(c.subject, json.RawMessage(c.before), json.RawMessage(c.after))
 			require.NoError(t, err)
-			requireBounded(t, r, json.RawMessage(c.after))
+			requireBounded(t, r)
 			require.GreaterOrEqual(t, len(r.Statements)+r.Omitted, c.statements)
 		})
 	}
@@ -106,7 +108,6 @@ func TestReorderedIsEqual(t *testing.T) {
 			slices.Reverse(b.Member.Permissions[i].Actions)
 		}
 		got := readPair(t, kinds.RBACPolicy.Name, a, b)
-		got.Patch = nil
 		require.Equal(t, Reading{Direction: Neutral, Severity: Info}, got, "%+v\n%+v", a, b)
 	}
 	for _, c := range []struct{ subject, before, after string }{
@@ -117,7 +118,6 @@ func TestReorderedIsEqual(t *testing.T) {
 	} {
 		got, err := Read(c.subject, json.RawMessage(c.before), json.RawMessage(c.after))
 		require.NoError(t, err)
-		got.Patch = nil
 		require.Equal(t, Reading{Direction: Neutral, Severity: Info}, got, c.subject)
 	}
 }
@@ -141,8 +141,7 @@ func FuzzRead(f *testing.F) {
 			again, err := Read(subject, a, b)
 			require.NoError(t, err)
 			require.Equal(t, got, again)
-			requireBounded(t, got, b)
-			requirePatch(t, a, b, got.Patch)
+			requireBounded(t, got)
 			self, err := Read(subject, b, b)
 			require.NoError(t, err)
 			require.Equal(t, Reading{Direction: Neutral, Severity: Info}, self)

@@ -29,9 +29,6 @@ type Reading struct {
 	// the others; Direction and Severity cover those too.
 	Statements []Statement `json:"statements,omitempty"`
 	Omitted    int         `json:"statements_omitted,omitempty"`
-	// Patch makes the state before, in canonical form, into the state after. It is hardly
-	// larger than the state after. States in another order only have a patch too.
-	Patch []Operation `json:"patch,omitempty"`
 }
 
 // Statement is one changed thing.
@@ -93,11 +90,7 @@ func Read(subject string, before, after json.RawMessage) (Reading, error) {
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state after: %w", err)
 	}
-	reading, err := Compare(subject, a, b).Explain("")
-	if err == nil {
-		reading.Patch = patch(a, b)
-	}
-	return reading, err
+	return Compare(subject, a, b).Explain("")
 }
 
 // Comparison is two states of a setting, compared once. What they differ in is in Changes, and
@@ -129,7 +122,7 @@ const (
 	Restored How = "restored"
 )
 
-// Explain tells what a change means. The reading has no patch. A panic in a rule is an error.
+// Explain tells what a change means. A panic in a rule is an error.
 func (c Comparison) Explain(how How) (_ Reading, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -17,8 +17,8 @@ const (
 // detail is the Detail of an entry about a setting's state.
 type detail struct {
 	polling.Attribution
-	// Reading is the meaning of the change: summary, direction, severity and statements. It
-	// has no patch, as Before and After are in the entry. Nil without a change.
+	// Reading is the meaning of the change: summary, direction, severity and statements. It is
+	// nil without a change.
 	*meaning.Reading
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.

@@ -50,8 +50,8 @@ const (
 // detail is the Detail of an entry.
 type detail struct {
 	polling.Attribution
-	// Reading is the meaning of the change: summary, direction, severity and statements. It
-	// has no patch, as Before and After are in the entry. Nil without a change.
+	// Reading is the meaning of the change: summary, direction, severity and statements. It is
+	// nil without a change.
 	*meaning.Reading
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
