@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
@@ -34,7 +33,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -122,14 +120,14 @@ type process struct {
 	files        *tiles.Keeper // of the trail; nil before it is started
 	timeline     *timeline.Index
 	credentials  *credentials.Store
-	newest       polling.Newest                       // looks at the settings and the streaming config
+	newest       workspace.Newest                     // looks at the settings and the streaming config
 	reconciler   atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk         atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent       *dedup.Set                           // nil: repeated pushes are stored again
 	tracer       *traces.Tracer                       // nil: no traces are made
 	spans        *eventproof.Keeper                   // nil: no spans are made
 	arrivals     *received.Book                       // knows each configured environment
-	silences     *silences.Book
+	silences     *health.Silences
 	health       *health.Keeper
 	kinds        sinks.Kinds
 	deliveries   *relay.Metrics

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
@@ -33,13 +33,13 @@ func (r *process) startControl(context.Context) error {
 		return fmt.Errorf("workspace: %w", err)
 	}
 	r.stack.push("workspace's probes", background(client.Probe))
-	r.stack.push("workspace's reach", background(func(ctx context.Context) { polling.FollowReach(ctx, client, r.trail, r.log) }))
+	r.stack.push("workspace's reach", background(func(ctx context.Context) { workspace.FollowReach(ctx, client, r.trail, r.log) }))
 	r.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
 	r.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
 		reach, _ := client.Reach()
 		return workspaceRemark(reach), nil
 	}})
-	presence := polling.NewPresence(r.trail, r.log)
+	presence := workspace.NewPresence(r.trail, r.log)
 	if err := r.startStreaming(client, presence); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (r *process) startControl(context.Context) error {
 	return r.startFormers(client)
 }
 
-func (r *process) startStreaming(client *management.Client, presence *polling.Presence) error {
+func (r *process) startStreaming(client *management.Client, presence *workspace.Presence) error {
 	reconciler, err := streaming.New(streaming.Options{
 		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
 		RotateEvery: r.cfg.Streaming.RotateEvery, Arrivals: r.arrivals,
@@ -66,7 +66,7 @@ func (r *process) startStreaming(client *management.Client, presence *polling.Pr
 	return nil
 }
 
-func (r *process) startSettings(client *management.Client, presence *polling.Presence) {
+func (r *process) startSettings(client *management.Client, presence *workspace.Presence) {
 	if r.cfg.Settings.Disabled {
 		return
 	}

@@ -8,9 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/workspace/destinations"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -39,19 +37,19 @@ func (r *process) startHealth(context.Context) (err error) {
 
 // startForeign looks for the events of streams ending elsewhere.
 func (r *process) startForeign() error {
-	var targets []destinations.Target
+	var targets []health.Target
 	for i := range r.cfg.Environments {
 		e := &r.cfg.Environments[i]
-		source, err := destinations.Of(e)
+		source, err := health.DestinationOf(e)
 		if err != nil {
 			return fmt.Errorf("environments[%d].%w", i, err)
 		}
 		if source != nil {
 			page := r.arrivals.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
-			targets = append(targets, destinations.Target{Page: page, Source: source})
+			targets = append(targets, health.Target{Page: page, Destination: source})
 		}
 	}
-	r.stack.push("foreign destinations", background(func(ctx context.Context) { destinations.Watch(ctx, targets, r.log) }))
+	r.stack.push("foreign destinations", background(func(ctx context.Context) { health.WatchDestinations(ctx, targets, r.log) }))
 	return nil
 }
 
@@ -61,7 +59,7 @@ func (r *process) startSilences(context.Context) error {
 	for _, e := range r.cfg.Environments {
 		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
 	}
-	r.silences = silences.New(silences.Options{Trail: r.trail, Environments: names})
+	r.silences = health.NewSilences(health.SilencesOptions{Trail: r.trail, Environments: names})
 	return nil
 }
 

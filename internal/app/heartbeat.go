@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/control/heartbeat"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 )
 
 // startHeartbeat calls the dead-man's switch while pushes are taken.
@@ -17,10 +17,10 @@ func (r *process) startHeartbeat(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	options := heartbeat.Options{
+	options := admin.HeartbeatOptions{
 		URL: h.URL, Every: h.Interval, TLS: tlsConfig, Logger: r.log,
 		Alive: func(ctx context.Context) bool { return r.admin.Readiness(ctx).Ready },
 	}
-	r.stack.push("heartbeat", background(func(ctx context.Context) { heartbeat.Run(ctx, options) }))
+	r.stack.push("heartbeat", background(func(ctx context.Context) { admin.Heartbeat(ctx, options) }))
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // The types of the entries about a relay's runs. Both have the outline of its configuration
@@ -29,7 +29,7 @@ type run struct {
 	Direction  meaning.Direction   `json:"direction"`
 	Statements []meaning.Statement `json:"statements,omitempty"`
 	Omitted    int                 `json:"statements_omitted,omitempty"`
-	polling.Attribution
+	workspace.Attribution
 	Version string    `json:"version"`
 	Host    string    `json:"host,omitempty"`
 	Started time.Time `json:"started"`
@@ -173,8 +173,8 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 			e.Before = last.After
 			d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
 			d.Summary = "the relay started with another configuration: " + reading.Summary
-			d.Attribution = polling.Attribution{
-				Cause: polling.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
+			d.Attribution = workspace.Attribution{
+				Cause: workspace.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
 			}
 		}
 		if !d.Last.Stopped {

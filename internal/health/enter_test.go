@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
@@ -33,7 +32,7 @@ type hand struct {
 	book   *received.Book
 	keeper *Keeper
 
-	silences *silences.Book // nil: none
+	silences *Silences // nil: none
 }
 
 func newHand(t *testing.T) *hand {
@@ -43,8 +42,8 @@ func newHand(t *testing.T) *hand {
 	return h
 }
 
-func (h *hand) newSilences() *silences.Book {
-	return silences.New(silences.Options{Trail: h.trail, Environments: []credentials.Environment{live}, Now: func() time.Time { return h.now }})
+func (h *hand) newSilences() *Silences {
+	return NewSilences(SilencesOptions{Trail: h.trail, Environments: []credentials.Environment{live}, Now: func() time.Time { return h.now }})
 }
 
 func (h *hand) restart() {
@@ -260,7 +259,7 @@ func TestASilenceMarksWhatHappensInIt(t *testing.T) {
 	h.restart()
 	h.pass(60, good)
 	assert.False(t, h.keeper.Status()[0].Silenced)
-	s, err := h.silences.Add(t.Context(), live, silences.Silence{Until: h.now.Add(time.Hour), Reason: "upgrade"})
+	s, err := h.silences.Add(t.Context(), live, Silence{Until: h.now.Add(time.Hour), Reason: "upgrade"})
 	require.NoError(t, err)
 	h.pass(60, wrong)
 	now := h.keeper.Status()[0]
@@ -278,7 +277,7 @@ func TestASilenceMarksWhatHappensInIt(t *testing.T) {
 	}
 	assert.Equal(t, []string{"refused" + s.ID, "gapped" + s.ID, "refused", s.ID}, silenced)
 	h.silences = h.newSilences()
-	_, err = h.silences.Add(t.Context(), silences.All, silences.Silence{Until: h.now.Add(time.Hour), Reason: "network"})
+	_, err = h.silences.Add(t.Context(), AllEnvironments, Silence{Until: h.now.Add(time.Hour), Reason: "network"})
 	require.NoError(t, err)
 	h.silences = h.newSilences()
 	h.restart()

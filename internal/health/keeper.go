@@ -13,7 +13,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/health/rhythm"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -38,7 +37,7 @@ type Options struct {
 	// waiting; nil: nobody has.
 	Reviewed func(index int64) bool
 	// Silences mark transitions and gaps; nil: there are none.
-	Silences *silences.Book
+	Silences *Silences
 	// File keeps the rhythms and the gaps. Empty: nothing is kept.
 	File string
 	// Every is the time between two judgements. Default 1s.

@@ -11,7 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // effect is what an operation can change in a readable resource.
@@ -93,14 +92,14 @@ type Found struct {
 // explain it; and where it took effect, neither does an earlier one. Where several actions
 // have each made a part of the change, all are named. In one window, an action and a change
 // from outside to the very same value look the same.
-func Attribute(ctx context.Context, trail audit.Log, f Found) (polling.Attribution, error) {
+func Attribute(ctx context.Context, trail audit.Log, f Found) (Attribution, error) {
 	effect, ok := effects[f.Subject]
 	if !ok {
-		return polling.Outside(), nil
+		return Outside(), nil
 	}
 	s := search{Found: f, effect: effect, open: changedMembers(f.Changes), seen: map[string]bool{}}
 	if err := audit.Backwards(ctx, trail, f.Project, f.Environment, SubjectOf(effect.operation), s.visit); err != nil {
-		return polling.Attribution{}, fmt.Errorf("find who made a change: %w", err)
+		return Attribution{}, fmt.Errorf("find who made a change: %w", err)
 	}
 	return s.attribution(), nil
 }
@@ -167,7 +166,7 @@ func (s *search) decide(a *action, answer json.RawMessage, settled bool) {
 	}
 }
 
-func (s *search) attribution() polling.Attribution {
+func (s *search) attribution() Attribution {
 	var actions, persons []string
 	for _, a := range slices.Backward(s.by) {
 		actions = append(actions, a.Action)
@@ -175,8 +174,8 @@ func (s *search) attribution() polling.Attribution {
 			persons = append(persons, person)
 		}
 	}
-	by := polling.ByPerson(strings.Join(actions, ", "), strings.Join(persons, ", "))
-	switch outside := polling.Outside(); {
+	by := ByPerson(strings.Join(actions, ", "), strings.Join(persons, ", "))
+	switch outside := Outside(); {
 	case len(s.by) == 0:
 		return outside
 	case len(s.open) > 0 || s.others:

@@ -12,7 +12,6 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 var bob = Person{User: "bob", Host: "desk"}
@@ -58,7 +57,7 @@ func (s *scene) found(since time.Time, subject, before, after string) Found {
 	return Found{Entry: &e, Changes: changes, Since: since, Looked: now}
 }
 
-func (s *scene) attributed(f Found) polling.Attribution {
+func (s *scene) attributed(f Found) Attribution {
 	s.t.Helper()
 	a, err := Attribute(s.t.Context(), s.trail, f)
 	require.NoError(s.t, err)
@@ -76,7 +75,7 @@ var (
 // A change belongs to whoever made it, whatever else was tried on the same target.
 func TestWhoMadeAChange(t *testing.T) {
 	t.Parallel()
-	outside := polling.Outside()
+	outside := Outside()
 	for name, c := range map[string]struct {
 		acts  func(s *scene) (by string, person Person) // by: the id of the author's action; empty: outside
 		after string
@@ -145,7 +144,7 @@ func TestWhoMadeAChange(t *testing.T) {
 			id, person := c.acts(s)
 			want := outside
 			if id != "" {
-				want = polling.ByPerson(id, person.String())
+				want = ByPerson(id, person.String())
 			}
 			f := s.found(begun, "project", project("before"), c.after)
 			assert.Equal(t, want, s.attributed(f))
@@ -161,18 +160,18 @@ func TestWhoMadeAChangeByItsTime(t *testing.T) {
 	begun := time.Now()
 	id := s.rename(ada, nil, "x")
 	ended := time.Now()
-	mine := polling.ByPerson(id, "ada@laptop")
+	mine := ByPerson(id, "ada@laptop")
 	far, old := time.Hour, time.Second
 	for name, c := range map[string]struct {
 		since, after, until time.Time
-		want                polling.Attribution
+		want                Attribution
 	}{
 		"within the window":              {begun.Add(-far), begun.Add(-far), ended, mine},
 		"begun within it":                {begun, begun, ended.Add(far), mine},
-		"after it":                       {begun.Add(-far), begun.Add(-far), begun.Add(-old), polling.Outside()},
-		"before it, and seen":            {ended.Add(old), ended.Add(old), ended.Add(far), polling.Outside()},
+		"after it":                       {begun.Add(-far), begun.Add(-far), begun.Add(-old), Outside()},
+		"before it, and seen":            {ended.Add(old), ended.Add(old), ended.Add(far), Outside()},
 		"before it, and shown late":      {begun.Add(-far), ended.Add(old), ended.Add(far), mine},
-		"before it, and shown never yet": {begun.Add(-far), ended.Add(notShown + old), ended.Add(far), polling.Outside()},
+		"before it, and shown never yet": {begun.Add(-far), ended.Add(notShown + old), ended.Add(far), Outside()},
 	} {
 		f := s.found(c.since, "project", project("before"), project("x"))
 		f.Window.After, f.Window.Until, f.Looked = c.after, c.until, c.until
@@ -191,7 +190,7 @@ func TestAChangeMadeInPart(t *testing.T) {
 	id := s.rename(ada, nil, "x")
 	f := s.found(begun, "project", project("before"), `{"name":"x","vertical":"B2C"}`)
 	got := s.attributed(f)
-	assert.Equal(t, polling.CauseOutside, got.Cause, "no action changes the vertical")
+	assert.Equal(t, CauseOutside, got.Cause, "no action changes the vertical")
 	assert.Contains(t, got.ActorReason, "action "+id+" of ada@laptop explains a part of this one only")
 
 	// Two persons unset one default each.
@@ -202,15 +201,15 @@ func TestAChangeMadeInPart(t *testing.T) {
 	second := s.by(bob, nil, s.request("templates.default.unset", "type", "INVITE"))
 	s.by(ada, refused, s.request("templates.default.unset", "type", "RESET_PASSWORD"))
 	f = s.found(begun, "default_email_templates", defaults(`"t-1"`, `"t-2"`), defaults("null", "null"))
-	assert.Equal(t, polling.ByPerson(first+", "+second, "ada@laptop, bob@desk"), s.attributed(f))
+	assert.Equal(t, ByPerson(first+", "+second, "ada@laptop, bob@desk"), s.attributed(f))
 	f = s.found(begun, "default_email_templates", defaults(`"t-1"`, `"t-2"`), defaults("null", `"t-2"`))
-	assert.Equal(t, polling.ByPerson(first, "ada@laptop"), s.attributed(f))
+	assert.Equal(t, ByPerson(first, "ada@laptop"), s.attributed(f))
 	f = s.found(begun, "default_email_templates", defaults(`"t-1"`, `"t-2"`), `{"INVITE":null,"LOGIN":null,"RESET_PASSWORD":null}`)
-	assert.Equal(t, polling.CauseOutside, s.attributed(f).Cause, "RESET_PASSWORD was refused")
+	assert.Equal(t, CauseOutside, s.attributed(f).Cause, "RESET_PASSWORD was refused")
 	f = s.found(begun, "default_email_templates", defaults(`"t-1"`, `"t-2"`), defaults("null", `"t-3"`))
-	assert.Equal(t, polling.CauseOutside, s.attributed(f).Cause, "INVITE was set again")
+	assert.Equal(t, CauseOutside, s.attributed(f).Cause, "INVITE was set again")
 	f = s.found(begun, "default_email_templates", defaults(`"t-1"`, `"t-2"`), defaults(`"t-3"`, `"t-2"`))
-	assert.Equal(t, polling.Outside(), s.attributed(f), "an action cannot set one")
+	assert.Equal(t, Outside(), s.attributed(f), "an action cannot set one")
 }
 
 // The destination, and its secret as far as it shows.
@@ -228,19 +227,19 @@ func TestWhoChangedTheStream(t *testing.T) {
 	begun := time.Now()
 	id := set(nil, "Loki.example.com", destinationKey)
 	set(refused, "other.example.com", destinationKey)
-	mine, lastFour := polling.ByPerson(id, "ada@laptop"), destinationKey[len(destinationKey)-4:]
+	mine, lastFour := ByPerson(id, "ada@laptop"), destinationKey[len(destinationKey)-4:]
 	for name, c := range map[string]struct {
 		subject, after string
-		want           polling.Attribution
+		want           Attribution
 	}{
 		"as set":                    {"event_log_streaming", shown("loki.example.com", lastFour), mine},
 		"beside another config":     {"event_log_streaming_second", shown("loki.example.com", lastFour), mine},
 		"no last four characters":   {"event_log_streaming", shown("loki.example.com", ""), mine},
-		"another host":              {"event_log_streaming", shown("evil.example.com", lastFour), polling.Outside()},
-		"the host that was refused": {"event_log_streaming", shown("other.example.com", lastFour), polling.Outside()},
-		"another secret":            {"event_log_streaming", shown("loki.example.com", "evil"), polling.Outside()},
-		"gone":                      {"event_log_streaming", "", polling.Outside()},
-		"another type":              {"event_log_streaming", `{"destination_type":"DATADOG","destination_config":{"datadog":{"site":"US"}}}`, polling.Outside()},
+		"another host":              {"event_log_streaming", shown("evil.example.com", lastFour), Outside()},
+		"the host that was refused": {"event_log_streaming", shown("other.example.com", lastFour), Outside()},
+		"another secret":            {"event_log_streaming", shown("loki.example.com", "evil"), Outside()},
+		"gone":                      {"event_log_streaming", "", Outside()},
+		"another type":              {"event_log_streaming", `{"destination_type":"DATADOG","destination_config":{"datadog":{"site":"US"}}}`, Outside()},
 	} {
 		assert.Equal(t, c.want, s.attributed(s.found(begun, c.subject, "", c.after)), name)
 	}
@@ -258,5 +257,5 @@ func TestANameAsTheAPIWritesIt(t *testing.T) {
 	a.Outcome = OutcomeDone
 	require.NoError(t, s.end(t.Context(), a, json.RawMessage(`{"name":"W\u00e9b shop"}`)))
 	f := s.found(begun, "project", project("before"), project("Wéb shop"))
-	assert.Equal(t, polling.ByPerson(a.Action, "ada@laptop"), s.attributed(f))
+	assert.Equal(t, ByPerson(a.Action, "ada@laptop"), s.attributed(f))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -103,22 +104,14 @@ func (a *action) settle(receipt management.Receipt, err error) {
 func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
 	told := *a
 	told.Summary, told.Severity, told.Direction = "", "", ""
-	judged := encode(told)
+	judged := jsondiff.Encode(told)
 	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), judged)
 	told.Direction = meaning.OfAction(kind, judged)
-	detail := encode(told)
+	detail := jsondiff.Encode(told)
 	return &audit.Entry{
 		Type: kind, Project: a.project, Environment: a.environment, Subject: SubjectOf(a.Operation),
 		Time: time.Now(), Before: before, After: after, Detail: detail,
 	}
-}
-
-func encode(a action) json.RawMessage {
-	detail, err := json.Marshal(a)
-	if err != nil { // never: strings and a number
-		return json.RawMessage("{}")
-	}
-	return detail
 }
 
 // intend records the intent. Where the newest action of the target has no end, it is

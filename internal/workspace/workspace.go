@@ -1,7 +1,12 @@
-// Package workspace performs the operations of the Workspace Management API for a
-// person: reads at once, and mutations with a trace in the audit trail.
+// Package workspace is what everybody who looks at the workspace, or changes it, has in common.
 //
-// A mutation writes two entries: action.intended before the call, with the person, the
+// Of the looks it holds the cause of a change, removed environments, failing reads, an unusable
+// API, and the attestation of the looks, each as entries of the audit trail. All of it compares
+// with the trail's newest entry before it appends, so that a state enters once, whatever crashed
+// before, and whoever else is looking.
+//
+// A [Desk] performs the operations of the Workspace Management API for a person: reads at once,
+// and mutations with a trace in the audit trail. A mutation writes two entries: action.intended before the call, with the person, the
 // reason and the state before, and action.ended after it, with the outcome and the
 // request id. Both belong to the resource [SubjectOf] their environment or project.
 //

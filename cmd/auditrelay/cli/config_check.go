@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/workspace/preflight"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -76,7 +76,7 @@ type checked struct {
 	Warnings     []config.Problem `json:"warnings"`
 	Destinations []destination    `json:"destinations,omitempty"`
 	// API is nil without --api, and without a workspace.
-	API *preflight.Report `json:"api,omitempty"`
+	API *streaming.PreflightReport `json:"api,omitempty"`
 }
 
 // destination is a result of a sink's template.

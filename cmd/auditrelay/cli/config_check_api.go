@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/workspace/preflight"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // apiCheck is the part of `config check` over the network.
@@ -19,7 +19,7 @@ type apiCheck struct {
 }
 
 // ask returns no report without --api, and without a workspace.
-func (a apiCheck) ask(ctx context.Context, path string, cfg *config.Config) (report *preflight.Report, errs, warnings []config.Problem) {
+func (a apiCheck) ask(ctx context.Context, path string, cfg *config.Config) (report *streaming.PreflightReport, errs, warnings []config.Problem) {
 	if !a.on || cfg == nil {
 		return nil, nil, nil
 	}
@@ -27,7 +27,7 @@ func (a apiCheck) ask(ctx context.Context, path string, cfg *config.Config) (rep
 	if cfg.Workspace != nil {
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		defer cancel()
-		r := preflight.Check(ctx, cfg)
+		r := streaming.Preflight(ctx, cfg)
 		report, errs, warnings = &r, append(errs, r.Errors...), append(warnings, r.Warnings...)
 	}
 	lines := config.Lines(path)
@@ -43,7 +43,7 @@ func (a apiCheck) ask(ctx context.Context, path string, cfg *config.Config) (rep
 	return report, errs, warnings
 }
 
-func (a apiCheck) table(r *preflight.Report, cfg *config.Config) string {
+func (a apiCheck) table(r *streaming.PreflightReport, cfg *config.Config) string {
 	switch {
 	case a.on && cfg == nil:
 		return "--api asked nothing: correct the errors first\n"
@@ -53,14 +53,14 @@ func (a apiCheck) table(r *preflight.Report, cfg *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "management API: key %s; %d requests in %.1f s, %d of them answered 429; the relay needs %.1f requests per second, and %.1f are allowed\n",
 		r.Key, r.Requests, r.Seconds, r.Throttled, r.NeededPerSecond, r.AllowedPerSecond)
-	if !slices.ContainsFunc(r.Environments, func(e preflight.Environment) bool { return e.Exists != preflight.ExistsUnknown }) {
+	if !slices.ContainsFunc(r.Environments, func(e streaming.PreflightEnvironment) bool { return e.Exists != streaming.ExistsUnknown }) {
 		return b.String()
 	}
 	out := newTable(&b, "ENVIRONMENT", "EXISTS", "STREAMS TO", "STATUS", "THE RELAY WOULD")
 	for i, e := range r.Environments {
 		to := "-"
-		if e.Exists == preflight.ExistsYes {
-			to = printable(preflight.Destination(e.Destination))
+		if e.Exists == streaming.ExistsYes {
+			to = printable(streaming.DestinationText(e.Destination))
 		}
 		out.row(e.Project+"/"+e.Environment, e.Exists, to, cmp.Or(printable(string(e.Status)), "-"), intention(cfg, cfg.Environments[i], e))
 	}
@@ -69,9 +69,9 @@ func (a apiCheck) table(r *preflight.Report, cfg *config.Config) string {
 }
 
 // intention is the plan of a running relay for a streaming config.
-func intention(cfg *config.Config, e config.Environment, found preflight.Environment) string {
+func intention(cfg *config.Config, e config.Environment, found streaming.PreflightEnvironment) string {
 	switch {
-	case found.Exists != preflight.ExistsYes:
+	case found.Exists != streaming.ExistsYes:
 		return "-"
 	case e.Stream == nil && e.SkipSettings:
 		return "not look at it"

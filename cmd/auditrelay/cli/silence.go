@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/health"
 )
 
 func newSilence() *cobra.Command {
@@ -55,9 +55,9 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`
 			req.Project, req.Environment = of.Project, of.Environment
 			return err
 		},
-	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (silences.Silence, error) {
+	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (health.Silence, error) {
 		return client.AddSilence(cmd.Context(), req)
-	}, func(w io.Writer, added silences.Silence) error { return printSilences(w, []silences.Silence{added}) })
+	}, func(w io.Writer, added health.Silence) error { return printSilences(w, []health.Silence{added}) })
 	cmd.Flags().Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {
 		if length, err = lengthOf(text); err != nil {
 			err = errors.New("write a number with a unit, such as 30m, 2h or 7d")
@@ -93,15 +93,15 @@ held-back alert fires after its usual time. The audit trail keeps your user name
 Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,
 		Args:    cobra.ExactArgs(1),
-	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, args []string) (silences.Silence, error) {
+	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, args []string) (health.Silence, error) {
 		return client.EndSilence(cmd.Context(), console.EndSilence{ID: args[0]})
-	}, func(w io.Writer, ended silences.Silence) error {
+	}, func(w io.Writer, ended health.Silence) error {
 		_, err := fmt.Fprintf(w, "the silence %s of %s is ended\n", ended.ID, silencedName(ended))
 		return err
 	})
 }
 
-func printSilences(w io.Writer, list []silences.Silence) error {
+func printSilences(w io.Writer, list []health.Silence) error {
 	out := newTable(w, "ID", "ENVIRONMENT", "BEGUN", "UNTIL", "BY", "REASON")
 	for _, s := range list {
 		out.row(s.ID, silencedName(s), moment(s.Begun), moment(s.Until), printable(s.Person.String()), printable(s.Reason))
@@ -109,7 +109,7 @@ func printSilences(w io.Writer, list []silences.Silence) error {
 	return out.Flush()
 }
 
-func silencedName(s silences.Silence) string {
+func silencedName(s health.Silence) string {
 	if s.Project == "" {
 		return "all"
 	}

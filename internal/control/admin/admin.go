@@ -8,6 +8,8 @@
 //	/status   JSON: the state of the environments and sinks
 //	/tlog/    the audit trail's files, unless configured otherwise
 //	/debug/pprof/  profiles, for go tool pprof, if configured
+//
+// [Heartbeat] tells a dead-man's switch that the relay is ready.
 package admin
 
 import (

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
@@ -96,17 +96,17 @@ func (c *Client) ApplyStreaming(ctx context.Context, which OfEnvironment) (done 
 }
 
 // Silences lists the active silences.
-func (c *Client) Silences(ctx context.Context) (list []silences.Silence, err error) {
+func (c *Client) Silences(ctx context.Context) (list []health.Silence, err error) {
 	return list, c.ask(ctx, http.MethodGet, "/v1/silences", &list)
 }
 
 // AddSilence begins a silence.
-func (c *Client) AddSilence(ctx context.Context, req AddSilence) (s silences.Silence, err error) {
+func (c *Client) AddSilence(ctx context.Context, req AddSilence) (s health.Silence, err error) {
 	return s, c.call(ctx, http.MethodPost, "/v1/silences/add", req, &s)
 }
 
 // EndSilence ends a silence before its time.
-func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s silences.Silence, err error) {
+func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s health.Silence, err error) {
 	return s, c.call(ctx, http.MethodPost, "/v1/silences/end", req, &s)
 }
 

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -68,7 +68,7 @@ type Options struct {
 	// Streaming keeps the streaming configs; its error says why nothing does.
 	Streaming func() (*streaming.Reconciler, error)
 	// Silences are those of the environments.
-	Silences *silences.Book
+	Silences *health.Silences
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)

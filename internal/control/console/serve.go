@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -109,8 +109,8 @@ var explanations = []struct {
 	{eventproof.ErrNotFound, http.StatusNotFound, "%v"},
 	{timeline.ErrSetting, http.StatusNotFound, "%v"},
 	{timeline.ErrSeveral, http.StatusNotFound, "%v"},
-	{silences.ErrUnknown, http.StatusNotFound, "%v; 'auditrelay silence list' shows the active ones"},
-	{silences.ErrInvalid, http.StatusBadRequest, "%v"},
+	{health.ErrNoSilence, http.StatusNotFound, "%v; 'auditrelay silence list' shows the active ones"},
+	{health.ErrImpossibleSilence, http.StatusBadRequest, "%v"},
 	{workspace.ErrUsage, http.StatusBadRequest, "%v"},
 	{workspace.ErrChanged, http.StatusConflict, "%v"},
 	{workspace.ErrUnderWay, http.StatusConflict, "%v"},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/health/silences"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 )
 
@@ -23,23 +23,23 @@ type EndSilence struct {
 	ID string `json:"id"`
 }
 
-func (s *Server) listSilences(ctx context.Context, _ none) ([]silences.Silence, error) {
+func (s *Server) listSilences(ctx context.Context, _ none) ([]health.Silence, error) {
 	if err := s.opts.Silences.Load(ctx); err != nil {
 		return nil, err
 	}
 	return s.opts.Silences.List(), nil
 }
 
-func (s *Server) addSilence(ctx context.Context, req AddSilence) (silences.Silence, error) {
-	if req.For < 0 || req.For > int64(silences.Longest/time.Second)+1 {
-		req.For = int64(silences.Longest/time.Second) + 1 // is refused, and overflows nothing
+func (s *Server) addSilence(ctx context.Context, req AddSilence) (health.Silence, error) {
+	if req.For < 0 || req.For > int64(health.LongestSilence/time.Second)+1 {
+		req.For = int64(health.LongestSilence/time.Second) + 1 // is refused, and overflows nothing
 	}
-	of := silences.All
+	of := health.AllEnvironments
 	if req.Project != "" {
 		of = credentials.Environment{Project: req.Project, Environment: req.Environment}
 	}
 	until := time.Now().Add(time.Duration(req.For) * time.Second)
-	done, err := s.opts.Silences.Add(ctx, of, silences.Silence{Until: until, Reason: req.Reason, Person: personOf(ctx)})
+	done, err := s.opts.Silences.Add(ctx, of, health.Silence{Until: until, Reason: req.Reason, Person: personOf(ctx)})
 	if err == nil {
 		s.opts.Logger.Warn("a silence is added on request", "silence", done.ID, "project", done.Project, "environment", done.Environment,
 			"until", done.Until, "reason", done.Reason, "person", done.Person.String())
@@ -47,7 +47,7 @@ func (s *Server) addSilence(ctx context.Context, req AddSilence) (silences.Silen
 	return done, err
 }
 
-func (s *Server) endSilence(ctx context.Context, req EndSilence) (silences.Silence, error) {
+func (s *Server) endSilence(ctx context.Context, req EndSilence) (health.Silence, error) {
 	done, err := s.opts.Silences.End(ctx, req.ID, personOf(ctx))
 	if err == nil {
 		s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "person", personOf(ctx).String())

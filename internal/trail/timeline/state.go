@@ -200,7 +200,7 @@ func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []
 	return nil
 }
 
-// The subject and the type of internal/workspace/polling's entries about an environment gone from the
+// The subject and the type of internal/workspace's entries about an environment gone from the
 // API.
 const (
 	environmentSubject = "environment"

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // fact is an entry about the trail itself, or about the watching.
@@ -91,7 +91,7 @@ func (c *completeness) take(f fact) {
 	}
 	switch f.kind {
 	case settingsChecked, streamingChecked:
-		c.check(f.index, place{f.kind, e.Project, e.Environment}, polling.CheckOf(e))
+		c.check(f.index, place{f.kind, e.Project, e.Environment}, workspace.CheckOf(e))
 	case audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored:
 		var o opening
 		if json.Unmarshal(e.Detail, &o) == nil {
@@ -153,7 +153,7 @@ func (c *completeness) named(f fact, o opening) {
 const lookSlack = 5 * time.Minute
 
 // check holds an attestation against the one before it.
-func (c *completeness) check(index int64, at place, check polling.Check) {
+func (c *completeness) check(index int64, at place, check workspace.Check) {
 	if check.Until.IsZero() {
 		return
 	}

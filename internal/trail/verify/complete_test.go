@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // entryOf is a canonical record.
@@ -29,8 +29,8 @@ func entryOf(t *testing.T, kind string, detail any) []byte {
 	return canonical
 }
 
-func checkedAt(from, until time.Duration, seen int) polling.Check {
-	return polling.Check{From: day.Add(from), Until: day.Add(until), Looks: 9, Resources: map[string]*polling.Checked{
+func checkedAt(from, until time.Duration, seen int) workspace.Check {
+	return workspace.Check{From: day.Add(from), Until: day.Add(until), Looks: 9, Resources: map[string]*workspace.Checked{
 		"rbac_policy": {Every: "1h0m0s", Looks: seen}, "email": {Every: "4h0m0s", Looks: 3},
 	}}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 const (
@@ -22,8 +22,8 @@ func notShown(environment string) []string {
 	return []string{"redirect URLs", "secrets", "public tokens", "who made a change"}
 }
 
-func (w *Watcher) checksOf(g *group) polling.Checks {
-	c := polling.Checks{
+func (w *Watcher) checksOf(g *group) workspace.Checks {
+	c := workspace.Checks{
 		Trail: w.trail, Project: g.project, Environment: g.environment,
 		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.newest,
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 
 // detail is the Detail of an entry about a setting's state.
 type detail struct {
-	polling.Attribution
+	workspace.Attribution
 	// Reading is the meaning of the change: summary, direction, severity and statements. It is
 	// nil without a change.
 	*meaning.Reading
@@ -32,7 +32,7 @@ type detail struct {
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
 	// Requests are the ids of the reads of the states before and after.
-	Requests polling.Requests `json:"request_ids,omitzero"`
+	Requests workspace.Requests `json:"request_ids,omitzero"`
 }
 
 func (d detail) with(changes jsondiff.Changes) detail {
@@ -42,14 +42,6 @@ func (d detail) with(changes jsondiff.Changes) detail {
 		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: jsondiff.Shorten(c.Old, maxShown), New: jsondiff.Shorten(c.New, maxShown)})
 	}
 	return d
-}
-
-func encode(v any) json.RawMessage {
-	raw, err := json.Marshal(v)
-	if err != nil { // never: nothing here fails to encode
-		return json.RawMessage("null")
-	}
-	return raw
 }
 
 // lookOf is the look that an entry was made from.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 const (
@@ -39,9 +39,9 @@ func (g *group) failed(kind string, err error) {
 		delete(g.failing, kind)
 	case errors.Is(err, errTrail): // it says nothing about the read
 	case errors.Is(err, errImplausible):
-		g.failing[kind] = polling.Failure{Cause: errImplausible.Error(), Error: err.Error()}
+		g.failing[kind] = workspace.Failure{Cause: errImplausible.Error(), Error: err.Error()}
 	default:
-		g.failing[kind] = polling.Failure{Cause: management.CauseOf(err), Error: err.Error()}
+		g.failing[kind] = workspace.Failure{Cause: management.CauseOf(err), Error: err.Error()}
 	}
 }
 

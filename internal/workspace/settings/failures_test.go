@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 func TestFailuresAreNoChanges(t *testing.T) {
@@ -127,10 +127,10 @@ func TestRemovedEnvironment(t *testing.T) {
 		again := newWatcher(t, space, trail)
 		require.Error(t, again.Snapshot(t.Context()))
 		require.Len(t, trail.entries, 11+1)
-		gone := trail.of(polling.TypeGone)
+		gone := trail.of(workspace.TypeGone)
 		require.Len(t, gone, 1)
 		require.Equal(t, "live", gone[0].Environment)
-		require.Equal(t, polling.SubjectEnvironment, gone[0].Subject)
+		require.Equal(t, workspace.SubjectEnvironment, gone[0].Subject)
 		require.True(t, seen.Equal(gone[0].Window.After), "the last look that saw it")
 		require.Contains(t, string(gone[0].Detail), `"cause":"outside","actor":"unknown","actor_reason":`)
 		require.Contains(t, string(gone[0].Detail), `"error_type":"environment_not_found","request_ids":{"after":["r-`)
@@ -143,7 +143,7 @@ func TestRemovedEnvironment(t *testing.T) {
 		for _, w := range []*Watcher{again, w} {
 			require.NoError(t, w.Snapshot(t.Context()))
 		}
-		require.Len(t, trail.of(polling.TypeBack), 1)
+		require.Len(t, trail.of(workspace.TypeBack), 1)
 		changed := trail.of(typeChanged)
 		require.Len(t, changed, 1, "what changed meanwhile is compared with the state before")
 		require.JSONEq(t, `["US","CA"]`, string(changed[0].Before))

@@ -14,8 +14,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 func TestWithTheRealTrail(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWithTheClient(t *testing.T) {
 	require.NoError(t, err)
 	trail := &memoryTrail{}
 	w := New(Options{
-		Client: client, Trail: trail, Presence: polling.NewPresence(trail, slog.New(slog.DiscardHandler)), Targets: []Target{{"p", "live"}},
+		Client: client, Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler)), Targets: []Target{{"p", "live"}},
 	})
 	for range 3 {
 		require.NoError(t, w.Snapshot(t.Context()))

@@ -11,7 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 const (
@@ -102,7 +101,7 @@ func (w *Watcher) enter(ctx context.Context, f finding) (json.RawMessage, error)
 
 // change is the entry due after last, with its detail; nil for none.
 func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found bool) (*audit.Entry, detail, error) {
-	about := detail{Look: f.span, Unsure: last.Unsure, Notes: f.notes, Requests: polling.Requests{After: f.requests}}
+	about := detail{Look: f.span, Unsure: last.Unsure, Notes: f.notes, Requests: workspace.Requests{After: f.requests}}
 	e := &audit.Entry{
 		Type: typeBaseline, Project: f.resource.project, Environment: f.resource.environment, Subject: f.resource.kind,
 		Time: f.span.Until, After: f.now.JSON,
@@ -120,7 +119,7 @@ func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found
 			return nil, about, err
 		}
 	}
-	e.Detail = encode(about)
+	e.Detail = jsondiff.Encode(about)
 	return e, about, nil
 }
 
@@ -218,7 +217,7 @@ func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) ag
 	r, latest := x.resource, lookOf(last)
 	check, found, err := w.trail.Last(ctx, r.project, r.environment, checksSubject)
 	if err == nil && found {
-		c := polling.CheckOf(check).Resources[r.kind]
+		c := workspace.CheckOf(check).Resources[r.kind]
 		if c != nil && c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
 			latest.at, latest.requests = c.LastLook, c.Requests
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // TestARevokedKey is one log line and one entry, and so is its end, however many looks
@@ -27,7 +27,7 @@ func TestARevokedKey(t *testing.T) {
 		o.Interval = time.Minute
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go polling.FollowReach(ctx, o.Client, trail, o.Logger)
+		go workspace.FollowReach(ctx, o.Client, trail, o.Logger)
 		w := New(o)
 		go w.Run(ctx)
 		time.Sleep(time.Second)
@@ -41,17 +41,17 @@ func TestARevokedKey(t *testing.T) {
 		require.Equal(t, 4+9, again, "after 1, 4, 13 and 40 minutes, and each hour")
 		require.Contains(t, logs.String(), "check workspace.key_id")
 		require.Len(t, trail.entries, entered+1)
-		require.Contains(t, string(trail.of(polling.TypeUnreachable)[0].Detail), `"cause":"unauthorized"`)
+		require.Contains(t, string(trail.of(workspace.TypeUnreachable)[0].Detail), `"cause":"unauthorized"`)
 		for _, s := range w.Status() {
 			require.Contains(t, s.Error, "unauthorized")
 		}
 		require.Less(t, space.since(), 150, "questions in ten hours")
 
-		go polling.FollowReach(ctx, o.Client, trail, slog.New(slog.DiscardHandler)) // as after a restart
+		go workspace.FollowReach(ctx, o.Client, trail, slog.New(slog.DiscardHandler)) // as after a restart
 		space.refuse(0)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.Len(t, trail.of(polling.TypeReachable), 1)
+		require.Len(t, trail.of(workspace.TypeReachable), 1)
 		require.Len(t, trail.entries, entered+2)
 		for _, s := range w.Status() {
 			require.Empty(t, s.Error)

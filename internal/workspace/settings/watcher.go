@@ -13,17 +13,17 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // Options configure a watcher.
 type Options struct {
 	Client   *management.Client
 	Trail    Trail
-	Presence *polling.Presence // shared with all who look at the same environments
-	Newest   *polling.Newest   // is told of the looks; may be nil
+	Presence *workspace.Presence // shared with all who look at the same environments
+	Newest   *workspace.Newest   // is told of the looks; may be nil
 	Targets  []Target
 	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration
@@ -51,8 +51,8 @@ type Trail interface {
 type Watcher struct {
 	client     *management.Client
 	trail      Trail
-	presence   *polling.Presence
-	newest     *polling.Newest
+	presence   *workspace.Presence
+	newest     *workspace.Newest
 	checkEvery time.Duration
 	log        *slog.Logger
 	metrics    *metrics
@@ -70,9 +70,9 @@ type group struct {
 
 	round        sync.Mutex // held over a round; guards the fields below
 	watches      []*watch
-	checks       polling.Checks
-	failing      map[string]polling.Failure
-	failures     polling.Failures
+	checks       workspace.Checks
+	failing      map[string]workspace.Failure
+	failures     workspace.Failures
 	proof        *proof        // of this round; nil: none
 	end          int64         // of the trail, as this round began; -1: unknown
 	readsFailing retry.Failure // as logged
@@ -111,8 +111,8 @@ func (w *Watcher) watch(o Options, project, environment string) {
 	if slices.ContainsFunc(w.groups, same) {
 		return
 	}
-	g := &group{project: project, environment: environment, failing: map[string]polling.Failure{}}
-	g.failures = polling.Failures{
+	g := &group{project: project, environment: environment, failing: map[string]workspace.Failure{}}
+	g.failures = workspace.Failures{
 		Trail: w.trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
 	}
 	for _, kind := range kinds.Of(environment == "") {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 func TestBaselineThenChanges(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRestart(t *testing.T) {
 		synctest.Wait()
 		checks := trail.of("settings.checked")
 		require.Len(t, checks, 3)
-		require.Equal(t, 13, polling.CheckOf(checks[0]).Looks)
+		require.Equal(t, 13, workspace.CheckOf(checks[0]).Looks)
 
 		time.Sleep(time.Hour)
 		space.set(at(PasswordStrength, "test"), `{"validation_policy":"LUDS"}`)
@@ -151,7 +151,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}
 	w := newWatcher(t, space, trail)
-	ids := func(e audit.Entry) polling.Requests {
+	ids := func(e audit.Entry) workspace.Requests {
 		var d detail
 		require.NoError(t, json.Unmarshal(e.Detail, &d))
 		return d.Requests
@@ -237,13 +237,13 @@ func TestChecks(t *testing.T) {
 		checks := trail.of("settings.checked")
 		require.Len(t, checks, 3)
 		for _, e := range checks {
-			c := polling.CheckOf(e)
+			c := workspace.CheckOf(e)
 			require.Equal(t, checksSubject, e.Subject)
 			require.Equal(t, 24*12+1, c.Looks)
 			require.Equal(t, start.UTC(), c.From.UTC())
 			require.Equal(t, 24*time.Hour, c.Until.Sub(c.From))
 			if e.Environment == "live" {
-				require.Equal(t, &polling.Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
+				require.Equal(t, &workspace.Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
 				require.Equal(t, []string{"redirect URLs", "secrets", "public tokens", "who made a change"}, c.NotShown)
 				continue
 			}
@@ -265,7 +265,7 @@ func TestDetailIsBounded(t *testing.T) {
 	t.Parallel()
 	var changes jsondiff.Changes
 	for range 2 * maxChanges {
-		changes.List = append(changes.List, jsondiff.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
+		changes.List = append(changes.List, jsondiff.Change{Path: "/x", Old: jsondiff.Encode(strings.Repeat("ä", 10_000)), New: jsondiff.Encode(make([]int, 10_000))})
 	}
 	d := detail{}.with(changes)
 	require.Equal(t, maxChanges, d.Omitted)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // fakeAPI serves the API over plain values, without a network: a test can fake time.
@@ -175,7 +175,7 @@ func (w *fakeAPI) clientWith(t testing.TB, perSecond float64) *management.Client
 // options watch one or two environments of the project p.
 func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) Options {
 	t.Helper()
-	o := Options{Client: w.client(t), Trail: trail, Presence: polling.NewPresence(trail, slog.New(slog.DiscardHandler))}
+	o := Options{Client: w.client(t), Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler))}
 	for _, env := range envs {
 		o.Targets = append(o.Targets, Target{"p", env})
 	}

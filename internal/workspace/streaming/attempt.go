@@ -12,7 +12,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // subjectPuts is the subject of the entries about PUTs: each has one before it and one after
@@ -42,7 +41,7 @@ const (
 
 // attempt is a PUT, and the Detail of its entries.
 type attempt struct {
-	polling.Attribution
+	workspace.Attribution
 	Reason []string `json:"reason"`
 	Why    string   `json:"why,omitempty"` // in the words of the person who asked
 
@@ -97,9 +96,9 @@ func (w *watcher) newAttempt(ctx context.Context, o order, t management.Destinat
 	} else {
 		sets.LastFour = d.GrafanaLoki.Password.LastFour()
 	}
-	p := &attempt{Attribution: polling.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+	p := &attempt{Attribution: workspace.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
 	if o.person != "" {
-		p.Attribution = polling.ByPerson(p.Action, o.person)
+		p.Attribution = workspace.ByPerson(p.Action, o.person)
 	}
 	w.remember(ctx, p)
 	return p

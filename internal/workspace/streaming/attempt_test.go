@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 var (
@@ -64,7 +63,7 @@ func TestCrashBetweenThePutAndItsEnd(t *testing.T) {
 			end := attemptOf(g.trail.entries[2])
 			assert.Equal(t, []string{intent.Action, workspace.OutcomeUnknown}, []string{end.Action, end.Outcome})
 			changes, _ := g.trail.changes()
-			assert.Equal(t, polling.ByRelay(intent.Action), attemptOf(changes[0]).Attribution)
+			assert.Equal(t, workspace.ByRelay(intent.Action), attemptOf(changes[0]).Attribution)
 			if streams[1] != toAnother {
 				assert.Len(t, g.trail.types(), 4, "each change and each end once")
 			}
@@ -163,7 +162,7 @@ func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 		again, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
 		require.NoError(t, look(t, again))
 		_, causes := g.trail.changes()
-		assert.Equal(t, []string{polling.CauseOutside}, causes)
+		assert.Equal(t, []string{workspace.CauseOutside}, causes)
 	})
 	t.Run("the same destination, set again later", func(t *testing.T) {
 		t.Parallel()
@@ -176,7 +175,7 @@ func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 			require.NoError(t, look(t, again))
 		}
 		_, causes := g.trail.changes()
-		assert.Equal(t, []string{polling.CauseRelay, polling.CauseOutside, polling.CauseOutside}, causes)
+		assert.Equal(t, []string{workspace.CauseRelay, workspace.CauseOutside, workspace.CauseOutside}, causes)
 	})
 	t.Run("the destination of a PUT that a later one replaced", func(t *testing.T) {
 		t.Parallel()
@@ -193,7 +192,7 @@ func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 		again, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
 		require.NoError(t, look(t, again))
 		_, causes := g.trail.changes()
-		assert.Equal(t, []string{polling.CauseOutside}, causes)
+		assert.Equal(t, []string{workspace.CauseOutside}, causes)
 	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
@@ -208,7 +207,7 @@ func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 		})
 		require.NoError(t, look(t, r))
 		_, causes := g.trail.changes()
-		assert.Equal(t, []string{polling.CauseOutside}, causes)
+		assert.Equal(t, []string{workspace.CauseOutside}, causes)
 	})
 }
 
@@ -229,7 +228,7 @@ func TestNothingIsSetWithoutAnIntent(t *testing.T) {
 func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	theirs := attempt{Attribution: polling.ByRelay("theirs"), Relay: "another-host"}
+	theirs := attempt{Attribution: workspace.ByRelay("theirs"), Relay: "another-host"}
 	for _, c := range []struct {
 		age  time.Duration
 		want []string

@@ -22,8 +22,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // api answers operations 13 and 14, with faults.
@@ -329,7 +329,7 @@ func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconcil
 	require.NoError(g.t, err)
 	o := Options{
 		Environments: envs, Client: client, Credentials: store, Recorder: g.trail, Interval: time.Hour,
-		Presence: polling.NewPresence(g.trail, slog.New(slog.DiscardHandler)),
+		Presence: workspace.NewPresence(g.trail, slog.New(slog.DiscardHandler)),
 	}
 	if change != nil {
 		change(&o)

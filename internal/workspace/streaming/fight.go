@@ -9,7 +9,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // subjectFight is the subject of the entries about fights.
@@ -50,7 +49,7 @@ const fightAdvice = "find the person or the other relay that does it, by the cha
 
 // fightDetail is the Detail of the entries.
 type fightDetail struct {
-	polling.Attribution
+	workspace.Attribution
 	Summary   string            `json:"summary"`
 	Severity  meaning.Severity  `json:"severity"`
 	Direction meaning.Direction `json:"direction"`
@@ -153,7 +152,7 @@ func (w *watcher) fight(ctx context.Context, f Fight, differs []string) error {
 		return nil
 	}
 	d := fightDetail{
-		Attribution: polling.Outside(), Severity: meaning.High, Direction: meaning.Unknown, Fight: f,
+		Attribution: workspace.Outside(), Severity: meaning.High, Direction: meaning.Unknown, Fight: f,
 		Summary: fmt.Sprintf("the event log's destination was changed back %d times in a row after the relay set it", f.Undone),
 		Advice:  fightAdvice,
 	}

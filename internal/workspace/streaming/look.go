@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // look ends a PUT that has no end in the trail, then reads, records and corrects the config.
@@ -137,9 +137,9 @@ func (w *watcher) unseen(ctx context.Context, err error) error {
 // noteReads records how the reads of a look ended; failed is the error of the one of type t, or
 // nil if all succeeded.
 func (w *watcher) noteReads(ctx context.Context, failed error, t management.DestinationType) error {
-	now := map[string]polling.Failure{}
+	now := map[string]workspace.Failure{}
 	if failed != nil && !errors.Is(failed, management.ErrUnreachable) {
-		now[string(t)] = polling.Failure{Cause: management.CauseOf(failed), Error: failed.Error()}
+		now[string(t)] = workspace.Failure{Cause: management.CauseOf(failed), Error: failed.Error()}
 	}
 	return w.failures.Note(ctx, now)
 }
@@ -148,17 +148,17 @@ func (w *watcher) noteReads(ctx context.Context, failed error, t management.Dest
 // credential as set, or the desired config after a PUT without a known outcome, then a PUT of
 // this process took effect, and its answer was lost. Those of earlier processes are in the
 // trail (see putOf).
-func (w *watcher) attribute(a Action) polling.Attribution {
+func (w *watcher) attribute(a Action) workspace.Attribution {
 	if a.Promote != "" || w.cause.Cause != "" && len(a.Differs) == 0 && !w.observed() {
 		return w.own()
 	}
-	return polling.Outside()
+	return workspace.Outside()
 }
 
 // own attributes a change to the newest PUT of this process, if its action is known.
-func (w *watcher) own() polling.Attribution {
+func (w *watcher) own() workspace.Attribution {
 	if w.cause.Cause == "" {
-		return polling.ByRelay("")
+		return workspace.ByRelay("")
 	}
 	return w.cause
 }
@@ -221,7 +221,7 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 // taken records that a config is as desired.
 func (w *watcher) taken() {
 	w.puts, w.nextPut, w.putErr, w.stood = 0, time.Time{}, nil, true
-	w.refusal, w.cause, w.contest.judged = nil, polling.Attribution{}, 0
+	w.refusal, w.cause, w.contest.judged = nil, workspace.Attribution{}, 0
 }
 
 // check reads the config back, and records it.

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 type metrics struct {
@@ -65,10 +65,10 @@ func (m *metrics) begin(environments []config.Environment) {
 		for _, kind := range []string{TypeBaseline, TypeRestated} {
 			m.changes.WithLabelValues(e.Project, e.Environment, kind, "")
 		}
-		for _, cause := range []string{polling.CauseRelay, polling.CauseOutside} {
+		for _, cause := range []string{workspace.CauseRelay, workspace.CauseOutside} {
 			m.changes.WithLabelValues(e.Project, e.Environment, TypeChanged, cause)
 		}
-		m.changes.WithLabelValues(e.Project, e.Environment, TypeStatusChanged, polling.CauseOutside)
+		m.changes.WithLabelValues(e.Project, e.Environment, TypeStatusChanged, workspace.CauseOutside)
 		for _, g := range []*prometheus.GaugeVec{m.active, m.matches, m.lastLook} {
 			g.WithLabelValues(e.Project, e.Environment).Set(math.NaN())
 		}

@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // TestAFalse404IsNoRemoval: before, each of these was signed as "after: null, cause:
 // outside".
 func TestAFalse404IsNoRemoval(t *testing.T) {
 	t.Parallel()
-	want := map[string]string{"a proxy's page": TypeFailed, "a removed environment": polling.TypeGone}
+	want := map[string]string{"a proxy's page": TypeFailed, "a removed environment": workspace.TypeGone}
 	for name, fault := range map[string]func(*api){
 		"a proxy's page":        func(a *api) { a.page = true },
 		"a removed environment": func(a *api) { a.gone = true },
@@ -57,7 +57,7 @@ func TestARemovedConfigIsOne(t *testing.T) {
 	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
 	e, d := g.trail.newest()
 	assert.Nil(t, e.After)
-	assert.Equal(t, polling.Outside(), d.Attribution)
+	assert.Equal(t, workspace.Outside(), d.Attribution)
 }
 
 // TestAnObservedEnvironment is read for both destination types, recorded, and left as
@@ -116,7 +116,7 @@ func TestASecondDestination(t *testing.T) {
 	assert.Contains(t, string(e.After), `"site":"EU"`)
 	assert.Equal(t, "the event log now goes to `Datadog EU`, and 1 more change", d.Summary)
 	assert.NotContains(t, string(e.After), "0123456789abcdef", "a server that forgets to mask")
-	assert.Equal(t, polling.Outside(), d.Attribution)
+	assert.Equal(t, workspace.Outside(), d.Attribution)
 
 	g.api.set(func() { g.api.garbled = true })
 	for range 2 {
@@ -144,7 +144,7 @@ func TestALostAnswerIsTheRelaysChange(t *testing.T) {
 	g.api.set(func() { g.api.lose = false })
 	require.NoError(t, look(t, r))
 	_, d := g.trail.newest()
-	assert.Equal(t, polling.CauseRelay, d.Cause)
+	assert.Equal(t, workspace.CauseRelay, d.Cause)
 	assert.Len(t, d.Action, 26)
 	g.api.set(func() { g.api.fields["site"] = "US" })
 	require.NoError(t, look(t, r))
@@ -169,7 +169,7 @@ func TestTheLooksAreAttested(t *testing.T) {
 	w.attestLast(t.Context())
 	e, _ := g.trail.newest()
 	require.Equal(t, TypeChecked, e.Type)
-	c := polling.CheckOf(e)
+	c := workspace.CheckOf(e)
 	config, _, err := g.trail.Last(t.Context(), "shop", "a", Subject)
 	require.NoError(t, err)
 	assert.Equal(t, 4, c.Looks)

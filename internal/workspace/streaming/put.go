@@ -8,7 +8,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // maxPutWait is the longest wait between two attempts to set a config.
@@ -82,7 +81,7 @@ func (w *watcher) failed(p *attempt, err error) error {
 	if p.Outcome != workspace.OutcomeRefused {
 		return fmt.Errorf("%w; the API may have set the config all the same: the next look tells", err)
 	}
-	w.cause = polling.Attribution{}
+	w.cause = workspace.Attribution{}
 	if !forGood(err) {
 		return err
 	}

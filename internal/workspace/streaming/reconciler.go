@@ -32,8 +32,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // Options configure a reconciler.
@@ -52,8 +52,8 @@ type Options struct {
 	Client      *management.Client
 	Credentials *credentials.Store
 	Recorder    audit.Log
-	Presence    *polling.Presence // shared with all who look at the same environments
-	Newest      *polling.Newest   // is told of the looks; may be nil
+	Presence    *workspace.Presence // shared with all who look at the same environments
+	Newest      *workspace.Newest   // is told of the looks; may be nil
 	// Arrivals knows of refused pushes; if it is nil, nothing is known of them.
 	Arrivals *received.Book
 
@@ -76,7 +76,7 @@ type watcher struct {
 	client   *management.Client
 	store    *credentials.Store
 	recorder audit.Log
-	presence *polling.Presence
+	presence *workspace.Presence
 	log      *slog.Logger
 	metrics  *metrics
 
@@ -91,22 +91,22 @@ type watcher struct {
 	nowhere      bool                          // by the last look, it streams nowhere
 	newest       observation                   // by the last good look
 	lastLook     time.Time
-	lastRequests []string            // of the last look
-	puts         int                 // since it was last seen as desired
-	took         bool                // the API took the last one
-	untold       bool                // health does not show yet what the first look saw
-	putAt        time.Time           // of the last one
-	nextPut      time.Time           // not before then
-	putErr       error               // the error of the last one
-	refusal      *refusal            // of the last one, by the API; nil: it was not refused
-	cause        polling.Attribution // of a PUT without a known outcome; zero: none
-	putsEnded    bool                // the trail has no PUT without an end
-	stood        bool                // the config was seen as desired, by this process
+	lastRequests []string              // of the last look
+	puts         int                   // since it was last seen as desired
+	took         bool                  // the API took the last one
+	untold       bool                  // health does not show yet what the first look saw
+	putAt        time.Time             // of the last one
+	nextPut      time.Time             // not before then
+	putErr       error                 // the error of the last one
+	refusal      *refusal              // of the last one, by the API; nil: it was not refused
+	cause        workspace.Attribution // of a PUT without a known outcome; zero: none
+	putsEnded    bool                  // the trail has no PUT without an end
+	stood        bool                  // the config was seen as desired, by this process
 	contest      contest
 	refused      refusedPushes
 	schedule     schedule
-	failures     polling.Failures
-	checks       polling.Checks
+	failures     workspace.Failures
+	checks       workspace.Checks
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -141,7 +141,7 @@ func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
 		client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
 		log:  o.Logger.With("project", e.Project, "environment", e.Environment),
 		wake: make(chan struct{}, 1), alarms: alarms{interval: o.Interval}, turn: make(chan struct{}, 1),
-		failures: polling.Failures{
+		failures: workspace.Failures{
 			Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectReads,
 			Failed: TypeFailed, Recovered: TypeRecovered,
 		},
@@ -154,7 +154,7 @@ func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
 	if e.Stream != nil && e.Stream.Datadog != nil {
 		w.types[0], w.types[1] = w.types[1], w.types[0]
 	}
-	w.checks = polling.Checks{
+	w.checks = workspace.Checks{
 		Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectChecks, Type: TypeChecked,
 		NotShown: []string{"the whole secret of a destination", "who made a change"},
 		Newest:   o.Newest,

@@ -17,9 +17,9 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}
@@ -52,7 +52,7 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Nil(t, e.Before)
 	assert.Contains(t, string(e.After), `"later_field":1`, "what is not known is kept")
-	assert.Equal(t, detail{Attribution: polling.ByRelay(d.Action), Reason: []string{"destination_type"}, Fields: []string{
+	assert.Equal(t, detail{Attribution: workspace.ByRelay(d.Action), Reason: []string{"destination_type"}, Fields: []string{
 		"destination_config", "destination_type", "later_field", "streaming_status",
 	}}, withoutPaths(t, d))
 	assert.Len(t, d.Action, 26)
@@ -76,7 +76,7 @@ func withoutPaths(t *testing.T, d detail) detail {
 	t.Helper()
 	assert.Len(t, d.Requests.After, 1)
 	assert.NotEqual(t, d.Requests.Before, d.Requests.After)
-	d.Requests = polling.Requests{}
+	d.Requests = workspace.Requests{}
 	assert.NotEmpty(t, d.Reading)
 	d.Reading = nil
 	var fields []string
@@ -102,14 +102,14 @@ func TestMendsDriftAndRecordsBoth(t *testing.T) {
 	drift := g.trail.entries[4]
 	var d detail
 	require.NoError(t, json.Unmarshal(drift.Detail, &d))
-	assert.Equal(t, detail{Attribution: polling.Outside(), Fields: []string{"destination_config"}}, withoutPaths(t, d))
+	assert.Equal(t, detail{Attribution: workspace.Outside(), Fields: []string{"destination_config"}}, withoutPaths(t, d))
 	assert.Equal(t, []string{"destination_config.grafana_loki.hostname"}, d.Fields)
 	assert.Equal(t, "the event log now goes to `elsewhere.example.com`, it went to `relay.example.com`", d.Summary)
 	assert.Equal(t, []any{meaning.Weaker, meaning.Critical, 1}, []any{d.Direction, d.Severity, len(d.Statements)})
 	assert.Contains(t, string(drift.After), "elsewhere")
 	assert.True(t, drift.Window.After.Before(before) && drift.Window.Until.After(before), "the change lies in its window")
 	e, d := g.trail.newest()
-	assert.Equal(t, polling.CauseRelay, d.Cause)
+	assert.Equal(t, workspace.CauseRelay, d.Cause)
 	assert.Equal(t, drift.After, e.Before)
 	assert.Equal(t, []string{"hostname"}, d.Reason)
 	assert.Equal(t, "relay.example.com", g.api.field("hostname"))
@@ -133,7 +133,7 @@ func TestStatusIsAFindingAndAnEntry(t *testing.T) {
 	assert.Contains(t, d.Advice, "enable it in the dashboard")
 	assert.Equal(t, d.Advice, h.Advice)
 	d.Advice = ""
-	assert.Equal(t, detail{Attribution: polling.Outside(), Fields: []string{"streaming_status"}}, withoutPaths(t, d))
+	assert.Equal(t, detail{Attribution: workspace.Outside(), Fields: []string{"streaming_status"}}, withoutPaths(t, d))
 	assert.Equal(t, 1, g.api.count(), "a status is nothing that a PUT mends")
 }
 
@@ -218,7 +218,7 @@ func TestRotation(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Equal(t, TypeChanged, e.Type)
 	assert.Equal(t, detail{
-		Attribution: polling.ByPerson(d.Action, "ada@desk"), Reason: []string{"rotation"}, Fields: []string{"destination_config"},
+		Attribution: workspace.ByPerson(d.Action, "ada@desk"), Reason: []string{"rotation"}, Fields: []string{"destination_config"},
 	}, withoutPaths(t, d))
 	assert.Equal(t, []string{"destination_config.grafana_loki.password_last_four"}, d.Fields)
 	require.NoError(t, look(t, r))

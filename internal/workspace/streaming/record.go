@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // The subjects of the room's audit entries.
@@ -49,7 +48,7 @@ const (
 
 // detail is the Detail of an entry.
 type detail struct {
-	polling.Attribution
+	workspace.Attribution
 	// Reading is the meaning of the change: summary, direction, severity and statements. It is
 	// nil without a change.
 	*meaning.Reading
@@ -63,7 +62,7 @@ type detail struct {
 	// that there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
 	// Requests are the ids of the reads of the configs before and after.
-	Requests polling.Requests `json:"request_ids,omitzero"`
+	Requests workspace.Requests `json:"request_ids,omitzero"`
 }
 
 // record adds an observation to the trail, unless the trail's newest entries show it already.
@@ -73,7 +72,7 @@ func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 	if err := w.recordConfig(ctx, Subject, o.raw, o, d); err != nil || o.secondErr != nil {
 		return err
 	}
-	return w.recordConfig(ctx, SubjectSecond, o.second, o, detail{Attribution: polling.Outside()})
+	return w.recordConfig(ctx, SubjectSecond, o.second, o, detail{Attribution: workspace.Outside()})
 }
 
 func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.RawMessage, o observation, d detail) error {
@@ -126,9 +125,9 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	}
 	switch e.Type {
 	case TypeBaseline, TypeRestated:
-		d.Attribution, d.Reason = polling.Attribution{}, nil
+		d.Attribution, d.Reason = workspace.Attribution{}, nil
 	case TypeStatusChanged: // a PUT asks for no status
-		d.Attribution, d.Reason = polling.Outside(), nil
+		d.Attribution, d.Reason = workspace.Outside(), nil
 	}
 	by := attempt{Attribution: d.Attribution}
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
@@ -163,7 +162,7 @@ func compare(subject string, before, after json.RawMessage) (meaning.Comparison,
 // meaning explains a change. If it cannot, it returns nil, and the entry is made without it.
 func (w *watcher) meaning(ctx context.Context, e *audit.Entry, changed meaning.Comparison, by attempt) (*meaning.Reading, error) {
 	var how meaning.How
-	if by.Cause == polling.CauseRelay && e.Subject == Subject {
+	if by.Cause == workspace.CauseRelay && e.Subject == Subject {
 		switch put, err := w.newestPut(ctx); {
 		case err != nil:
 			return nil, err
@@ -182,14 +181,14 @@ func (w *watcher) meaning(ctx context.Context, e *audit.Entry, changed meaning.C
 
 // author says who made a change, by the trail: a PUT of a relay whose outcome this process does
 // not know, or a person's action. Without one, the change stays as it was found.
-func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found polling.Attribution) (attempt, error) {
+func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found workspace.Attribution) (attempt, error) {
 	if f.Subject == Subject && f.Type == TypeChanged {
 		if put, ok, err := w.putOf(ctx, shown, f); err != nil || ok {
 			return put, err
 		}
 	}
 	var err error
-	if found.Cause != polling.CauseRelay {
+	if found.Cause != workspace.CauseRelay {
 		found, err = workspace.Attribute(ctx, w.recorder, f)
 	}
 	return attempt{Attribution: found}, err
@@ -214,7 +213,7 @@ func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (
 	after, requests := last.Time, d.Requests.After
 	if w.lastLook.IsZero() {
 		check, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectChecks)
-		c := polling.CheckOf(check).Resources[last.Subject]
+		c := workspace.CheckOf(check).Resources[last.Subject]
 		if err == nil && found && c != nil && c.SHA256 == hashOf(last.After) && c.LastLook.After(after) {
 			after, requests = c.LastLook, c.Requests
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // pushes are what arrives at an environment, at times in the past.
@@ -197,7 +197,7 @@ func TestAStrangerCannotMakeTheRelayHammer(t *testing.T) {
 		tr := &trail{}
 		r, err := New(Options{
 			Environments: []config.Environment{{Project: "shop", Environment: "a"}}, Client: client, Recorder: tr, Interval: 4 * time.Minute,
-			Presence: polling.NewPresence(tr, slog.New(slog.DiscardHandler)),
+			Presence: workspace.NewPresence(tr, slog.New(slog.DiscardHandler)),
 		})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())

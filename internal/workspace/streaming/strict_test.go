@@ -15,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/polling"
 )
 
 // strict is a rig with the simulator in its strict modes, as the real service is.
@@ -49,7 +49,7 @@ func (s *strict) start(env credentials.Environment) *Reconciler {
 	envs := []config.Environment{{Project: env.Project, Environment: env.Environment, Stream: toRelay}}
 	r, _ := s.rig.start(func(o *Options) {
 		var err error
-		o.Environments, o.Logger, o.Presence = envs, log, polling.NewPresence(s.trail, log)
+		o.Environments, o.Logger, o.Presence = envs, log, workspace.NewPresence(s.trail, log)
 		o.Client, err = management.New(management.Options{
 			BaseURL: s.url, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000, MaxAttempts: 1,
 		})

@@ -1,4 +1,4 @@
-package destinations
+package health
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 // newLoki asks a Loki by GET /loki/api/v1/query_range: its newest entry first, and no
 // more than one, with an empty line.
-func newLoki(c *config.StreamGrafanaLoki) (*Source, error) {
-	s, err := newSource(c.Query.TLS)
+func newLoki(c *config.StreamGrafanaLoki) (*Destination, error) {
+	s, err := newDestination(c.Query.TLS)
 	if err != nil {
 		return nil, fmt.Errorf("stream.grafana_loki.query: %w", err)
 	}
@@ -23,7 +23,7 @@ func newLoki(c *config.StreamGrafanaLoki) (*Source, error) {
 	if c.Query.Username != "" {
 		username, password = c.Query.Username, c.Query.Password
 	}
-	address, selector, tenant := join(c.QueryAddress(), "/loki/api/v1/query_range"), c.Query.Selector, c.Query.Tenant
+	address, selector, tenant := joinPath(c.QueryAddress(), "/loki/api/v1/query_range"), c.Query.Selector, c.Query.Tenant
 	s.ask = func(ctx context.Context, now time.Time) (*http.Request, error) {
 		query := url.Values{
 			"query": {selector + ` | line_format ""`}, "limit": {"1"}, "direction": {"backward"},
@@ -53,7 +53,7 @@ func lokiNewest(answer []byte) (newest time.Time, err error) {
 			} `json:"result"`
 		} `json:"data"`
 	}
-	if err := decode(answer, &a); err != nil {
+	if err := decodeAnswer(answer, &a); err != nil {
 		return time.Time{}, err
 	}
 	if a.Data.ResultType != "streams" {

@@ -1,4 +1,4 @@
-package heartbeat
+package admin
 
 import (
 	"context"
@@ -18,13 +18,13 @@ import (
 )
 
 // run makes the calls, with a log of its own, until stop.
-func run(t *testing.T, o Options) (log *waiting.Output, stop func()) {
+func run(t *testing.T, o HeartbeatOptions) (log *waiting.Output, stop func()) {
 	t.Helper()
 	log = &waiting.Output{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); Run(ctx, o) }()
+	go func() { defer close(ended); Heartbeat(ctx, o) }()
 	return log, func() { cancel(); <-ended }
 }
 
@@ -40,7 +40,7 @@ func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer server.Close()
-	log, stop := run(t, Options{
+	log, stop := run(t, HeartbeatOptions{
 		URL: secret.New(server.URL + "/ping/the-secret"), Every: time.Millisecond,
 		Alive: func(context.Context) bool { asked.Add(1); return alive.Load() },
 	})
@@ -76,13 +76,13 @@ func TestAnAnswerThatIsNoneFloodsNoLog(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		log, stop := run(t, Options{
+		log, stop := run(t, HeartbeatOptions{
 			URL: secret.New(server.URL), Every: time.Hour,
 			Alive: func(context.Context) bool { return true },
 		})
 		waiting.Until(t, func() bool { return log.String() != "" })
 		stop()
 		assert.Contains(t, log.String(), expected)
-		assert.Less(t, len(log.String()), 2*maxReason)
+		assert.Less(t, len(log.String()), 2*maxHeartbeatReason)
 	}
 }

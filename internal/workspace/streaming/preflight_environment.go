@@ -1,4 +1,4 @@
-package preflight
+package streaming
 
 import (
 	"context"
@@ -10,17 +10,16 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
-// Environment is a configured environment at the API.
-type Environment struct {
+// PreflightEnvironment is a configured environment at the API.
+type PreflightEnvironment struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
 	// Exists is "yes", "no" or "unknown".
 	Exists string `json:"exists"`
 	// Destination is where it streams to; nil: nowhere, or unknown.
-	Destination *streaming.Shape `json:"destination,omitempty"`
+	Destination *Shape `json:"destination,omitempty"`
 	// Status is the streaming_status; empty without a destination.
 	Status management.StreamingStatus `json:"streaming_status,omitempty"`
 	// Differs names the fields of the destination for the relay to change. Its credential is
@@ -30,7 +29,7 @@ type Environment struct {
 	Error string `json:"error,omitempty"`
 }
 
-// The words of [Environment.Exists].
+// The words of [PreflightEnvironment.Exists].
 const (
 	ExistsYes     = "yes"
 	ExistsNo      = "no"
@@ -38,7 +37,7 @@ const (
 )
 
 // readEnvironments looks at each environment of the existing projects.
-func (r *run) readEnvironments(ctx context.Context) {
+func (r *preflightRun) readEnvironments(ctx context.Context) {
 	each(ctx, r.cfg.Environments, func(i int, e config.Environment) {
 		if r.absent[e.Project] {
 			r.note(func() { r.report.Environments[i].Exists = ExistsNo })
@@ -57,7 +56,7 @@ func (r *run) readEnvironments(ctx context.Context) {
 
 // shown reads the config of an environment: of the desired type, else of the other. Without
 // a config it is nil; without an environment the error is a [management.Absence].
-func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape, management.StreamingStatus, error) {
+func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape, management.StreamingStatus, error) {
 	types := []management.DestinationType{management.GrafanaLoki, management.Datadog}
 	if e.Stream != nil && e.Stream.Datadog != nil {
 		slices.Reverse(types)
@@ -75,7 +74,7 @@ func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape
 		case err != nil:
 			return nil, "", err
 		default:
-			if shape := streaming.ShapeOf(a.Value); shape != nil {
+			if shape := ShapeOf(a.Value); shape != nil {
 				return shape, a.Value.Status, nil
 			}
 		}
@@ -92,8 +91,8 @@ func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape
 }
 
 // judge notes the problems of an environment.
-func (r *run) judge(ctx context.Context, i int, e config.Environment, shown *streaming.Shape, status management.StreamingStatus, err error) Environment {
-	found := Environment{Project: e.Project, Environment: e.Environment, Exists: ExistsYes, Destination: shown, Status: status}
+func (r *preflightRun) judge(ctx context.Context, i int, e config.Environment, shown *Shape, status management.StreamingStatus, err error) PreflightEnvironment {
+	found := PreflightEnvironment{Project: e.Project, Environment: e.Environment, Exists: ExistsYes, Destination: shown, Status: status}
 	field := fmt.Sprintf("environments[%d]", i)
 	var gone *management.Absence
 	reach, _ := r.client.Reach()
@@ -120,12 +119,12 @@ func (r *run) judge(ctx context.Context, i int, e config.Environment, shown *str
 }
 
 // compare warns of surprises at the relay's start, and returns the fields to change.
-func (r *run) compare(field string, e config.Environment, shown *streaming.Shape, status management.StreamingStatus) []string {
+func (r *preflightRun) compare(field string, e config.Environment, shown *Shape, status management.StreamingStatus) []string {
 	if e.Stream == nil || e.Stream.Observe {
 		return nil
 	}
-	want := streaming.Want(e, shown)
-	differs := streaming.Plan(want, shown).Differs
+	want := Want(e, shown)
+	differs := Plan(want, shown).Differs
 	field += ".stream"
 	switch {
 	case shown == nil:
@@ -133,9 +132,9 @@ func (r *run) compare(field string, e config.Environment, shown *streaming.Shape
 			"create one of type %s in the dashboard, and enable it", e.Project, e.Environment, want.Type))
 	case shown.Type != want.Type:
 		r.warn(field, fmt.Sprintf("%s/%s streams to %s now, which would get no more events: where the API refuses the relay's PUT, "+
-			"delete that config in the dashboard, and create and enable one of type %s", e.Project, e.Environment, Destination(shown), want.Type))
+			"delete that config in the dashboard, and create and enable one of type %s", e.Project, e.Environment, DestinationText(shown), want.Type))
 	case slices.Contains(differs, "hostname"), slices.Contains(differs, "site"):
-		r.warn(field, fmt.Sprintf("%s/%s streams to %s now, which would get no more events", e.Project, e.Environment, Destination(shown)))
+		r.warn(field, fmt.Sprintf("%s/%s streams to %s now, which would get no more events", e.Project, e.Environment, DestinationText(shown)))
 	}
 	if shown != nil && shown.Type == want.Type && status != management.StatusActive && status != management.StatusPending {
 		r.warn(field, fmt.Sprintf("the streaming_status of %s/%s is %q, and the API has no operation to enable it: "+
@@ -144,8 +143,8 @@ func (r *run) compare(field string, e config.Environment, shown *streaming.Shape
 	return differs
 }
 
-// Destination is a short text for people.
-func Destination(s *streaming.Shape) string {
+// DestinationText is a short text for people.
+func DestinationText(s *Shape) string {
 	switch {
 	case s == nil:
 		return "nowhere"

@@ -1,4 +1,4 @@
-package destinations
+package health
 
 import (
 	"bytes"
@@ -43,15 +43,15 @@ func TestWatch(t *testing.T) {
 		var log bytes.Buffer
 		page := received.New(time.Now).Of(credentials.Environment{Project: "acme", Environment: "live"})
 		ctx, cancel := context.WithCancel(t.Context())
-		go Watch(ctx, []Target{{page, source}}, slog.New(slog.NewTextHandler(&log, nil)))
+		go WatchDestinations(ctx, []Target{{page, source}}, slog.New(slog.NewTextHandler(&log, nil)))
 		synctest.Wait()
 		assert.Equal(t, newest.Load(), page.Snapshot().LastPush.UnixNano())
 		assert.Equal(t, int64(1), page.Totals().Pushes)
-		time.Sleep(interval * 11 / 10)
+		time.Sleep(askInterval * 11 / 10)
 		assert.Equal(t, int64(2), looks.Load())
 		assert.Equal(t, int64(1), page.Totals().Pushes, "it is the same event")
 		newest.Store(time.Now().Add(24 * time.Hour).UnixNano())
-		time.Sleep(interval * 11 / 10)
+		time.Sleep(askInterval * 11 / 10)
 		good := page.Snapshot()
 		assert.False(t, good.LastPush.After(good.Looked), "a sender's clock is not believed")
 		fails.Store(true)
@@ -60,7 +60,7 @@ func TestWatch(t *testing.T) {
 		assert.Less(t, looks.Load(), int64(8), "pauses grow")
 		assert.Equal(t, good.Looked, page.Snapshot().Looked)
 		fails.Store(false)
-		time.Sleep(longestPause * 11 / 10)
+		time.Sleep(longestAskPause * 11 / 10)
 		assert.True(t, page.Snapshot().Looked.After(good.Looked))
 		cancel()
 		synctest.Wait()

@@ -1,4 +1,4 @@
-package polling
+package workspace
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -126,7 +127,7 @@ func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
 	e, err := audit.Update(ctx, c.Trail, c.Project, c.Environment, c.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
 		return &audit.Entry{
 			Type: c.Type, Project: c.Project, Environment: c.Environment, Subject: c.Subject, Time: time.Now(),
-			Detail: encode(Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}),
+			Detail: jsondiff.Encode(Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}),
 		}, nil
 	})
 	if err != nil {

@@ -1,7 +1,4 @@
-// Package heartbeat calls a dead-man's switch: a service raising an alarm when the calls
-// stop. So a dead or hanging relay, or one refusing pushes, is noticed, although it can
-// tell nobody.
-package heartbeat
+package admin
 
 import (
 	"context"
@@ -19,8 +16,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
-// Options configure the calls.
-type Options struct {
+// HeartbeatOptions configure the calls.
+type HeartbeatOptions struct {
 	// URL is posted to. Who knows it can keep the alarm quiet, so it is a secret.
 	URL secret.Text
 	// Every is the time between two calls.
@@ -32,16 +29,18 @@ type Options struct {
 }
 
 const (
-	// timeout bounds one call.
-	timeout = 10 * time.Second
-	// maxReason bounds the logged text of an error, in characters: it may quote an answer.
-	maxReason = 300
+	// heartbeatTimeout bounds one beat.
+	heartbeatTimeout = 10 * time.Second
+	// maxHeartbeatReason bounds the logged text of an error, in characters: it may quote an answer.
+	maxHeartbeatReason = 300
 )
 
-// Run calls until ctx ends. A failed call is not repeated: the next one is due soon.
-func Run(ctx context.Context, o Options) {
+// Heartbeat calls a dead-man's switch until ctx ends: a service that raises an alarm when the
+// calls stop. So a dead or hanging relay, or one that refuses pushes, is noticed, although it can
+// tell nobody. A failed beat is not repeated: the next one is due soon.
+func Heartbeat(ctx context.Context, o HeartbeatOptions) {
 	client := &http.Client{
-		Timeout:       timeout,
+		Timeout:       heartbeatTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
@@ -50,7 +49,7 @@ func Run(ctx context.Context, o Options) {
 	var failing retry.Failure
 	for {
 		if o.Alive(ctx) {
-			told(&failing, call(ctx, client, o.URL), o.Logger)
+			tellHeartbeat(&failing, beat(ctx, client, o.URL), o.Logger)
 		}
 		if retry.Sleep(ctx, o.Every) != nil {
 			client.CloseIdleConnections()
@@ -59,7 +58,7 @@ func Run(ctx context.Context, o Options) {
 	}
 }
 
-func told(failing *retry.Failure, err error, log *slog.Logger) {
+func tellHeartbeat(failing *retry.Failure, err error, log *slog.Logger) {
 	if err == nil {
 		if fields, was := failing.Over(); was {
 			log.Info("the heartbeat arrives again", fields...)
@@ -68,12 +67,12 @@ func told(failing *retry.Failure, err error, log *slog.Logger) {
 	}
 	if !errors.Is(err, context.Canceled) && failing.Again("") {
 		log.Warn("the heartbeat does not arrive; its receiver will raise an alarm",
-			append(failing.Fields(), "error", plaintext.Line(err.Error(), maxReason))...)
+			append(failing.Fields(), "error", plaintext.Line(err.Error(), maxHeartbeatReason))...)
 	}
 }
 
-// call makes one call. Its errors do not name the URL.
-func call(ctx context.Context, client *http.Client, to secret.Text) error {
+// beat makes one beat. Its errors do not name the URL.
+func beat(ctx context.Context, client *http.Client, to secret.Text) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Reveal(), http.NoBody)
 	if err != nil {
 		return errors.New("heartbeat.url is not an address")

@@ -1,4 +1,4 @@
-package polling
+package workspace
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -76,7 +77,7 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 	}
 	now := time.Now()
 	d := goneDetail{Attribution: Outside(), ErrorType: a.Type, Requests: Requests{After: []string{a.RequestID, a.ParentRequestID}}}
-	e := audit.Entry{Type: TypeGone, Time: now, Detail: encode(d)}
+	e := audit.Entry{Type: TypeGone, Time: now, Detail: jsondiff.Encode(d)}
 	if !was.lastSeen.IsZero() && !was.lastSeen.After(now) {
 		e.Window = &audit.Window{After: was.lastSeen, Until: now}
 	}
@@ -111,7 +112,7 @@ func (p *Presence) Present(ctx context.Context, project, environment, requestID 
 		return nil
 	}
 	d := goneDetail{Attribution: Outside(), Requests: Requests{After: []string{requestID}}}
-	return p.enter(ctx, project, environment, audit.Entry{Type: TypeBack, Time: now.lastSeen, Detail: encode(d)}, now)
+	return p.enter(ctx, project, environment, audit.Entry{Type: TypeBack, Time: now.lastSeen, Detail: jsondiff.Encode(d)}, now)
 }
 
 // enter appends e if the trail's newest entry says the opposite. A crash before the

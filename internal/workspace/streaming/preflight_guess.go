@@ -1,4 +1,4 @@
-package preflight
+package streaming
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func variants(slug string) []string {
 }
 
 // guessesFor are the slugs to try in place of e's environment, the likely ones first.
-func (r *run) guessesFor(e config.Environment) []string {
+func (r *preflightRun) guessesFor(e config.Environment) []string {
 	all := variants(e.Environment)
 	for _, other := range r.cfg.Environments {
 		if other.Project == e.Project {
@@ -44,7 +44,7 @@ func without(slug string, all []string) []string {
 }
 
 // existing reads the slugs, and names the existing ones; empty: none was found.
-func (r *run) existing(ctx context.Context, slugs []string, read func(slug string) error) string {
+func (r *preflightRun) existing(ctx context.Context, slugs []string, read func(slug string) error) string {
 	var exist []string
 	for _, slug := range slugs {
 		if r.guessed.Add(1) > maxGuesses || ctx.Err() != nil {

@@ -1,9 +1,7 @@
-package preflight
+package streaming
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// handled answers requests without a network.
-type handled struct{ http.Handler }
-
-func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result(), nil
-}
-
 // throttled checks a whole workspace against an API of one request a second.
-func throttled(t *testing.T, within time.Duration) (r Report, environments int) {
+func throttled(t *testing.T, within time.Duration) (r PreflightReport, environments int) {
 	t.Helper()
 	sim, err := workspacesim.New(workspacesim.Options{RateLimit: 1})
 	require.NoError(t, err)
@@ -38,7 +27,7 @@ func throttled(t *testing.T, within time.Duration) (r Report, environments int) 
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	return check(ctx, cfg, handled{sim.Handler()}), len(cfg.Environments)
+	return preflight(ctx, cfg, handled{sim.Handler()}), len(cfg.Environments)
 }
 
 // An API of few requests only makes a preflight longer.

@@ -1,4 +1,4 @@
-package silences
+package health
 
 import (
 	"context"
@@ -19,10 +19,9 @@ import (
 )
 
 var (
-	live = credentials.Environment{Project: "shop", Environment: "live"}
-	test = credentials.Environment{Project: "shop", Environment: "test"}
-	noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	ann  = workspace.Person{User: "ann", Host: "desk"}
+	test         = credentials.Environment{Project: "shop", Environment: "test"}
+	silencesNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	ann          = workspace.Person{User: "ann", Host: "desk"}
 )
 
 // clocked are books over one trail, with a clock set by hand.
@@ -34,21 +33,21 @@ type clocked struct {
 
 func newClocked(t *testing.T) *clocked {
 	t.Helper()
-	return &clocked{t: t, now: noon, trail: trailtest.New(t)}
+	return &clocked{t: t, now: silencesNoon, trail: trailtest.New(t)}
 }
 
-func (c *clocked) book(log audit.Log) *Book {
-	return New(Options{Trail: log, Environments: []credentials.Environment{live, test}, Now: func() time.Time { return c.now }})
+func (c *clocked) book(log audit.Log) *Silences {
+	return NewSilences(SilencesOptions{Trail: log, Environments: []credentials.Environment{live, test}, Now: func() time.Time { return c.now }})
 }
 
-func (c *clocked) started() *Book {
+func (c *clocked) started() *Silences {
 	c.t.Helper()
 	b := c.book(c.trail)
 	require.NoError(c.t, b.Load(c.t.Context()))
 	return b
 }
 
-func (c *clocked) add(b *Book, of credentials.Environment, length time.Duration) Silence {
+func (c *clocked) add(b *Silences, of credentials.Environment, length time.Duration) Silence {
 	c.t.Helper()
 	s, err := b.Add(c.t.Context(), of, Silence{Until: c.now.Add(length), Reason: "upgrade", Person: ann})
 	require.NoError(c.t, err)
@@ -62,7 +61,7 @@ func (c *clocked) entries() (all []audit.Entry) {
 	return all
 }
 
-func silencedBy(b *Book, of credentials.Environment, at time.Time) string {
+func silencedBy(b *Silences, of credentials.Environment, at time.Time) string {
 	s, _ := b.Active(of, at)
 	return s.ID
 }
@@ -74,8 +73,8 @@ func TestTheTrailIsTheState(t *testing.T) {
 	b := c.started()
 	long := c.add(b, live, 3*time.Hour)
 	short := c.add(b, live, time.Hour)
-	all := c.add(b, All, 2*time.Hour)
-	for _, b := range []*Book{b, c.started()} {
+	all := c.add(b, AllEnvironments, 2*time.Hour)
+	for _, b := range []*Silences{b, c.started()} {
 		assert.Equal(t, []Silence{all, long, short}, b.List())
 		assert.Equal(t, long.ID, silencedBy(b, live, c.now), "the one that lasts longest")
 		assert.Equal(t, all.ID, silencedBy(b, test, c.now))
@@ -87,12 +86,12 @@ func TestTheTrailIsTheState(t *testing.T) {
 	ended, err := other.End(t.Context(), long.ID, workspace.Person{User: "bob", Host: "rack"})
 	require.NoError(t, err)
 	assert.Equal(t, long, ended)
-	for _, b := range []*Book{other, c.started()} {
+	for _, b := range []*Silences{other, c.started()} {
 		assert.Equal(t, []Silence{all}, b.List())
 		assert.Equal(t, all.ID, silencedBy(b, live, c.now))
 	}
 	_, err = other.End(t.Context(), long.ID, ann)
-	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorIs(t, err, ErrNoSilence)
 	_, err = b.End(t.Context(), long.ID, ann) // it has not heard of the end
 	require.NoError(t, err)
 	assert.Equal(t, []Silence{all}, b.List())
@@ -101,7 +100,7 @@ func TestTheTrailIsTheState(t *testing.T) {
 	require.Len(t, entries, 4)
 	var sentences []string
 	for _, e := range entries {
-		var d detail
+		var d silenceDetail
 		require.NoError(t, json.Unmarshal(e.Detail, &d))
 		sentences = append(sentences, e.Type+" "+e.Project+" "+d.Severity+": "+d.Summary)
 	}
@@ -111,7 +110,7 @@ func TestTheTrailIsTheState(t *testing.T) {
 		"silence.added - medium: silence of all environments until 2026-11-22 14:00:00 UTC by ann@desk: upgrade",
 		"silence.ended shop low: silence of shop/live ended by bob@rack, before 2026-11-22 15:00:00 UTC; its reason was: upgrade",
 	}, sentences)
-	var last detail
+	var last silenceDetail
 	require.NoError(t, json.Unmarshal(entries[3].Detail, &last))
 	assert.Empty(t, last.Silences, "those that are over drop out")
 }
@@ -127,40 +126,40 @@ func TestASilenceOfTheLastHourIsKnown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, silencedBy(b, live, c.now))
 	assert.Equal(t, s.ID, silencedBy(b, live, c.now.Add(-time.Second)))
-	assert.Empty(t, silencedBy(b, live, noon.Add(-time.Second)), "it had not begun")
+	assert.Empty(t, silencedBy(b, live, silencesNoon.Add(-time.Second)), "it had not begun")
 	assert.Empty(t, b.List())
 	c.now = c.now.Add(2 * time.Hour)
 	c.add(b, live, time.Minute)
-	assert.Empty(t, silencedBy(b, live, noon.Add(time.Second)), "it is forgotten")
+	assert.Empty(t, silencedBy(b, live, silencesNoon.Add(time.Second)), "it is forgotten")
 }
 
 func TestImpossibleSilences(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
 	b := c.started()
-	good := Silence{Until: noon.Add(time.Hour), Reason: "upgrade", Person: ann}
+	good := Silence{Until: silencesNoon.Add(time.Hour), Reason: "upgrade", Person: ann}
 	for message, change := range map[string]func(*Silence){
-		"it would end at once":            func(s *Silence) { s.Until = noon },
-		"it is longer than 30 days":       func(s *Silence) { s.Until = noon.Add(Longest + time.Second) },
+		"it would end at once":            func(s *Silence) { s.Until = silencesNoon },
+		"it is longer than 30 days":       func(s *Silence) { s.Until = silencesNoon.Add(LongestSilence + time.Second) },
 		"it needs a reason":               func(s *Silence) { s.Reason = "" },
-		"reason is longer than 500 bytes": func(s *Silence) { s.Reason = strings.Repeat("x", LongestReason+1) },
+		"reason is longer than 500 bytes": func(s *Silence) { s.Reason = strings.Repeat("x", longestReason+1) },
 	} {
 		s := good
 		change(&s)
 		_, err := b.Add(t.Context(), live, s)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, ErrImpossibleSilence)
 		require.ErrorContains(t, err, message)
 	}
 	_, err := b.Add(t.Context(), credentials.Environment{Project: "shop", Environment: "other"}, good)
 	require.ErrorContains(t, err, "shop/other is not in the running configuration")
-	for range Most {
+	for range mostSilences {
 		c.add(b, live, time.Hour)
 	}
 	_, err = b.Add(t.Context(), live, good)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, ErrImpossibleSilence)
 	require.ErrorContains(t, err, "shop/live has 100 already; end one of them")
-	c.add(b, test, Longest)
-	assert.Len(t, c.entries(), Most+1)
+	c.add(b, test, LongestSilence)
+	assert.Len(t, c.entries(), mostSilences+1)
 }
 
 // Silences added at the same time, by two relays too, are all kept.
@@ -171,7 +170,7 @@ func TestSilencesAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			_, err := b.Add(context.Background(), live, Silence{Until: noon.Add(time.Hour), Reason: "upgrade"})
+			_, err := b.Add(context.Background(), live, Silence{Until: silencesNoon.Add(time.Hour), Reason: "upgrade"})
 			assert.NoError(t, err)
 		})
 	}
@@ -211,7 +210,7 @@ func TestALostAnswer(t *testing.T) {
 	log := &unsure{Log: c.trail, lost: errors.New("no answer")}
 	b := c.book(log)
 	require.NoError(t, b.Load(t.Context()))
-	_, err := b.Add(t.Context(), live, Silence{Until: noon.Add(time.Hour), Reason: "upgrade"})
+	_, err := b.Add(t.Context(), live, Silence{Until: silencesNoon.Add(time.Hour), Reason: "upgrade"})
 	require.ErrorContains(t, err, "no answer")
 	assert.Empty(t, b.List())
 	log.unread = errors.New("unreadable")
@@ -221,7 +220,7 @@ func TestALostAnswer(t *testing.T) {
 	assert.Len(t, b.List(), 1, "it had arrived")
 
 	log.lost = audit.ErrConflict // as where the answer to an earlier attempt was lost
-	_, err = b.Add(t.Context(), test, Silence{Until: noon.Add(time.Hour), Reason: "upgrade"})
+	_, err = b.Add(t.Context(), test, Silence{Until: silencesNoon.Add(time.Hour), Reason: "upgrade"})
 	require.NoError(t, err)
 	assert.Len(t, b.List(), 2)
 	assert.Len(t, c.entries(), 2, "it is entered once")
@@ -232,7 +231,7 @@ func TestALostAnswer(t *testing.T) {
 	assert.Equal(t, "shop/test", b.List()[0].Project+"/"+b.List()[0].Environment)
 	_, err = b.End(t.Context(), "00000000", ann)
 	require.ErrorContains(t, err, "unreadable", "it may be among those")
-	var none *Book
+	var none *Silences
 	require.NoError(t, none.Load(t.Context()))
-	assert.Empty(t, silencedBy(none, live, noon))
+	assert.Empty(t, silencedBy(none, live, silencesNoon))
 }

@@ -1,4 +1,4 @@
-package polling
+package workspace
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -69,7 +70,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 	for read, failure := range now {
 		causes[read] = failure.Cause
 	}
-	state := encode(causes)
+	state := jsondiff.Encode(causes)
 	if f.entered != nil && bytes.Equal(state, f.entered) {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 		}
 		e := &audit.Entry{
 			Type: f.Failed, Project: f.Project, Environment: f.Environment, Subject: f.Subject,
-			Time: time.Now(), Before: before, After: state, Detail: encode(told(now)),
+			Time: time.Now(), Before: before, After: state, Detail: jsondiff.Encode(told(now)),
 		}
 		if len(now) == 0 {
 			e.Type = f.Recovered

@@ -1,4 +1,4 @@
-package polling
+package workspace
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -104,7 +105,7 @@ func enterReach(ctx context.Context, trail audit.Log, now management.Reach) erro
 			e.Type = TypeReachable
 			d = reachDetail{Cause: was.Cause, Since: was.Since, Until: now.Since.UTC()}
 		}
-		e.Detail = encode(d)
+		e.Detail = jsondiff.Encode(d)
 		return e, nil
 	})
 	return err

@@ -1,4 +1,4 @@
-package preflight_test
+package streaming_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/workspace/preflight"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // stage is a workspace behind a server that only lets reads pass.
@@ -80,7 +80,7 @@ func TestNamesWhatDoesNotExist(t *testing.T) {
 	s.with("acme_Portal", "test", nil)
 	s.with("no-such", "test", nil)
 	s.with("acme-portal", "test", nil)
-	r := preflight.Check(t.Context(), &s.cfg)
+	r := streaming.Preflight(t.Context(), &s.cfg)
 	said(t, r.Errors,
 		"environments[0].environment", `project acme-portal has no environment "prod" (environment_not_found, request request-id-`,
 		"environments[1].project", `the workspace has no project "acme_Portal" (HTTP 404 project_not_found, request request-id-`,
@@ -96,8 +96,8 @@ func TestNamesWhatDoesNotExist(t *testing.T) {
 		}
 	}
 	assert.Empty(t, r.Warnings)
-	assert.Equal(t, preflight.KeyAccepted, r.Key)
-	for i, exists := range []string{preflight.ExistsNo, preflight.ExistsNo, preflight.ExistsNo, preflight.ExistsYes} {
+	assert.Equal(t, streaming.KeyAccepted, r.Key)
+	for i, exists := range []string{streaming.ExistsNo, streaming.ExistsNo, streaming.ExistsNo, streaming.ExistsYes} {
 		assert.Equal(t, exists, r.Environments[i].Exists, "%d", i)
 	}
 }
@@ -115,7 +115,7 @@ func TestSaysWhatTheRelayWouldChange(t *testing.T) {
 	s.streams("northwind-shop", "test", "DATADOG", datadogUS)
 	s.streams("lumen-health", "test", "GRAFANA_LOKI", lokiElsewhere)
 	require.NoError(t, s.SetStreamingStatus("northwind-shop", "production", workspacesim.StatusActive))
-	r := preflight.Check(t.Context(), &s.cfg)
+	r := streaming.Preflight(t.Context(), &s.cfg)
 	assert.Empty(t, r.Errors)
 	said(t, r.Warnings,
 		"environments[0].stream", "create one of type GRAFANA_LOKI in the dashboard",
@@ -125,8 +125,8 @@ func TestSaysWhatTheRelayWouldChange(t *testing.T) {
 	for i, differs := range [][]string{{"destination_type"}, {"destination_type"}, {"hostname", "username"}, nil, nil} {
 		assert.Equal(t, differs, r.Environments[i].Differs, "%d", i)
 	}
-	assert.Equal(t, "GRAFANA_LOKI logs.example.com", preflight.Destination(r.Environments[4].Destination))
-	assert.Equal(t, "nowhere", preflight.Destination(r.Environments[0].Destination))
+	assert.Equal(t, "GRAFANA_LOKI logs.example.com", streaming.DestinationText(r.Environments[4].Destination))
+	assert.Equal(t, "nowhere", streaming.DestinationText(r.Environments[0].Destination))
 	out, err := json.Marshal(r)
 	require.NoError(t, err)
 	assert.NotContains(t, string(out), "0123456789abcdef")
@@ -142,18 +142,18 @@ func TestTheAPICannotBeUsed(t *testing.T) {
 	}{
 		"wrong key": {
 			func(s *stage) { s.cfg.Workspace.Secret = secret.New("wrong-secret") },
-			"workspace.key_id", "refuses this management key (management API answered 401", preflight.KeyRefused,
+			"workspace.key_id", "refuses this management key (management API answered 401", streaming.KeyRefused,
 		},
 		"outage": {
 			func(s *stage) { require.NoError(s.t, s.SetFaults(workspacesim.Faults{Outage: true})) },
-			"workspace.base_url", "the API cannot be used", preflight.KeyUnknown,
+			"workspace.base_url", "the API cannot be used", streaming.KeyUnknown,
 		},
 		"other server": {func(s *stage) {
 			other := httptest.NewServer(http.NotFoundHandler())
 			s.t.Cleanup(other.Close)
 			s.cfg.Workspace.BaseURL = other.URL
-		}, "workspace.base_url", "something other than the API", preflight.KeyUnknown},
-		"bad address": {func(s *stage) { s.cfg.Workspace.BaseURL = "ftp://x" }, "workspace", "https is required", preflight.KeyUnknown},
+		}, "workspace.base_url", "something other than the API", streaming.KeyUnknown},
+		"bad address": {func(s *stage) { s.cfg.Workspace.BaseURL = "ftp://x" }, "workspace", "https is required", streaming.KeyUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +161,7 @@ func TestTheAPICannotBeUsed(t *testing.T) {
 			s.with("acme-portal", "production", toRelay())
 			s.with("northwind-shop", "production", toRelay())
 			c.change(s)
-			r := preflight.Check(t.Context(), &s.cfg)
+			r := streaming.Preflight(t.Context(), &s.cfg)
 			said(t, r.Errors, c.field, c.says)
 			assert.Equal(t, c.key, r.Key)
 			assert.LessOrEqual(t, r.Requests, 5)
@@ -186,10 +186,10 @@ func TestAProjectThatTheKeyMayNotRead(t *testing.T) {
 	s.cfg.Workspace.BaseURL = front.URL
 	s.with("acme-portal", "production", toRelay())
 	s.with("northwind-shop", "production", toRelay())
-	r := preflight.Check(t.Context(), &s.cfg)
+	r := streaming.Preflight(t.Context(), &s.cfg)
 	said(t, r.Errors, "environments[0].project", "give the management key the right to read it")
-	assert.Equal(t, preflight.KeyAccepted, r.Key)
-	assert.Equal(t, preflight.ExistsYes, r.Environments[1].Exists)
+	assert.Equal(t, streaming.KeyAccepted, r.Key)
+	assert.Equal(t, streaming.ExistsYes, r.Environments[1].Exists)
 }
 
 // Where the project can be read, the failure is the environment's own.
@@ -200,11 +200,11 @@ func TestAnEnvironmentThatCannotBeRead(t *testing.T) {
 		s.with(e.Project, e.Environment, toRelay())
 	}
 	require.NoError(t, s.SetFaults(workspacesim.Faults{ErrorRates: map[int]float64{401: 1}, PathContains: "event_log_streaming"}))
-	r := preflight.Check(t.Context(), &s.cfg)
+	r := streaming.Preflight(t.Context(), &s.cfg)
 	assert.Len(t, r.Errors, 6)
-	assert.Equal(t, preflight.KeyAccepted, r.Key)
+	assert.Equal(t, streaming.KeyAccepted, r.Key)
 	for _, e := range r.Environments {
-		assert.Equal(t, preflight.ExistsUnknown, e.Exists)
+		assert.Equal(t, streaming.ExistsUnknown, e.Exists)
 		assert.Contains(t, e.Error, "401")
 	}
 }
@@ -223,7 +223,7 @@ func TestCounts429s(t *testing.T) {
 	s := newStage(t, workspacesim.Options{})
 	s.cfg.Workspace.BaseURL = server.URL
 	s.with("acme-portal", "production", nil)
-	r := preflight.Check(t.Context(), &s.cfg)
+	r := streaming.Preflight(t.Context(), &s.cfg)
 	said(t, r.Warnings, "workspace.requests_per_second", "429 to 1 of 4 requests")
 	assert.Empty(t, r.Errors)
 	assert.Equal(t, 1, r.Throttled)
@@ -251,7 +251,7 @@ func TestEndsInTime(t *testing.T) {
 		<-reached
 		cancel()
 	}()
-	r := preflight.Check(ctx, &s.cfg)
+	r := streaming.Preflight(ctx, &s.cfg)
 	said(t, r.Errors, "environments", "2 of 2 environments are not checked")
 	assert.Empty(t, r.Warnings)
 }

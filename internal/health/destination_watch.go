@@ -1,4 +1,4 @@
-package destinations
+package health
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 
 // The time between two looks at one destination, after a good look and after failures.
 const (
-	interval     = 2 * time.Minute
-	longestPause = 30 * time.Minute
+	askInterval     = 2 * time.Minute
+	longestAskPause = 30 * time.Minute
 )
 
 // Target is an environment at its destination.
 type Target struct {
-	Page   *received.Environment
-	Source *Source
+	Page        *received.Environment
+	Destination *Destination
 }
 
-// Watch looks at each target until ctx ends, and writes the newest events into the pages.
-func Watch(ctx context.Context, targets []Target, log *slog.Logger) {
+// WatchDestinations looks at each target until ctx ends, and writes the newest events into the pages.
+func WatchDestinations(ctx context.Context, targets []Target, log *slog.Logger) {
 	var all sync.WaitGroup
 	for _, t := range targets {
 		all.Go(func() { t.watch(ctx, log) })
@@ -34,15 +34,15 @@ func Watch(ctx context.Context, targets []Target, log *slog.Logger) {
 
 func (t Target) watch(ctx context.Context, log *slog.Logger) {
 	var failure retry.Failure
-	env, wait := t.Page.Name(), interval
+	env, wait := t.Page.Name(), askInterval
 	log = log.With("project", env.Project, "environment", env.Environment)
 	for ctx.Err() == nil {
 		began := time.Now()
-		newest, err := t.Source.Newest(ctx)
+		newest, err := t.Destination.Newest(ctx)
 		switch {
 		case err == nil:
 			t.Page.Saw(newest, began)
-			wait = interval
+			wait = askInterval
 			if fields, was := failure.Over(); was {
 				log.Info("the destination's newest event is known again", fields...)
 			}
@@ -50,7 +50,7 @@ func (t Target) watch(ctx context.Context, log *slog.Logger) {
 			if failure.Again(err.Error()) {
 				log.Warn("the newest event at the stream's destination is not known; it is asked for again", append(failure.Fields(), "error", err)...)
 			}
-			wait = min(2*wait, longestPause)
+			wait = min(2*wait, longestAskPause)
 		}
 		// A tenth of it is random: the looks of many environments spread.
 		_ = retry.Sleep(ctx, wait+time.Duration(rand.Int64N(int64(wait)/10))) //nolint:gosec // not for secrets

@@ -1,8 +1,7 @@
-package silences
+package health
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -13,18 +12,16 @@ func (s *Silence) same(other Silence) bool { return s.ID == other.ID }
 // begins describes a silence in one line: "silence of shop/live until 2026-11-22 14:00:00 UTC
 // by ann@host: upgrade".
 func (s *Silence) begins() string {
-	return fmt.Sprintf("silence of %s until %s by %s: %s", display(s.of()), clock(s.Until), s.Person, s.Reason)
+	return fmt.Sprintf("silence of %s until %s by %s: %s", displayName(s.of()), clock(s.Until), s.Person, s.Reason)
 }
 
 func (s *Silence) ends(by workspace.Person) string {
-	return fmt.Sprintf("silence of %s ended by %s, before %s; its reason was: %s", display(s.of()), by, clock(s.Until), s.Reason)
+	return fmt.Sprintf("silence of %s ended by %s, before %s; its reason was: %s", displayName(s.of()), by, clock(s.Until), s.Reason)
 }
 
-func display(name credentials.Environment) string {
-	if name == All {
+func displayName(name credentials.Environment) string {
+	if name == AllEnvironments {
 		return "all environments"
 	}
 	return name.String()
 }
-
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

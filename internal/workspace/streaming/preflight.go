@@ -1,6 +1,4 @@
-// Package preflight tries a configuration against the Workspace Management API, without a
-// running relay. It only reads, within the configured request rate.
-package preflight
+package streaming
 
 import (
 	"context"
@@ -17,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
-// Report has the findings of a preflight. Its problems have no file and no line.
-type Report struct {
+// PreflightReport has the findings of a preflight. Its problems have no file and no line.
+type PreflightReport struct {
 	Errors   []config.Problem `json:"-"`
 	Warnings []config.Problem `json:"-"`
 
@@ -29,23 +27,23 @@ type Report struct {
 	Throttled int     `json:"throttled"`
 	Seconds   float64 `json:"seconds"`
 	// A running relay sends NeededPerSecond requests, of AllowedPerSecond.
-	NeededPerSecond  float64       `json:"requests_per_second_needed"`
-	AllowedPerSecond float64       `json:"requests_per_second_allowed"`
-	Environments     []Environment `json:"environments"`
+	NeededPerSecond  float64                `json:"requests_per_second_needed"`
+	AllowedPerSecond float64                `json:"requests_per_second_allowed"`
+	Environments     []PreflightEnvironment `json:"environments"`
 }
 
-// The words of [Report.Key].
+// The words of [PreflightReport.Key].
 const (
 	KeyAccepted = "accepted"
 	KeyRefused  = "refused"
 	KeyUnknown  = "unknown"
 )
 
-// atOnce bounds the environments looked at together; the client bounds the requests.
-const atOnce = 8
+// preflightAtOnce bounds the environments looked at together; the client bounds the requests.
+const preflightAtOnce = 8
 
-// run is one preflight.
-type run struct {
+// preflightRun is one preflight.
+type preflightRun struct {
 	cfg     *config.Config
 	client  *management.Client
 	counter *counter
@@ -55,34 +53,34 @@ type run struct {
 	slow    chan struct{} // holds one token: a read answered 429 is repeated
 
 	mu       sync.Mutex // guards the fields below
-	report   Report
+	report   PreflightReport
 	projects map[string]bool // the existing ones
 	absent   map[string]bool // the missing ones
 }
 
-// Check asks the API about the key, each project and each environment of cfg. It needs a
+// Preflight asks the API about the key, each project and each environment of cfg. It needs a
 // workspace section. It ends with ctx, and counts the environments left over.
-func Check(ctx context.Context, cfg *config.Config) Report {
-	return check(ctx, cfg, http.DefaultTransport)
+func Preflight(ctx context.Context, cfg *config.Config) PreflightReport {
+	return preflight(ctx, cfg, http.DefaultTransport)
 }
 
-func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper) Report {
+func preflight(ctx context.Context, cfg *config.Config, transport http.RoundTripper) PreflightReport {
 	began := time.Now()
-	r := &run{cfg: cfg, counter: &counter{next: transport}, slow: make(chan struct{}, 1), projects: map[string]bool{}, absent: map[string]bool{}}
-	r.report = Report{Key: KeyUnknown, NeededPerSecond: cfg.Round().PerSecond, AllowedPerSecond: cfg.Workspace.RequestsPerSecond}
+	r := &preflightRun{cfg: cfg, counter: &counter{next: transport}, slow: make(chan struct{}, 1), projects: map[string]bool{}, absent: map[string]bool{}}
+	r.report = PreflightReport{Key: KeyUnknown, NeededPerSecond: cfg.Round().PerSecond, AllowedPerSecond: cfg.Workspace.RequestsPerSecond}
 	w := cfg.Workspace
 	var err error
 	r.client, err = management.New(management.Options{
 		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: cfg.Projects(), RequestsPerSecond: w.RequestsPerSecond,
-		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: atOnce, HTTPClient: &http.Client{Transport: r.counter},
+		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: preflightAtOnce, HTTPClient: &http.Client{Transport: r.counter},
 	})
 	if err != nil {
 		r.fail("workspace", err.Error())
 		return r.report
 	}
-	r.report.Environments = make([]Environment, len(cfg.Environments))
+	r.report.Environments = make([]PreflightEnvironment, len(cfg.Environments))
 	for i, e := range cfg.Environments {
-		r.report.Environments[i] = Environment{Project: e.Project, Environment: e.Environment, Exists: ExistsUnknown}
+		r.report.Environments[i] = PreflightEnvironment{Project: e.Project, Environment: e.Environment, Exists: ExistsUnknown}
 	}
 	if r.readProjects(ctx) {
 		r.readEnvironments(ctx)
@@ -94,7 +92,7 @@ func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper)
 
 // readProjects reads each project once, and reports whether the API can be used. The first
 // read shows whether the key is accepted.
-func (r *run) readProjects(ctx context.Context) bool {
+func (r *preflightRun) readProjects(ctx context.Context) bool {
 	all := r.cfg.Projects()
 	if len(all) == 0 || !r.readProject(ctx, all[0]) {
 		return false
@@ -104,7 +102,7 @@ func (r *run) readProjects(ctx context.Context) bool {
 }
 
 // readProject reports whether the API can be used.
-func (r *run) readProject(ctx context.Context, project string) bool {
+func (r *preflightRun) readProject(ctx context.Context, project string) bool {
 	err := r.readsProject(ctx, project)
 	place := slices.IndexFunc(r.cfg.Environments, func(e config.Environment) bool { return e.Project == project })
 	field := fmt.Sprintf("environments[%d].project", place)
@@ -132,7 +130,7 @@ func (r *run) readProject(ctx context.Context, project string) bool {
 	return true
 }
 
-func (r *run) readsProject(ctx context.Context, project string) error {
+func (r *preflightRun) readsProject(ctx context.Context, project string) error {
 	return r.patiently(ctx, func() error {
 		_, err := r.client.Project(ctx, project)
 		return err
@@ -140,7 +138,7 @@ func (r *run) readsProject(ctx context.Context, project string) error {
 }
 
 // patiently repeats a read answered 429 until ctx ends: one such read at a time.
-func (r *run) patiently(ctx context.Context, read func() error) error {
+func (r *preflightRun) patiently(ctx context.Context, read func() error) error {
 	err := read()
 	if !isThrottled(err) {
 		return err
@@ -171,7 +169,7 @@ func isThrottled(err error) bool {
 }
 
 // unusable says why no call can succeed, once.
-func (r *run) unusable(reach management.Reach) {
+func (r *preflightRun) unusable(reach management.Reach) {
 	r.unused.Do(func() {
 		if reach.Cause == management.CauseThrottled {
 			r.note(func() { r.report.Key = KeyAccepted })
@@ -190,7 +188,7 @@ func (r *run) unusable(reach management.Reach) {
 }
 
 // unchecked counts the environments left over at ctx's end.
-func (r *run) unchecked(ctx context.Context) {
+func (r *preflightRun) unchecked(ctx context.Context) {
 	left := 0
 	for _, e := range r.report.Environments {
 		if e.Exists == ExistsUnknown && e.Error == "" {
@@ -206,7 +204,7 @@ func (r *run) unchecked(ctx context.Context) {
 
 // judgeRate warns where the API allows fewer requests than the relay needs or may send. A
 // 429 is no proof of a bound of its own: others of the workspace count as well.
-func (r *run) judgeRate(took time.Duration) {
+func (r *preflightRun) judgeRate(took time.Duration) {
 	p := &r.report
 	p.Requests, p.Throttled, p.Seconds = int(r.counter.sent.Load()), int(r.counter.throttled.Load()), took.Seconds()
 	if p.Throttled == 0 {
@@ -217,19 +215,19 @@ func (r *run) judgeRate(took time.Duration) {
 			"lower this value, or stop others that use the API of this workspace", p.Throttled, p.Requests, p.AllowedPerSecond, p.NeededPerSecond))
 }
 
-func (r *run) fail(field, reason string) {
+func (r *preflightRun) fail(field, reason string) {
 	r.note(func() {
 		r.report.Errors = append(r.report.Errors, config.Problem{Field: field, Reason: reason})
 	})
 }
 
-func (r *run) warn(field, reason string) {
+func (r *preflightRun) warn(field, reason string) {
 	r.note(func() {
 		r.report.Warnings = append(r.report.Warnings, config.Problem{Field: field, Reason: reason})
 	})
 }
 
-func (r *run) note(change func()) {
+func (r *preflightRun) note(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
@@ -247,7 +245,7 @@ func why(err error) string {
 // each calls do for every item, some at once, until ctx ends.
 func each[T any](ctx context.Context, items []T, do func(i int, item T)) {
 	var all sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
+	turns := make(chan struct{}, preflightAtOnce)
 	for i, item := range items {
 		select {
 		case <-ctx.Done():

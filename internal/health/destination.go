@@ -1,10 +1,4 @@
-// Package destinations asks the destinations of streams that do not end at the relay for their
-// newest event: a Loki by its query API, Datadog by its logs search. So it is found there
-// too when a stream is ACTIVE and nothing arrives.
-//
-// Redirects are not followed, as the credentials would go along. Answers are bounded.
-// Errors hold no credentials, and nothing of an answer except its status.
-package destinations
+package health
 
 import (
 	"context"
@@ -23,22 +17,22 @@ import (
 const (
 	// lookBack is how far back the newest event is searched.
 	lookBack = 24 * time.Hour
-	// timeout bounds a request with its answer.
-	timeout = 30 * time.Second
+	// askTimeout bounds a request with its answer.
+	askTimeout = 30 * time.Second
 	// maxAnswer bounds an answer with one event.
 	maxAnswer = 4 << 20
 )
 
-// Source is one destination of an environment's events. It is safe for concurrent use.
-type Source struct {
+// Destination is one destination of an environment's events. It is safe for concurrent use.
+type Destination struct {
 	client *http.Client
 	ask    func(ctx context.Context, now time.Time) (*http.Request, error)
 	read   func(answer []byte) (time.Time, error)
 }
 
-// Of returns the foreign destination of a checked environment; nil: there is none, or the
+// DestinationOf returns the foreign destination of a checked environment; nil: there is none, or the
 // configuration has no access to it, so its events are not watched.
-func Of(e *config.Environment) (*Source, error) {
+func DestinationOf(e *config.Environment) (*Destination, error) {
 	switch s := e.Stream; {
 	case !s.Asked():
 		return nil, nil //nolint:nilnil // as documented
@@ -49,23 +43,23 @@ func Of(e *config.Environment) (*Source, error) {
 	}
 }
 
-func newSource(tls *config.TLSClient) (*Source, error) {
+func newDestination(tls *config.TLSClient) (*Destination, error) {
 	tlsConfig, err := tls.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
-	return &Source{client: &http.Client{
-		Timeout:       timeout,
+	return &Destination{client: &http.Client{
+		Timeout:       askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: timeout / 3, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+			TLSHandshakeTimeout: askTimeout / 3, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}}, nil
 }
 
 // Newest returns the time of the newest event of the last 24 hours; zero: there is none.
-func (s *Source) Newest(ctx context.Context) (time.Time, error) {
+func (s *Destination) Newest(ctx context.Context) (time.Time, error) {
 	req, err := s.ask(ctx, time.Now())
 	if err != nil {
 		return time.Time{}, err
@@ -82,7 +76,7 @@ func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case res.StatusCode != http.StatusOK:
-		return time.Time{}, &refused{req.URL.Host, res.StatusCode}
+		return time.Time{}, &refusedAnswer{req.URL.Host, res.StatusCode}
 	case err != nil:
 		return time.Time{}, fmt.Errorf("read the answer of %s: %w", req.URL.Host, err)
 	case len(answer) > maxAnswer:
@@ -95,13 +89,13 @@ func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	return newest, nil
 }
 
-// refused is an answer with another status than 200.
-type refused struct {
+// refusedAnswer is an answer with another status than 200.
+type refusedAnswer struct {
 	host   string
 	status int
 }
 
-func (r *refused) Error() string {
+func (r *refusedAnswer) Error() string {
 	hint := ""
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -114,11 +108,11 @@ func (r *refused) Error() string {
 	return fmt.Sprintf("%s answered %d %s%s", r.host, r.status, http.StatusText(r.status), hint)
 }
 
-// join appends a path to an address.
-func join(address, path string) string { return strings.TrimRight(address, "/") + path }
+// joinPath appends a path to an address.
+func joinPath(address, path string) string { return strings.TrimRight(address, "/") + path }
 
-// decode reads JSON without showing it in the error.
-func decode(answer []byte, into any) error {
+// decodeAnswer reads JSON without showing it in the error.
+func decodeAnswer(answer []byte, into any) error {
 	if json.Unmarshal(answer, into) != nil {
 		return errors.New("it is no JSON of the expected form")
 	}

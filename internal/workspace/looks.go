@@ -1,12 +1,4 @@
-// Package polling holds the common part of all looks at the workspace: the cause of a
-// change, removed environments, failing reads, an unusable API, and the attestation of the
-// looks, each as entries of the audit trail.
-//
-// All of it compares with the trail's newest entry before it appends, so a state enters
-// once, whatever crashed before, and whoever else is looking.
-package polling
-
-import "encoding/json"
+package workspace
 
 // The causes of a change.
 const (
@@ -51,12 +43,4 @@ type Requests struct {
 	Before []string `json:"before,omitempty"`
 	// After are those of the first look with the entry's After.
 	After []string `json:"after,omitempty"`
-}
-
-func encode(v any) json.RawMessage {
-	raw, err := json.Marshal(v)
-	if err != nil { // never: the details are plain structs
-		return json.RawMessage("null")
-	}
-	return raw
 }

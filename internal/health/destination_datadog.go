@@ -1,4 +1,4 @@
-package destinations
+package health
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ import (
 
 // newDatadog asks Datadog by POST /api/v2/logs/events/search: the newest event first, and
 // no more than one. An organisation may search 300 times an hour by default.
-func newDatadog(c *config.StreamDatadog) (*Source, error) {
-	s, err := newSource(nil)
+func newDatadog(c *config.StreamDatadog) (*Destination, error) {
+	s, err := newDestination(nil)
 	if err != nil {
 		return nil, fmt.Errorf("stream.datadog: %w", err)
 	}
-	address := join(c.SearchAddress(), "/api/v2/logs/events/search")
+	address := joinPath(c.SearchAddress(), "/api/v2/logs/events/search")
 	apiKey, applicationKey := c.APIKey, c.ApplicationKey
 	body, err := json.Marshal(map[string]any{
 		"filter": map[string]any{"query": c.Search, "from": fmt.Sprintf("now-%dh", int(lookBack.Hours())), "to": "now"},
@@ -51,7 +51,7 @@ func datadogNewest(answer []byte) (newest time.Time, err error) {
 			} `json:"attributes"`
 		} `json:"data"`
 	}
-	if err := decode(answer, &a); err != nil {
+	if err := decodeAnswer(answer, &a); err != nil {
 		return time.Time{}, err
 	}
 	for _, event := range a.Data {

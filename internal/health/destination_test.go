@@ -1,4 +1,4 @@
-package destinations
+package health
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-func lokiAt(t *testing.T, address string, change ...func(*config.StreamGrafanaLoki)) *Source {
+func lokiAt(t *testing.T, address string, change ...func(*config.StreamGrafanaLoki)) *Destination {
 	t.Helper()
 	c := &config.StreamGrafanaLoki{
 		Hostname: "loki.example.com", Username: "push", Password: secret.New("push-hunter2"),
@@ -28,15 +28,15 @@ func lokiAt(t *testing.T, address string, change ...func(*config.StreamGrafanaLo
 	for _, f := range change {
 		f(c)
 	}
-	s, err := Of(&config.Environment{Stream: &config.Stream{GrafanaLoki: c}})
+	s, err := DestinationOf(&config.Environment{Stream: &config.Stream{GrafanaLoki: c}})
 	require.NoError(t, err)
 	require.NotNil(t, s)
 	return s
 }
 
-func datadogAt(t *testing.T, address string) *Source {
+func datadogAt(t *testing.T, address string) *Destination {
 	t.Helper()
-	s, err := Of(&config.Environment{Stream: &config.Stream{Datadog: &config.StreamDatadog{
+	s, err := DestinationOf(&config.Environment{Stream: &config.Stream{Datadog: &config.StreamDatadog{
 		APIKey: secret.New("api-hunter2"), ApplicationKey: secret.New("app-hunter2"), Site: "US", Search: "source:idp", SearchURL: address,
 	}}})
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func answering(t *testing.T, status int, body string) (address string, got *http
 func TestNotWatched(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*config.Stream{nil, {}, {Relay: &config.StreamRelay{}}, {Datadog: &config.StreamDatadog{}}, {GrafanaLoki: &config.StreamGrafanaLoki{}}} {
-		got, err := Of(&config.Environment{Stream: s})
+		got, err := DestinationOf(&config.Environment{Stream: s})
 		require.NoError(t, err)
 		assert.Nil(t, got)
 	}
@@ -145,7 +145,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 		cases[address] = want
 	}
 	for address, want := range cases {
-		for _, s := range []*Source{lokiAt(t, address), datadogAt(t, address)} {
+		for _, s := range []*Destination{lokiAt(t, address), datadogAt(t, address)} {
 			_, err := s.Newest(t.Context())
 			require.ErrorContains(t, err, want, address)
 			assert.NotContains(t, err.Error(), "hunter2")
