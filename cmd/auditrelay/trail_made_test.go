@@ -20,7 +20,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -78,7 +77,7 @@ func publicKey(t *testing.T, dir string) string {
 	t.Helper()
 	history, err := os.ReadFile(filepath.Join(dir, "data/tlog/0/checkpoints"))
 	require.NoError(t, err)
-	var line tiles.Line
+	var line proof.Line
 	first, _, _ := strings.Cut(string(history), "\n")
 	require.NoError(t, json.Unmarshal([]byte(first), &line))
 	return line.Key

@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
@@ -39,7 +40,7 @@ func TestAKilledWitnessForgetsNothing(t *testing.T) {
 		waiting.Until(t, func() bool {
 			status, body := add(t, addresses[0], witness.Request{Checkpoint: l.At(1)})
 			if status == http.StatusConflict {
-				known, err = witness.ParseSize(strings.TrimSpace(body))
+				known, err = proof.ParseDecimal(strings.TrimSpace(body))
 				require.NoError(t, err)
 			}
 			return status == http.StatusConflict || status == http.StatusOK

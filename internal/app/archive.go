@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -12,10 +13,10 @@ import (
 const archiveSubject = "trail_archives"
 
 // archiveTrail moves old entry bundles to a folder.
-func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error) {
+func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error) {
 	a := &tiles.Archiver{
 		Store: r.tiles(), Generations: r.trail.Generations(), Dir: req.Dir, Before: req.Before, Logger: r.log, Progress: progress,
-		Enter: func(ctx context.Context, moved tiles.Archived) error { return r.enterArchive(ctx, moved, by) },
+		Enter: func(ctx context.Context, moved proof.Archived) error { return r.enterArchive(ctx, moved, by) },
 	}
 	if req.DryRun {
 		return a.Plan(ctx)
@@ -24,7 +25,7 @@ func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by
 }
 
 // enterArchive adds an entry, unless the newest one says the same already.
-func (r *process) enterArchive(ctx context.Context, moved tiles.Archived, by workspace.Person) error {
+func (r *process) enterArchive(ctx context.Context, moved proof.Archived, by workspace.Person) error {
 	last, found, err := r.trail.Last(ctx, console.NoProject, "", archiveSubject)
 	if err != nil {
 		return err
@@ -32,5 +33,5 @@ func (r *process) enterArchive(ctx context.Context, moved tiles.Archived, by wor
 	if found && moved.InDetail(last.Detail) {
 		return nil
 	}
-	return r.recordLoss(ctx, console.Loss{Type: tiles.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})
+	return r.recordLoss(ctx, console.Loss{Type: proof.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})
 }

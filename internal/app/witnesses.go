@@ -5,7 +5,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/cosign"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // addWitnesses has a trail cosigned by the configured witnesses. opened is to be called
@@ -14,7 +14,7 @@ func (r *process) addWitnesses(o *audit.Options) (opened func(*audit.Trail), err
 	if len(r.cfg.Audit.Witnesses) == 0 {
 		return func(*audit.Trail) {}, nil
 	}
-	cosigner, err := cosign.New(cosign.Options{
+	cosigner, err := witness.NewCosigner(witness.CosignOptions{
 		Witnesses: r.cfg.Audit.Witnesses, Quorum: r.cfg.Audit.Quorum, Patience: *r.cfg.Audit.Heartbeat,
 		Logger: r.log, Registerer: r.reg,
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 func newTrailArchive() *cobra.Command {
@@ -89,7 +89,7 @@ func archiveTrail(cmd *cobra.Command, which *relayFlags, request console.Archive
 	return printArchived(cmd.OutOrStdout(), shown.last.Archived, "are moved")
 }
 
-func printArchived(w io.Writer, list []tiles.Archived, verb string) error {
+func printArchived(w io.Writer, list []proof.Archived, verb string) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "nothing to move: no full bundle of 256 entries is older, or not archived yet")
 		return err

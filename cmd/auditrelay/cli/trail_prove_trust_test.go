@@ -12,7 +12,7 @@ import (
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Without --policy, trail.policy names the configured witnesses, and the proofs have their
@@ -37,7 +37,7 @@ func TestAPolicyNamesTheConfiguredWitnesses(t *testing.T) {
 
 	assert.Contains(t, trailCommand(t, ExitFailure, append(prove, "--config", file)...), "prove entry 1: ")
 	assert.NoFileExists(t, filepath.Join(proofs, "1.tlog-proof"), "no witness has signed")
-	cosigned(t, filepath.Join(dir, "0", tiles.CheckpointFile), key, secrets[1])
+	cosigned(t, filepath.Join(dir, "0", proof.CheckpointFile), key, secrets[1])
 	assert.Contains(t, trailCommand(t, ExitOK, append(prove, "--config", file)...), "1 of 1 proofs")
 	assert.Contains(t, trailCommand(t, ExitOK, verify...), "cosigned by 1 witnesses")
 	policy, err := os.ReadFile(filepath.Join(proofs, "trail.policy"))

@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
@@ -55,7 +56,7 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 	dir := filepath.Join(t.TempDir(), "export")
 	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
-	note, err := os.ReadFile(filepath.Join(dir, "0", tiles.CheckpointFile))
+	note, err := os.ReadFile(filepath.Join(dir, "0", proof.CheckpointFile))
 	require.NoError(t, err)
 	trusted, err := readPolicy(list[0].PublicKey, "")
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -80,7 +80,7 @@ type Options struct {
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
 	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
-	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error)
+	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error)
 	Logger       *slog.Logger
 }
 

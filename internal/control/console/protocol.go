@@ -5,7 +5,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -124,7 +124,7 @@ type Progress struct {
 	// Failing is the error under retry; empty while it works.
 	Failing string `json:"failing,omitempty"`
 	// Archived are the entries moved to an archive, or to be moved.
-	Archived []tiles.Archived `json:"archived,omitempty"`
+	Archived []proof.Archived `json:"archived,omitempty"`
 	// Notes are for a person.
 	Notes []string `json:"notes,omitempty"`
 }

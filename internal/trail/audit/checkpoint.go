@@ -87,19 +87,11 @@ func signCheckpoint(ctx context.Context, key keyPair, t tree, extension string, 
 
 // openCheckpoint checks the signature of a note, and reads it.
 func openCheckpoint(public string, signed []byte) (checkpoint, error) {
-	n, at, err := openNote(public, signed)
+	made, at, err := tlogproof.OpenAs(public, signed)
 	if err != nil {
-		return checkpoint{}, err
+		return checkpoint{}, fmt.Errorf("check signature: %w", err)
 	}
-	name, _, _ := strings.Cut(public, "+")
-	made, err := tlogproof.ParseCheckpoint(n.Text)
-	if err == nil && made.Origin != name {
-		err = fmt.Errorf("checkpoint is not of the origin %q", name)
-	}
-	if err != nil {
-		return checkpoint{}, err
-	}
-	c := checkpoint{base: tlogproof.BaseOf(name), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
+	c := checkpoint{base: tlogproof.BaseOf(made.Origin), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
 	c.within, c.promised = ReadPromise(strings.Join(made.Extensions, "\n"))
 	return c, nil
 }

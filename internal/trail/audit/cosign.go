@@ -38,31 +38,3 @@ func signNote(ctx context.Context, key keyPair, text string, at time.Time) ([]by
 	return note.Sign(&note.Note{Text: text},
 		noteSigner{key.Name(), key.verifier.KeyHash(), plain}, noteSigner{key.Name(), timestamps.KeyHash(), timed})
 }
-
-// openNote checks a note's signature, and its timestamp, if it has one of the same key.
-func openNote(public string, signed []byte) (n *note.Note, at time.Time, err error) {
-	verifier, err := note.NewVerifier(public)
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("check signature: no key: %w", err)
-	}
-	timestamps, err := tnote.NewVerifierForCosignatureV1(public)
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("check signature: no key: %w", err)
-	}
-	n, err = note.Open(signed, note.VerifierList(verifier, timestamps))
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("check signature: %w", err)
-	}
-	isSigned := false
-	for _, sig := range n.Sigs { // each is good
-		if sig.Hash == verifier.KeyHash() {
-			isSigned = true
-		} else if at, err = tnote.CoSigV1Timestamp(sig); err != nil {
-			return nil, time.Time{}, fmt.Errorf("read timestamp: %w", err)
-		}
-	}
-	if !isSigned { // a cosignature alone is for witnesses
-		return nil, time.Time{}, fmt.Errorf("check signature: %w", &note.UnverifiedNoteError{Note: n})
-	}
-	return n, at, nil
-}

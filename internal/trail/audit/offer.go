@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -111,9 +110,8 @@ func (t *Trail) askWitnesses(ctx context.Context) {
 }
 
 func (t *Trail) offerOf(o offered) Offer {
-	origin, _, _ := strings.Cut(string(o.text), "\n")
 	return Offer{
-		Note: o.text, Origin: origin, Size: o.size, Root: o.root,
+		Note: o.text, Origin: tlogproof.NoteOrigin(o.text), Size: o.size, Root: o.root,
 		Prove:   func(ctx context.Context, old int64) ([]tlog.Hash, error) { return t.proveConsistency(ctx, o, old) },
 		Reaches: func(ctx context.Context, size int64) (bool, error) { return t.reaches(ctx, o, size) },
 	}
@@ -149,11 +147,11 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 	if t.key.public != o.public || t.signed.Len() != o.size || !sameText(t.newestNote, text) {
 		return nil
 	}
-	_, at, err := openNote(o.public, text)
+	c, err := openCheckpoint(o.public, text)
 	if err != nil {
 		return err
 	}
-	kept, err := encodeKept(t.key, text, at, t.signed, nil)
+	kept, err := encodeKept(t.key, text, c.signedAt, t.signed, nil)
 	if err != nil {
 		return err
 	}

@@ -20,9 +20,9 @@ type proof struct {
 func (g *proof) prove() []tlog.Hash {
 	var want []tlog.Hash
 	for _, c := range g.history {
-		if leaves, ok := g.explain(c); ok {
+		if leaves, next, ok := g.signed.Explained(c.size, c.root, g.candidates(c)...); ok {
 			want = append(want, leaves...)
-			g.signed = g.signed.With(leaves...)
+			g.signed = next
 			g.good++
 		} else if t, ok := c.alone(); ok && c.from() >= g.signed.Len() {
 			g.unproven(g.signed.Len(), c.from())
@@ -47,27 +47,22 @@ func (g *proof) unproven(from, to int64) {
 	}
 }
 
-// explain finds the leaves between the signed tree and c's root.
-func (g *proof) explain(c checkpoint) ([]tlog.Hash, bool) {
+// candidates are the leaves that may stand between the signed tree and c's: by the lists kept with
+// the checkpoints, and by the entries.
+func (g *proof) candidates(c checkpoint) (all [][]tlog.Hash) {
 	base := g.signed.Len()
 	if c.size < base {
-		return nil, false
+		return nil
 	}
-	var candidates [][]tlog.Hash
 	if from := c.from(); from <= base {
-		candidates = append(candidates, c.leaves[base-from:])
+		all = append(all, c.leaves[base-from:])
 	} else if from <= int64(len(g.leaves)) { // a checkpoint between is missing
-		candidates = append(candidates, append(g.leaves[base:from:from], c.leaves...))
+		all = append(all, append(g.leaves[base:from:from], c.leaves...))
 	}
 	if c.size <= int64(len(g.leaves)) {
-		candidates = append(candidates, g.leaves[base:c.size])
+		all = append(all, g.leaves[base:c.size])
 	}
-	for _, leaves := range candidates {
-		if next := g.signed.With(leaves...); next.Len() == c.size && next.Root() == c.root {
-			return leaves, true
-		}
-	}
-	return nil, false
+	return all
 }
 
 // shifted gives problems of a generation's leaves as problems of entries.

@@ -45,14 +45,14 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	if !ended || len(lines) < 3 || slices.Contains(lines, "") {
 		return Checkpoint{}, errors.New("parse checkpoint: it is not at least three lines, none of them empty")
 	}
-	size, err := parseDecimal(lines[1])
+	size, err := ParseDecimal(lines[1])
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size: %w", err)
 	}
 	if size > MaxSize {
 		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size is %d, more than the %d leaves readable by this version", size, int64(MaxSize))
 	}
-	root, err := parseHash(lines[2])
+	root, err := ParseHash(lines[2])
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("parse checkpoint: its root: %w", err)
 	}
@@ -82,8 +82,8 @@ func ReadCheckpoint(signed []byte) (Checkpoint, error) {
 	return ParseCheckpoint(string(text))
 }
 
-// parseDecimal reads a number from 0 to 2^63-1, without leading zeros or a sign.
-func parseDecimal(text string) (int64, error) {
+// ParseDecimal reads a number from 0 to 2^63-1, without leading zeros or a sign.
+func ParseDecimal(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
 		return 0, fmt.Errorf("%q is not a decimal number from 0 to 2^63-1", clipped(text))
@@ -91,8 +91,8 @@ func parseDecimal(text string) (int64, error) {
 	return n, nil
 }
 
-// parseHash reads 32 bytes of base64 (RFC 4648, section 4), in its one spelling.
-func parseHash(text string) (tlog.Hash, error) {
+// ParseHash reads 32 bytes of base64 (RFC 4648, section 4), in its one spelling.
+func ParseHash(text string) (tlog.Hash, error) {
 	var h tlog.Hash
 	if len(text) != base64.StdEncoding.EncodedLen(tlog.HashSize) {
 		return h, fmt.Errorf("%q is not the base64 of 32 bytes", clipped(text))

@@ -60,7 +60,7 @@ func ParseDigest(leaf []byte) (Digest, bool) {
 	if !found || !ended || len(sum) != hex.EncodedLen(sha256.Size) {
 		return Digest{}, false
 	}
-	n, err := parseDecimal(string(number))
+	n, err := ParseDecimal(string(number))
 	if err != nil || n <= MaxLeaf {
 		return Digest{}, false
 	}

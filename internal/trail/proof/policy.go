@@ -116,6 +116,17 @@ func (p Policy) WithLogs(logs ...Log) (Policy, error) {
 	return made, nil
 }
 
+// OpenAs opens a log's signed note under one key, as [Policy.Open] does, whose name is the log's
+// origin. at is the time of its timestamped signature; zero without one.
+func OpenAs(key string, signedNote []byte) (c Checkpoint, at time.Time, err error) {
+	var p Policy
+	if err := p.addLog(Log{Key: key}); err != nil {
+		return Checkpoint{}, time.Time{}, err
+	}
+	c, by, err := p.Open(signedNote)
+	return c, by.Time, err
+}
+
 // add makes a verifier known.
 func (p *Policy) add(v note.Verifier, who party) error {
 	id := signerID{v.Name(), v.KeyHash()}

@@ -100,7 +100,7 @@ func (r *policyReader) group(name, need string, members []string) error {
 	case "all":
 		g.need = len(members)
 	default:
-		n, err := parseDecimal(need)
+		n, err := ParseDecimal(need)
 		if err != nil || n < 1 || n > int64(len(members)) {
 			return fmt.Errorf("%q is not all, any, or a number from 1 to %d", clipped(need), len(members))
 		}

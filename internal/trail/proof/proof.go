@@ -63,14 +63,14 @@ func ParseProof(data []byte) (Proof, error) {
 	if len(lines) == 0 || !strings.HasPrefix(lines[0], "index ") {
 		return Proof{}, errors.New("parse proof: it has no line with the index")
 	}
-	if p.Index, err = parseDecimal(strings.TrimPrefix(lines[0], "index ")); err != nil {
+	if p.Index, err = ParseDecimal(strings.TrimPrefix(lines[0], "index ")); err != nil {
 		return Proof{}, fmt.Errorf("parse proof: its index: %w", err)
 	}
 	if lines = lines[1:]; len(lines) > maxProofHashes {
 		return Proof{}, fmt.Errorf("parse proof: %d hashes are more than the %d of the highest tree", len(lines), maxProofHashes)
 	}
 	for _, line := range lines {
-		h, err := parseHash(line)
+		h, err := ParseHash(line)
 		if err != nil {
 			return Proof{}, fmt.Errorf("parse proof: a hash: %w", err)
 		}

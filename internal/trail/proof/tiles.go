@@ -45,14 +45,14 @@ func ParsePath(path string) (t tlog.Tile, err error) {
 	}
 	t = tlog.Tile{H: TileHeight, L: -1, W: TileWidth}
 	if level != "entries" {
-		l, err := parseDecimal(level)
+		l, err := ParseDecimal(level)
 		if err != nil || l > 63 {
 			return t, refuse
 		}
 		t.L = int(l)
 	}
 	if number, width, partial := strings.Cut(rest, ".p/"); partial {
-		w, err := parseDecimal(width)
+		w, err := ParseDecimal(width)
 		if err != nil || w < 1 || w >= TileWidth {
 			return t, refuse
 		}

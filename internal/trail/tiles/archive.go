@@ -46,19 +46,19 @@ type Archiver struct {
 	Dir string
 	// Before: only bundles with nothing younger are moved.
 	Before time.Time
-	// Enter adds an entry of the type [TypeArchived] to the trail, if it is not there yet.
-	Enter func(context.Context, Archived) error
+	// Enter adds an entry of the type [proof.TypeArchived] to the trail, if it is not there yet.
+	Enter func(context.Context, proof.Archived) error
 	// Progress is told of the entries copied, and how many there are. May be nil.
 	Progress func(done, total int64)
 	Logger   *slog.Logger
 }
 
 // Plan lists the files to move, by log, and changes nothing.
-func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
+func (a *Archiver) Plan(ctx context.Context) ([]proof.Archived, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	var plan []Archived
+	var plan []proof.Archived
 	err := a.each(func(m *moving) (more bool, err error) {
 		if err := m.plan(ctx, a.Before); err != nil {
 			return false, err
@@ -72,7 +72,7 @@ func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
 }
 
 // Run moves the files of Plan, and those left by an interrupted run.
-func (a *Archiver) Run(ctx context.Context) ([]Archived, error) {
+func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
 	plan, err := a.Plan(ctx)
 	if err != nil {
 		return nil, err

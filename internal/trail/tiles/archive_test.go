@@ -20,11 +20,11 @@ import (
 )
 
 // archiver moves the entries before n, and notes its own entries in the trail.
-func (h *house) archiver(dir string, n int) (*Archiver, *[]Archived) {
-	entered := &[]Archived{}
+func (h *house) archiver(dir string, n int) (*Archiver, *[]proof.Archived) {
+	entered := &[]proof.Archived{}
 	return &Archiver{
 		Store: h.store, Generations: h.trail.Generations(), Dir: dir, Before: entry(n).Time,
-		Enter: func(_ context.Context, a Archived) error {
+		Enter: func(_ context.Context, a proof.Archived) error {
 			h.requireUntouched(dir, a)
 			if !slices.Contains(*entered, a) {
 				*entered = append(*entered, a)
@@ -35,7 +35,7 @@ func (h *house) archiver(dir string, n int) (*Archiver, *[]Archived) {
 }
 
 // requireUntouched fails unless the archive is whole, and nothing is marked or removed yet.
-func (h *house) requireUntouched(dir string, a Archived) {
+func (h *house) requireUntouched(dir string, a proof.Archived) {
 	h.tb.Helper()
 	for number, g := range h.trail.Generations() {
 		if g.Origin != a.Origin {
@@ -316,13 +316,13 @@ func TestAnArchiveThatFailsHalfway(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, before, files(t, log.dir))
 	require.NoError(t, os.Remove(filepath.Join(dir, "0/tile/entries")))
-	a.Enter = func(context.Context, Archived) error { return errors.New("the trail cannot be used") }
+	a.Enter = func(context.Context, proof.Archived) error { return errors.New("the trail cannot be used") }
 	_, err = a.Run(t.Context())
 	require.ErrorContains(t, err, "the trail cannot be used")
 	require.Equal(t, before, files(t, log.dir))
 	ctx, cancel := context.WithCancel(t.Context())
 	a, _ = h.archiver(dir, 1024)
-	a.Enter = func(context.Context, Archived) error { cancel(); return nil }
+	a.Enter = func(context.Context, proof.Archived) error { cancel(); return nil }
 	_, err = a.Run(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	marked := files(t, log.dir)

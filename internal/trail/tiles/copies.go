@@ -125,14 +125,14 @@ func (s *Store) History(handle func(audit.Published)) {
 		return
 	}
 	for _, listed := range list {
-		f, err := os.Open(s.Log(listed.Number).path(HistoryFile))
+		f, err := os.Open(s.Log(listed.Number).path(proof.HistoryFile))
 		if err != nil {
 			continue
 		}
 		in := bufio.NewReader(f)
 		for err == nil {
 			var text []byte
-			var line Line
+			var line proof.Line
 			if text, err = in.ReadBytes('\n'); err == nil && json.Unmarshal(text, &line) == nil {
 				handle(audit.Published{Seq: line.Seq, Note: []byte(line.Checkpoint), PublicKey: line.Key})
 			}

@@ -97,11 +97,74 @@ func (m *copying) bundle(n int64, width int) ([]tlog.Hash, error) {
 	return leaves, m.to.file(proof.BundlePath(n, width), data)
 }
 
+// walk computes the tree of a checkpoint from the hashes of its leaves, which it takes bundle
+// by bundle, and calls visit with each tile of the tree. errDamaged: they do not give the root.
+func walk(c proof.Checkpoint, bundle func(n int64, width int) ([]tlog.Hash, error), visit func(t tlog.Tile, hashes []tlog.Hash) error) error {
+	var err error
+	take := func(t tlog.Tile, hashes []tlog.Hash) {
+		if err == nil {
+			err = visit(t, hashes)
+		}
+	}
+	e := &edge{}
+	for e.Len() < c.Size && err == nil {
+		leaves, failed := bundle(e.Len()/proof.TileWidth, int(min(c.Size-e.Len(), proof.TileWidth)))
+		if failed != nil {
+			return failed
+		}
+		for _, leaf := range leaves {
+			e.grow(leaf, take)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, t := range edgeTiles(c.Size) {
+		take(t, e.levels[t.L])
+	}
+	if err == nil && e.Root() != c.Root {
+		err = fmt.Errorf("%w: the entry bundles do not give the signed root", errDamaged)
+	}
+	return err
+}
+
+// leaves gives the leaf hashes of a bundle of the log, and has its long records visited.
+// errDamaged: it is torn, or lacks a record.
+func (l Log) leaves(bundle []byte, visit func(d proof.Digest, record []byte) error) (leaves []tlog.Hash, err error) {
+	for leaf, err := range proof.Bundle(bundle) {
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		leaves = append(leaves, tlog.RecordHash(leaf))
+		d, long := proof.ParseDigest(leaf)
+		if !long {
+			continue
+		}
+		record, err := l.Record(d)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if err := visit(d, record); err != nil {
+			return nil, err
+		}
+	}
+	return leaves, nil
+}
+
+// archivedLeaves gives the leaf hashes of an archived bundle, as the tile has them.
+func (l Log) archivedLeaves(n int64, width int) ([]tlog.Hash, error) {
+	data, err := l.Tile(tile(0, n, width))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return hashesOf(data, width), nil
+}
+
 // publish copies the history up to the checkpoint, and then the checkpoint itself.
 func (m *copying) publish() error {
 	if m.to.checkHistory(m.publicKey) != nil {
 		// After a crash here, the history is empty, and is copied whole.
-		if err := os.Remove(m.to.path(HistoryFile)); err != nil {
+		if err := os.Remove(m.to.path(proof.HistoryFile)); err != nil {
 			return fmt.Errorf("replace the history of checkpoints: %w", err)
 		}
 	}
@@ -109,9 +172,9 @@ func (m *copying) publish() error {
 	if err != nil {
 		return err
 	}
-	var lines []Line
+	var lines []proof.Line
 	c, newest := m.upTo, ""
-	err = m.from.eachLine(func(line Line) error {
+	err = m.from.eachLine(func(line proof.Line) error {
 		of, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
 		if err != nil || of.Size > c.Size {
 			return err
@@ -125,7 +188,7 @@ func (m *copying) publish() error {
 		return nil
 	})
 	if err == nil && newest == "" {
-		err = fmt.Errorf("%w: %s lacks the checkpoint of %d entries", errDamaged, m.from.path(HistoryFile), c.Size)
+		err = fmt.Errorf("%w: %s lacks the checkpoint of %d entries", errDamaged, m.from.path(proof.HistoryFile), c.Size)
 	}
 	if err == nil {
 		err = m.to.addLines(lines)
@@ -133,7 +196,7 @@ func (m *copying) publish() error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(m.to.path(CheckpointFile), []byte(newest))
+	return durable.WriteFile(m.to.path(proof.CheckpointFile), []byte(newest))
 }
 
 // output is a log whose files are written.

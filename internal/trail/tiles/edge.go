@@ -29,22 +29,17 @@ func (e *edge) grow(leaf tlog.Hash, full func(t tlog.Tile, hashes []tlog.Hash)) 
 		}
 		e.levels[level] = append(e.levels[level], h)
 		if hashes := e.levels[level]; len(hashes) == proof.TileWidth {
-			if full != nil {
-				full(tile(level, index/proof.TileWidth, proof.TileWidth), hashes)
-			}
+			full(tile(level, index/proof.TileWidth, proof.TileWidth), hashes)
 			e.levels[level] = hashes[:0:0]
 		}
 	})
 }
 
-// grown is a copy with leaves appended.
-func (e *edge) grown(leaves ...tlog.Hash) *edge {
+// clone is a copy that grows by itself.
+func (e *edge) clone() *edge {
 	c := &edge{Edge: e.With()}
 	for _, hashes := range e.levels {
 		c.levels = append(c.levels, slices.Clone(hashes))
-	}
-	for _, leaf := range leaves {
-		c.grow(leaf, nil)
 	}
 	return c
 }

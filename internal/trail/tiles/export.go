@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // Exported is one log of an export.
@@ -56,7 +57,7 @@ func (s *Store) Export(ctx context.Context, dir string, archives []string, progr
 	if err := plain(dir); err != nil {
 		return nil, err
 	}
-	copies, total, err := s.copies(archives)
+	copies, total, err := s.copies(ctx, archives)
 	if err != nil {
 		return nil, err
 	}
@@ -86,15 +87,15 @@ func (s *Store) Export(ctx context.Context, dir string, archives []string, progr
 
 // copies are the logs of the store that have signed entries, to be copied up to their newest
 // checkpoint, and the number of these entries.
-func (s *Store) copies(archives []string) (copies []copying, total int64, err error) {
+func (s *Store) copies(ctx context.Context, archives []string) (copies []copying, total int64, err error) {
 	archived := map[string][]Log{}
 	for _, dir := range archives {
-		list, err := OpenArchive(dir)
+		list, err := verify.OpenArchive(ctx, dir)
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, listed := range list {
-			archived[listed.Origin] = append(archived[listed.Origin], Open(dir).Log(listed.Number))
+		for _, a := range list {
+			archived[a.Origin] = append(archived[a.Origin], OpenLog(a.Dir))
 		}
 	}
 	list, err := s.Logs()
@@ -114,18 +115,6 @@ func (s *Store) copies(archives []string) (copies []copying, total int64, err er
 		}
 	}
 	return copies, total, err
-}
-
-// OpenArchive lists the logs of an archive, of which there is at least one.
-func OpenArchive(dir string) ([]Listed, error) {
-	list, err := Open(dir).Logs()
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%s has no log with a checkpoint: it is lost, damaged, or another folder", dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the archive: %w", err)
-	}
-	return list, nil
 }
 
 // plain refuses a folder that is a symbolic link, or has anything else than folders and files

@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // offline reads the trail's logs as those of a stopped relay are read.
@@ -123,7 +124,7 @@ func TestAnExportFollowsNoPlantedLink(t *testing.T) {
 			return errors.Join(os.Mkdir(filepath.Join(dir, "0"), 0o700), os.Symlink(elsewhere, filepath.Join(dir, "0", "tile")))
 		},
 		"the history": func(dir, elsewhere string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, "0"), 0o700), os.Symlink(filepath.Join(elsewhere, "file"), filepath.Join(dir, "0", HistoryFile)))
+			return errors.Join(os.Mkdir(filepath.Join(dir, "0"), 0o700), os.Symlink(filepath.Join(elsewhere, "file"), filepath.Join(dir, "0", proof.HistoryFile)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

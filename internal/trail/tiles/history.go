@@ -10,35 +10,24 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
-
-// Line is one line of [HistoryFile].
-type Line struct {
-	// Seq numbers the trail's checkpoints, over all generations, from 1.
-	Seq uint64 `json:"seq"`
-	// Key is the public key of its signature, in the note form.
-	Key string `json:"key"`
-	// Checkpoint is the signed note, verbatim.
-	Checkpoint string `json:"checkpoint"`
-}
 
 // lastLine is the newest whole line of the history. A crash may have left a part of a line
 // after it, which cut removes. A lost history has the zero Line.
-func (l Log) lastLine(cut bool) (Line, error) {
-	f, err := os.OpenFile(l.path(HistoryFile), os.O_RDWR, 0)
+func (l Log) lastLine(cut bool) (proof.Line, error) {
+	f, err := os.OpenFile(l.path(proof.HistoryFile), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Line{}, nil
+		return proof.Line{}, nil
 	}
 	if err != nil {
-		return Line{}, fmt.Errorf("read history of checkpoints: %w", err)
+		return proof.Line{}, fmt.Errorf("read history of checkpoints: %w", err)
 	}
 	defer func() { _ = f.Close() }() // nothing is buffered
 	last, end, err := newestLine(f)
 	if err != nil {
-		return Line{}, fmt.Errorf("read history of checkpoints: %w", err)
+		return proof.Line{}, fmt.Errorf("read history of checkpoints: %w", err)
 	}
 	if cut {
 		err = f.Truncate(end)
@@ -49,9 +38,9 @@ func (l Log) lastLine(cut bool) (Line, error) {
 // checkHistory checks the signature of each line, and their order.
 func (l Log) checkHistory(publicKey string) error {
 	seq := uint64(0)
-	return l.eachLine(func(line Line) error {
+	return l.eachLine(func(line proof.Line) error {
 		if line.Seq <= seq || line.Key != publicKey {
-			return fmt.Errorf("%w: %s, after checkpoint %d: another order or key", errDamaged, HistoryFile, seq)
+			return fmt.Errorf("%w: %s, after checkpoint %d: another order or key", errDamaged, proof.HistoryFile, seq)
 		}
 		seq = line.Seq
 		return nil
@@ -59,8 +48,8 @@ func (l Log) checkHistory(publicKey string) error {
 }
 
 // eachLine gives each line with its signature checked. A missing history has none.
-func (l Log) eachLine(handle func(Line) error) error {
-	f, err := os.Open(l.path(HistoryFile))
+func (l Log) eachLine(handle func(proof.Line) error) error {
+	f, err := os.Open(l.path(proof.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -74,12 +63,12 @@ func (l Log) eachLine(handle func(Line) error) error {
 		if errors.Is(err, io.EOF) {
 			return nil // a torn line is on its way, or is cut off at the next start
 		}
-		var line Line
+		var line proof.Line
 		if err == nil {
 			line, err = parseLine(text)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, HistoryFile, number, err)
+			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, proof.HistoryFile, number, err)
 		}
 		if err := handle(line); err != nil {
 			return err
@@ -87,14 +76,14 @@ func (l Log) eachLine(handle func(Line) error) error {
 	}
 }
 
-// parseLine reads a line, and checks its signature with its own key.
-func parseLine(text []byte) (line Line, err error) {
-	if err := json.Unmarshal(text, &line); err != nil {
+// parseLine reads a line, and checks its signatures with its own key.
+func parseLine(text []byte) (line proof.Line, err error) {
+	if line, err = proof.ParseLine(text); err != nil {
 		return line, err
 	}
-	verifier, err := note.NewVerifier(line.Key)
-	if err == nil {
-		_, err = note.Open([]byte(line.Checkpoint), note.VerifierList(verifier))
+	_, at, err := proof.OpenAs(line.Key, []byte(line.Checkpoint))
+	if err == nil && (at.IsZero() || !proof.PlainlySpelled(line.Checkpoint)) {
+		err = errors.New("one of its signatures is not as the relay writes it")
 	}
 	return line, err
 }
@@ -104,20 +93,20 @@ func parseLine(text []byte) (line Line, err error) {
 const maxTail = 1 << 20
 
 // newestLine finds the newest whole line, and its end.
-func newestLine(f *os.File) (line Line, end int64, err error) {
+func newestLine(f *os.File) (line proof.Line, end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return Line{}, 0, err
+		return proof.Line{}, 0, err
 	}
 	from := max(0, info.Size()-maxTail)
 	tail, err := io.ReadAll(io.NewSectionReader(f, from, maxTail))
 	if err != nil {
-		return Line{}, 0, err
+		return proof.Line{}, 0, err
 	}
 	for {
 		at := bytes.LastIndexByte(tail, '\n')
 		if at < 0 {
-			return Line{}, 0, nil // nothing of it is of use, and it is written again
+			return proof.Line{}, 0, nil // nothing of it is of use, and it is written again
 		}
 		start := bytes.LastIndexByte(tail[:at], '\n') + 1
 		if json.Unmarshal(tail[start:at], &line) == nil && line.Seq > 0 {
@@ -128,7 +117,7 @@ func newestLine(f *os.File) (line Line, end int64, err error) {
 }
 
 // addLines appends to the history. A crash leaves a part of them, the last one perhaps torn.
-func (l Log) addLines(lines []Line) error {
+func (l Log) addLines(lines []proof.Line) error {
 	if len(lines) == 0 {
 		return nil
 	}
@@ -140,7 +129,7 @@ func (l Log) addLines(lines []Line) error {
 		}
 		text = append(append(text, one...), '\n')
 	}
-	f, err := os.OpenFile(l.path(HistoryFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(l.path(proof.HistoryFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("write history of checkpoints: %w", err)
 	}

@@ -14,13 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-const (
-	// CheckpointFile has the newest signed note of a log.
-	CheckpointFile = "checkpoint"
-	// HistoryFile has all its checkpoints, as JSON lines.
-	HistoryFile = "checkpoints"
-)
-
 // Log is the folder of one generation. Its methods read the files only, and may be called
 // concurrently, also while a keeper writes.
 type Log struct{ dir string }
@@ -31,7 +24,7 @@ func OpenLog(dir string) Log { return Log{dir} }
 // Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
 // signature.
 func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
-	if signed, err = os.ReadFile(l.path(CheckpointFile)); err != nil {
+	if signed, err = os.ReadFile(l.path(proof.CheckpointFile)); err != nil {
 		return nil, c, fmt.Errorf("read checkpoint: %w", err)
 	}
 	c, err = proof.ReadCheckpoint(signed)

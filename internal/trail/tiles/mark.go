@@ -6,58 +6,25 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
-
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// TypeArchived is the type of the trail's entries about archives; their Detail is an
-// [Archived].
-const TypeArchived = "trail.archived"
-
-// MarkFile names the archives of a log, as a JSON list of [Archived].
+// MarkFile names the archives of a log, as a JSON list of [proof.Archived].
 const MarkFile = "archived"
 
 // ErrArchived marks an entry whose bundle was moved to an archive.
 var ErrArchived = errors.New("it was archived")
 
-// Archived is a run of one log's entries in an archive.
-type Archived struct {
-	// Origin names the log.
-	Origin string `json:"origin"`
-	// From and To are the first and the last entry, by index over all generations.
-	From int64 `json:"from"`
-	To   int64 `json:"to"`
-	// Size is the tree with these entries and all before them in the log; Root is its hash.
-	Size int64     `json:"tree_size"`
-	Root tlog.Hash `json:"tree_root"`
-	// Where is the archive's folder, on the relay's machine.
-	Where string `json:"where"`
-	// All of them were made before the time Before.
-	Before time.Time `json:"before"`
-	// Files and Bytes count the moved files. Bundles with entries of the trail about itself are
-	// copied, and stay.
-	Files int   `json:"files"`
-	Bytes int64 `json:"bytes"`
-}
-
-// InDetail reports whether the detail of an entry is about the same archive.
-func (a Archived) InDetail(detail json.RawMessage) bool {
-	var old Archived
-	return json.Unmarshal(detail, &old) == nil && old.Origin == a.Origin && old.Size == a.Size && old.Where == a.Where
-}
-
 // Archives lists the archives of the log. A lost mark is an empty list: the bundles are
 // written again from the trail.
-func (l Log) Archives() ([]Archived, error) {
+func (l Log) Archives() ([]proof.Archived, error) {
 	text, err := os.ReadFile(l.path(MarkFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var list []Archived
+	var list []proof.Archived
 	if err == nil {
 		err = json.Unmarshal(text, &list)
 	}
@@ -78,7 +45,7 @@ func (l Log) archivedEnd() (end int64) {
 }
 
 // mark adds an archive to the list.
-func (l Log) mark(a Archived) error {
+func (l Log) mark(a proof.Archived) error {
 	list, err := l.Archives()
 	if err != nil {
 		return err

@@ -23,18 +23,18 @@ type moving struct {
 	dir        string // of the archive
 	generation audit.Generation
 	size       int64
-	tree       tlog.HashReader // of the signed tree
-	moved      []Archived      // before
+	tree       tlog.HashReader  // of the signed tree
+	moved      []proof.Archived // before
 
-	todo  Archived // its Size is 0 where nothing is to do
-	ended bool     // younger entries follow
+	todo  proof.Archived // its Size is 0 where nothing is to do
+	ended bool           // younger entries follow
 }
 
 // plan finds the full bundles after those archived before that have nothing made at or after a
 // time.
 func (m *moving) plan(ctx context.Context, before time.Time) error {
 	from := m.archivedEnd()
-	m.todo = Archived{Origin: m.generation.Origin, From: m.generation.Base + from, Where: m.dir, Before: before.UTC()}
+	m.todo = proof.Archived{Origin: m.generation.Origin, From: m.generation.Base + from, Where: m.dir, Before: before.UTC()}
 	end := from
 	for ; end+proof.TileWidth <= m.size; end += proof.TileWidth {
 		if err := ctx.Err(); err != nil {
@@ -109,12 +109,12 @@ func (m *moving) bundle(n int64) (old, error) {
 }
 
 // move does the four steps for one log.
-func (m *moving) move(ctx context.Context, a *Archiver, plan []Archived) error {
-	at := slices.IndexFunc(plan, func(p Archived) bool { return p.Origin == m.generation.Origin })
+func (m *moving) move(ctx context.Context, a *Archiver, plan []proof.Archived) error {
+	at := slices.IndexFunc(plan, func(p proof.Archived) bool { return p.Origin == m.generation.Origin })
 	if at >= 0 {
 		m.todo = plan[at]
 	}
-	if at < 0 && !slices.ContainsFunc(m.moved, func(p Archived) bool { return p.Where == m.dir }) {
+	if at < 0 && !slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == m.dir }) {
 		return nil
 	}
 	if err := m.copy(ctx, a); err != nil {
@@ -169,7 +169,7 @@ func (m *moving) copy(ctx context.Context, a *Archiver) error {
 // covering is the first checkpoint over n entries.
 func (m *moving) covering(n int64) (found proof.Checkpoint, err error) {
 	found.Size = math.MaxInt64
-	err = m.eachLine(func(line Line) error {
+	err = m.eachLine(func(line proof.Line) error {
 		if line.Key != m.generation.PublicKey {
 			return errors.New("its files name another key than the trail")
 		}
@@ -229,5 +229,5 @@ func (m *moving) removeMoved(ctx context.Context) error {
 // isHere reports whether leaf n is in this archive.
 func (m *moving) isHere(n int64) bool {
 	index := m.generation.Base + n
-	return slices.ContainsFunc(m.moved, func(p Archived) bool { return p.Where == m.dir && p.From <= index && index <= p.To })
+	return slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == m.dir && p.From <= index && index <= p.To })
 }

@@ -87,9 +87,9 @@ const (
 // serve serves one file of a log. Only known names reach the disk.
 func (l Log) serve(w http.ResponseWriter, r *http.Request, name string) {
 	switch {
-	case name == CheckpointFile:
+	case name == proof.CheckpointFile:
 		l.serveFile(w, r, name, "text/plain; charset=utf-8", never)
-	case name == HistoryFile:
+	case name == proof.HistoryFile:
 		l.serveFile(w, r, name, "application/jsonl", never)
 	case isRecord(name):
 		l.serveFile(w, r, name, "application/json", forEver)
@@ -146,7 +146,7 @@ func (l Log) serveTile(w http.ResponseWriter, r *http.Request, name string) {
 // notServed tells a stranger nothing of the disk.
 func notServed(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrArchived) {
-		http.Error(w, "the entries were moved to an archive; an entry of the type "+TypeArchived+" in this log says where", http.StatusGone)
+		http.Error(w, "the entries were moved to an archive; an entry of the type "+proof.TypeArchived+" in this log says where", http.StatusGone)
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,6 @@
 package tiles
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +31,7 @@ import (
 )
 
 // Dir is the folder's name in a data directory.
-const Dir = "tlog"
+const Dir = proof.FilesDir
 
 // Store is the folder of all logs. Its methods may be called concurrently.
 type Store struct{ dir string }
@@ -127,8 +126,7 @@ func (l Log) isOfAnother(publicKey string) bool {
 		return false
 	}
 	if _, err = l.signed(line.Key); err != nil {
-		text, _ := json.Marshal(line)
-		_, err = parseLine(text)
+		_, _, err = proof.OpenAs(line.Key, []byte(line.Checkpoint))
 	}
 	return err == nil
 }

@@ -277,7 +277,7 @@ func TestTheLogOfAnotherKeyStays(t *testing.T) {
 	after.run()
 	before.requireWhole(0, 300)
 	after.requireWhole(1, 10)
-	require.NoError(t, os.Remove(before.store.Log(0).path(CheckpointFile))) // its history says whose it is, too
+	require.NoError(t, os.Remove(before.store.Log(0).path(proof.CheckpointFile))) // its history says whose it is, too
 	after.run()
 	before.run()
 	before.requireWhole(0, 300)
@@ -319,7 +319,7 @@ func TestAnOlderHistoryIsCompleted(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 10)
 	h.run()
-	history := h.store.Log(0).path(HistoryFile)
+	history := h.store.Log(0).path(proof.HistoryFile)
 	older, err := os.ReadFile(history)
 	require.NoError(t, err)
 	for i := range 3 {

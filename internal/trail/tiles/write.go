@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -43,9 +42,9 @@ type writer struct {
 	moved   int64  // entries, from the first one on, in archives: their bundles are not written again
 
 	// The step in hand.
-	proven *edge       // after leaves
-	leaves []tlog.Hash // of the entries between written and proven
-	lines  []Line      // of their checkpoints
+	proven proof.Edge   // after leaves
+	leaves []tlog.Hash  // of the entries between written and proven
+	lines  []proof.Line // of their checkpoints
 
 	lost int64 // entries missing from the trail and the log, written as empty ones
 }
@@ -60,7 +59,7 @@ func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, err
 	}
 	if anew && l.checkHistory(g.PublicKey) != nil {
 		// After a crash here, the history is empty, and the log is written again from the first entry.
-		if err := os.Remove(l.path(HistoryFile)); err != nil {
+		if err := os.Remove(l.path(proof.HistoryFile)); err != nil {
 			return nil, fmt.Errorf("replace the history of checkpoints: %w", err)
 		}
 	}
@@ -88,15 +87,8 @@ func (l Log) signed(publicKey string) (proof.Checkpoint, error) {
 	if err != nil {
 		return c, err
 	}
-	verifier, err := note.NewVerifier(publicKey)
-	if err != nil {
+	if c, _, err = proof.OpenAs(publicKey, text); err != nil {
 		return c, fmt.Errorf("check checkpoint: %w", err)
-	}
-	if _, err := note.Open(text, note.VerifierList(verifier)); err != nil {
-		return c, fmt.Errorf("check checkpoint: %w", err)
-	}
-	if c.Origin != verifier.Name() {
-		return c, fmt.Errorf("check checkpoint: its origin is not %q", verifier.Name())
 	}
 	return c, nil
 }
@@ -122,7 +114,7 @@ func (l Log) edge(c proof.Checkpoint) (*edge, error) {
 
 // reset forgets the step in hand.
 func (w *writer) reset() {
-	w.proven, w.leaves, w.lines = w.written.grown(), nil, nil
+	w.proven, w.leaves, w.lines = w.written.Edge, nil, nil
 }
 
 // add adds a checkpoint to the step in hand, with the leaf hashes it proves.
@@ -135,7 +127,7 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 		return err
 	}
 	w.leaves = append(w.leaves, leaves...)
-	w.lines = append(w.lines, Line{c.Seq, c.PublicKey, c.Note})
+	w.lines = append(w.lines, proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
 	if len(w.leaves) < batchLeaves && len(w.lines) < batchLines {
 		return nil
 	}
@@ -145,26 +137,25 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 // prove finds the leaf hashes between the proven tree and c's root: those kept with c, or
 // where they are damaged those of the entries.
 func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
-	if from := c.Size - int64(len(c.Leaves)); from <= w.proven.Len() {
-		leaves := c.Leaves[w.proven.Len()-from:]
-		if next := w.proven.grown(leaves...); next.Root() == c.Root {
+	from := w.proven.Len()
+	if first := c.Size - int64(len(c.Leaves)); first <= from {
+		if leaves, next, ok := w.proven.Explained(c.Size, c.Root, c.Leaves[from-first:]); ok {
 			w.proven = next
 			return leaves, nil
 		}
 	}
-	next, from := w.proven.grown(), w.proven.Len()
 	leaves := make([]tlog.Hash, 0, min(c.Size-from, batchLeaves))
 	err := w.records(ctx, w.base+from, w.base+c.Size, func(index int64, record []byte) error {
-		if index == w.base+next.Len() {
+		if index == w.base+from+int64(len(leaves)) {
 			leaves = append(leaves, proof.LeafHash(record))
-			next.grow(leaves[len(leaves)-1], nil)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if next.Len() != c.Size || next.Root() != c.Root {
+	_, next, ok := w.proven.Explained(c.Size, c.Root, leaves)
+	if !ok {
 		return nil, fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
 	w.proven = next
@@ -180,7 +171,7 @@ func (w *writer) write(ctx context.Context) error {
 	if len(w.lines) == 0 {
 		return nil
 	}
-	s := &step{writer: w, edge: w.written.grown(), out: output{Log: w.Log}}
+	s := &step{writer: w, edge: w.written.clone(), out: output{Log: w.Log}}
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -204,14 +195,14 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	s.removePartials(w.written.Len(), end)
-	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
+	w.written, w.lost, w.from = s.edge, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil
 }
 
 // publish makes the newest checkpoint of the step the log's.
 func (w *writer) publish() error {
-	var fresh []Line
+	var fresh []proof.Line
 	for _, line := range w.lines {
 		if line.Seq > w.seq {
 			fresh = append(fresh, line)
@@ -227,5 +218,5 @@ func (w *writer) publish() error {
 	if w.proven.Len() < w.least {
 		return nil
 	}
-	return durable.WriteFile(w.path(CheckpointFile), []byte(newest.Checkpoint))
+	return durable.WriteFile(w.path(proof.CheckpointFile), []byte(newest.Checkpoint))
 }

@@ -6,31 +6,46 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // archives are the logs in archives.
 type archives struct {
-	logs []archivedLog
+	logs []ArchivedLog
 	used map[string]bool // archives with a log of the trail
 	all  []string
 }
 
-type archivedLog struct{ origin, archive, dir string }
+// ArchivedLog is a log in a folder of an archive.
+type ArchivedLog struct{ Origin, Archive, Dir string }
 
-func openArchives(dirs []string) (archives, error) {
+// OpenArchive lists the logs of an archive, of which there is at least one.
+func OpenArchive(ctx context.Context, archive string) (list []ArchivedLog, err error) {
+	fetch, dirs, _ := Folder(archive) // without a log there is none to list
+	for _, dir := range dirs {
+		origins, err := originsOf(ctx, fetch.below(dir))
+		if err != nil {
+			return nil, fmt.Errorf("open the archive: %w", err)
+		}
+		if len(origins) > 0 {
+			list = append(list, ArchivedLog{origins[0], archive, filepath.Join(archive, dir)})
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("open the archive: %s has no log with a checkpoint: it is lost, damaged, or another folder", archive)
+	}
+	return list, nil
+}
+
+func openArchives(ctx context.Context, dirs []string) (archives, error) {
 	a := archives{used: map[string]bool{}, all: dirs}
 	for _, dir := range dirs {
-		list, err := tiles.OpenArchive(dir)
+		list, err := OpenArchive(ctx, dir)
 		if err != nil {
 			return a, err
 		}
-		for _, l := range list {
-			a.logs = append(a.logs, archivedLog{l.Origin, dir, filepath.Join(dir, strconv.Itoa(l.Number))})
-		}
+		a.logs = append(a.logs, list...)
 	}
 	return a, nil
 }
@@ -38,9 +53,9 @@ func openArchives(dirs []string) (archives, error) {
 // of are the folders with a log.
 func (a archives) of(origin string) (dirs []string) {
 	for _, l := range a.logs {
-		if l.origin == origin {
-			a.used[l.archive] = true
-			dirs = append(dirs, l.dir)
+		if l.Origin == origin {
+			a.used[l.Archive] = true
+			dirs = append(dirs, l.Dir)
 		}
 	}
 	return dirs
@@ -116,7 +131,7 @@ func (t *trailCheck) setApart() {
 
 // isAtHand reports whether an archive is among the given ones: by its folder, or as there are
 // as many of them as the trail names.
-func (t *trailCheck) isAtHand(a tiles.Archived) bool {
+func (t *trailCheck) isAtHand(a proof.Archived) bool {
 	named := map[string]bool{}
 	for _, other := range t.complete.archived {
 		named[other.Where] = true
@@ -137,16 +152,16 @@ func (l *logCheck) borrowed(c *chunk) Finding {
 }
 
 // archiveOf finds the archive with a moved bundle.
-func (t *trailCheck) archiveOf(f Finding) (tiles.Archived, bool) {
+func (t *trailCheck) archiveOf(f Finding) (proof.Archived, bool) {
 	if f.Kind != Missing || f.Detail != notThere && f.Detail != onlyArchived {
-		return tiles.Archived{}, false
+		return proof.Archived{}, false
 	}
 	for _, a := range t.complete.archived {
 		if a.Origin == f.Log && a.From <= f.From && f.To <= a.To {
 			return a, true
 		}
 	}
-	return tiles.Archived{}, false
+	return proof.Archived{}, false
 }
 
 func (r *Report) addArchived(a Archived) {
@@ -166,17 +181,17 @@ var errHashOnly = errors.New("its bundle is not there")
 // were trusted here. Their completeness is no question: they end long before the trail.
 func (t *trailCheck) checkArchives(ctx context.Context) error {
 	for _, a := range t.archives.logs {
-		at := slices.IndexFunc(t.report.Logs, func(l Log) bool { return l.Origin == a.origin })
+		at := slices.IndexFunc(t.report.Logs, func(l Log) bool { return l.Origin == a.Origin })
 		if at < 0 {
 			continue
 		}
-		found, err := t.checkArchive(ctx, a, t.report.Logs[at].Key)
+		found, err := Files(ctx, a.Dir, a.Origin, t.report.Logs[at].Key, Options{Workers: t.o.Workers})
 		if err != nil {
 			return err
 		}
 		for _, f := range found {
-			if !t.isNamed(f, a.archive) {
-				f.inArchive(a.dir)
+			if !t.isNamed(f, a.Archive) {
+				f.inArchive(a.Dir)
 				if !slices.Contains(t.report.Integrity.Findings, f) {
 					t.report.Integrity.add(f)
 				}
@@ -186,13 +201,12 @@ func (t *trailCheck) checkArchives(ctx context.Context) error {
 	return nil
 }
 
-// checkArchive verifies one log of an archive, under a key or, where that is empty, under none.
-func (t *trailCheck) checkArchive(ctx context.Context, a archivedLog, key string) ([]Finding, error) {
+// Files verifies the files of one log in a folder, as signed by a key; an empty key stands for
+// none. Nobody asks here for witnesses, who have cosigned newer checkpoints, or for completeness.
+func Files(ctx context.Context, dir, origin, key string, o Options) ([]Finding, error) {
 	report := &Report{}
-	o := Options{Workers: t.o.Workers}
-	l := &logCheck{fetch: Dir(a.dir), o: &o, report: report, complete: &completeness{report: report}, origin: a.origin, base: proof.BaseOf(a.origin)}
+	l := &logCheck{fetch: Dir(dir), o: &o, report: report, complete: &completeness{report: report}, origin: origin, base: proof.BaseOf(origin)}
 	if key != "" {
-		// Without witnesses: they have cosigned newer checkpoints, which cover the archived entries.
 		policy, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
 		if err != nil {
 			return nil, err
@@ -216,7 +230,7 @@ func (t *trailCheck) isNamed(f Finding, archive string) bool {
 		return true
 	}
 	given, err := filepath.Abs(archive)
-	return f.Kind == Missing && f.Detail == notThere && err == nil && slices.ContainsFunc(t.complete.archived, func(a tiles.Archived) bool {
+	return f.OfBundle() && err == nil && slices.ContainsFunc(t.complete.archived, func(a proof.Archived) bool {
 		return a.Origin == f.Log && a.From <= f.From && f.To <= a.To && filepath.Clean(a.Where) != given && len(t.o.Archives) > 1
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // archivedLogOf is a log whose first 1024 entries were archived, except for bundle 2, with an archive
@@ -35,7 +34,7 @@ func archivedLogOf(t *testing.T) (l *testLog, live files, archive string) {
 	l.add(t, records(1002, 1400)...)
 	l.add(t, entryOf(t, eventproof.Type, eventproof.Span{First: 6, Last: 9, Previous: &eventproof.Previous{Index: 0, SHA256: jsondiff.Hash(canonical)}}))
 	l.add(t, entryOf(t, settingsChecked, checkedAt(72*time.Hour, 96*time.Hour, 24))) // after a gap: the looks before are archived
-	l.add(t, entryOf(t, tiles.TypeArchived, tiles.Archived{Origin: name, From: 0, To: 1023, Size: 1024, Where: "/mnt/old"}))
+	l.add(t, entryOf(t, proof.TypeArchived, proof.Archived{Origin: name, From: 0, To: 1023, Size: 1024, Where: "/mnt/old"}))
 	l.sign(t)
 	whole := l.write(t)
 	archive = t.TempDir()
@@ -177,7 +176,7 @@ func TestTamperingWithATrailAndItsArchive(t *testing.T) {
 	}
 	slices.Sort(moved)
 	kept := slices.DeleteFunc(slices.Sorted(maps.Keys(live)), func(path string) bool {
-		return path == "tile/entries/002" || path == tiles.CheckpointFile || path == tiles.HistoryFile // other tests have those; the archive has bundle 002 too
+		return path == "tile/entries/002" || path == proof.CheckpointFile || path == proof.HistoryFile // other tests have those; the archive has bundle 002 too
 	})
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -220,8 +219,8 @@ func spoilFile(t *testing.T, path string, rng *rand.Rand, remove bool) []byte {
 // Of two archives, the one not given is not damaged.
 func TestAnArchiveThatIsNotGivenIsNotAtHand(t *testing.T) {
 	t.Parallel()
-	a, b := tiles.Archived{Where: "/mnt/a"}, tiles.Archived{Where: "/mnt/b"}
-	c := trailCheck{complete: &completeness{archived: []tiles.Archived{a, b, a}}}
+	a, b := proof.Archived{Where: "/mnt/a"}, proof.Archived{Where: "/mnt/b"}
+	c := trailCheck{complete: &completeness{archived: []proof.Archived{a, b, a}}}
 	for _, of := range []struct {
 		given         []string
 		hasA, hasBoth bool
@@ -258,7 +257,7 @@ func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 			r, err := Trail(t.Context(), live.fetch, []string{""}, o)
 			require.True(t, err != nil || len(r.Integrity.Findings) > 0, "%s: %s", path, name)
 			if err != nil { // it looks like another trail's
-				require.Equal(t, tiles.CheckpointFile, path)
+				require.Equal(t, proof.CheckpointFile, path)
 			}
 			for _, f := range r.Integrity.Findings {
 				require.Equal(t, Archive, f.Kind, "%s: %s: %s", path, name, f)
@@ -275,17 +274,17 @@ func TestAnOlderCheckpointOfAnArchiveIsFound(t *testing.T) {
 	older := l.checkpoint(t, 1000)
 	var history []byte
 	for seq, note := range [][]byte{older, l.newest} {
-		history = append(history, spellLine(t, tiles.Line{Seq: uint64(seq + 1), Key: l.key.verifier, Checkpoint: string(note)})...)
+		history = append(history, spellLine(t, proof.Line{Seq: uint64(seq + 1), Key: l.key.verifier, Checkpoint: string(note)})...)
 	}
 	put := func(name string, data []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(archive, "0", name), data, 0o600))
 	}
 	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
-	put(tiles.HistoryFile, history)
+	put(proof.HistoryFile, history)
 	require.Empty(t, texts(check(t, live, o).Integrity))
-	put(tiles.CheckpointFile, older)
+	put(proof.CheckpointFile, older)
 	require.Contains(t, strings.Join(texts(check(t, live, o).Integrity), "\n"), "an older one was put in its place")
-	put(tiles.CheckpointFile, l.newest)
+	put(proof.CheckpointFile, l.newest)
 
 	file := filepath.Join("tile", "entries", "000")
 	data, err := os.ReadFile(filepath.Join(archive, "0", file))

@@ -147,17 +147,11 @@ const notThere = "it is not there"
 // readBundle reads the entry bundle: a full one serves where the partial one is gone, and an
 // archive's where there is none.
 func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
-	full := proof.BundlePath(c.n, width)
-	c.bundleFile, c.fileWidth = proof.BundlePath(c.n, c.width), c.width
-	data, missing, err := l.fetch.read(ctx, c.bundleFile)
+	c.bundleFile = proof.BundlePath(c.n, c.width)
+	data, fileWidth, missing, err := l.readWidest(ctx, c.width, func(w int) string { return proof.BundlePath(c.n, w) })
+	c.fileWidth = fileWidth
 	if missing {
-		c.fileWidth = width
-	}
-	if missing && c.width < width {
-		data, missing, err = l.fetch.read(ctx, full)
-	}
-	if missing {
-		data, c.archive, err = l.fromArchive(ctx, full)
+		data, c.archive, err = l.fromArchive(ctx, proof.BundlePath(c.n, width))
 		missing = c.archive == ""
 	}
 	if missing && err == nil {
@@ -170,6 +164,19 @@ func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
 	return data, err
 }
 
+// readWidest reads a file of width w, or a full one in its place, and gives the width that it
+// found. Of a log in use, the file may be gone since, and a wider one be there.
+func (l *logCheck) readWidest(ctx context.Context, w int, path func(w int) string) (data []byte, found int, missing bool, err error) {
+	for found = w; ; found++ {
+		if found > w && found < width && (l.o == nil || !l.o.Live) {
+			found = width
+		}
+		if data, missing, err = l.fetch.read(ctx, path(found)); !missing || found >= width {
+			return data, found, missing, err
+		}
+	}
+}
+
 func (l *logCheck) readTile(ctx context.Context, c *chunk) (err error) {
 	c.tileFile = proof.TilePath(tlog.Tile{N: c.n, W: c.width})
 	c.tile, c.tileWrong, err = l.readHashes(ctx, 0, c.n, c.width)
@@ -179,12 +186,7 @@ func (l *logCheck) readTile(ctx context.Context, c *chunk) (err error) {
 // readHashes reads the first w hashes of a tile; nil where they are not there, with
 // the reason.
 func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (hashes []tlog.Hash, wrong string, err error) {
-	data, missing, err := l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: w}))
-	exact := w
-	if missing && w < width {
-		exact = width
-		data, missing, err = l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: width}))
-	}
+	data, exact, missing, err := l.readWidest(ctx, w, func(w int) string { return proof.TilePath(tlog.Tile{L: level, N: n, W: w}) })
 	switch {
 	case err != nil:
 		return nil, "", err

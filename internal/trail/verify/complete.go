@@ -9,8 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -45,7 +44,7 @@ func factOf(record []byte) (f fact, interesting bool) {
 	}
 	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
 	switch kind := string(name); kind {
-	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, eventproof.Type, audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored, tiles.TypeArchived:
+	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, typeSpan, audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored, proof.TypeArchived:
 		return fact{kind: kind, record: bytes.Clone(record)}, true
 	}
 	return fact{}, false
@@ -61,7 +60,7 @@ type completeness struct {
 	opened   opening            // by the newest generation's first entry
 	span     *spanned           // the newest one
 	endorsed []string           // keys named by the trusted generations so far
-	archived []tiles.Archived   // as the trail says
+	archived []proof.Archived   // as the trail says
 	unread   []Archived         // entries whose bundles are not here
 	borrowed []Finding          // bundles only in an archive: missing, unless the trail says so
 
@@ -99,10 +98,10 @@ func (c *completeness) take(f fact) {
 		}
 	case audit.TypeWitnessRefused, audit.TypeWitnessAgreed:
 		c.witness(f, e)
-	case eventproof.Type:
+	case typeSpan:
 		c.spans(f.index, e)
-	case tiles.TypeArchived:
-		var a tiles.Archived
+	case proof.TypeArchived:
+		var a proof.Archived
 		if json.Unmarshal(e.Detail, &a) == nil {
 			c.archived = append(c.archived, a)
 		}

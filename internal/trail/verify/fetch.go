@@ -27,8 +27,11 @@ func Dir(dir string) Fetch {
 	}
 }
 
-// below is the part of f under a folder.
+// below is the part of f under a folder; "" is f itself.
 func (f Fetch) below(dir string) Fetch {
+	if dir == "" {
+		return f
+	}
 	return func(ctx context.Context, path string) (io.ReadCloser, error) { return f(ctx, dir+"/"+path) }
 }
 

@@ -13,13 +13,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Folder finds the logs in a folder: one log, or the generations of a trail in folders
 // named 0, 1 and so on.
 func Folder(dir string) (Fetch, []string, error) {
-	for _, name := range []string{tiles.CheckpointFile, tiles.HistoryFile} {
+	for _, name := range []string{proof.CheckpointFile, proof.HistoryFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return Dir(dir), []string{""}, nil
 		}
@@ -35,7 +35,7 @@ func Folder(dir string) (Fetch, []string, error) {
 		}
 	}
 	if len(numbers) == 0 {
-		return nil, nil, fmt.Errorf("find the trail: %s has no file %s, and no folder 0", dir, tiles.CheckpointFile)
+		return nil, nil, fmt.Errorf("find the trail: %s has no file %s, and no folder 0", dir, proof.CheckpointFile)
 	}
 	return Dir(dir), ordered(numbers), nil
 }
@@ -57,7 +57,7 @@ func ordered(numbers []int) (dirs []string) {
 func Site(ctx context.Context, client *http.Client, url string) (Fetch, []string, error) {
 	url = strings.TrimSuffix(url, "/")
 	fetch := URL(client, url)
-	body, err := fetch(ctx, tiles.CheckpointFile)
+	body, err := fetch(ctx, proof.CheckpointFile)
 	if err == nil {
 		return fetch, []string{""}, body.Close()
 	}

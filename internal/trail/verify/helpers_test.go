@@ -21,7 +21,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // files are a folder in memory.
@@ -108,10 +107,10 @@ func (l *testLog) sign(tb testing.TB) {
 	tb.Helper()
 	l.newest = l.checkpoint(tb, int64(len(l.leaves)))
 	l.seq++
-	text, err := json.Marshal(tiles.Line{Seq: uint64(l.seq), Key: l.key.verifier, Checkpoint: string(l.newest)})
+	text, err := json.Marshal(proof.Line{Seq: uint64(l.seq), Key: l.key.verifier, Checkpoint: string(l.newest)})
 	require.NoError(tb, err)
-	l.files[tiles.HistoryFile] = append(l.files[tiles.HistoryFile], append(text, '\n')...)
-	l.files[tiles.CheckpointFile] = l.newest
+	l.files[proof.HistoryFile] = append(l.files[proof.HistoryFile], append(text, '\n')...)
+	l.files[proof.CheckpointFile] = l.newest
 }
 
 func (l *testLog) checkpoint(tb testing.TB, size int64) []byte {
@@ -182,13 +181,13 @@ func sound(tb testing.TB, r Report) {
 
 var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-func mustLine(tb testing.TB, text []byte) (l tiles.Line) {
+func mustLine(tb testing.TB, text []byte) (l proof.Line) {
 	tb.Helper()
 	require.NoError(tb, json.Unmarshal(text, &l))
 	return l
 }
 
-func spellLine(tb testing.TB, l tiles.Line) []byte {
+func spellLine(tb testing.TB, l proof.Line) []byte {
 	tb.Helper()
 	text, err := json.Marshal(l)
 	require.NoError(tb, err)

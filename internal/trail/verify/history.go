@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // signed is a checkpoint with a good signature.
@@ -66,14 +63,14 @@ const (
 
 // readHistory checks the history's signatures, and reports the bad ones.
 func (l *logCheck) readHistory(ctx context.Context) error {
-	body, err := l.fetch(ctx, tiles.HistoryFile)
+	body, err := l.fetch(ctx, proof.HistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.lost = true
-		l.fileFinding(tiles.HistoryFile, "the history of checkpoints is not there")
+		l.fileFinding(proof.HistoryFile, "the history of checkpoints is not there")
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+		return fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
 	defer func() { _ = body.Close() }()
 	in := bufio.NewReaderSize(body, maxLine)
@@ -86,7 +83,7 @@ func (l *logCheck) readHistory(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+			return fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 		}
 	}
 }
@@ -123,7 +120,7 @@ func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) er
 		default:
 			l.report.Integrity.add(Finding{
 				Kind: Checkpoint, Log: l.origin, From: -1, To: -1,
-				File: tiles.HistoryFile, Detail: fmt.Sprintf("line %d: %v", number+i+1, errs[i]),
+				File: proof.HistoryFile, Detail: fmt.Sprintf("line %d: %v", number+i+1, errs[i]),
 			})
 			l.unread = true
 		}
@@ -137,35 +134,19 @@ func (l *logCheck) readLine(text []byte) (signed, error) {
 	if !bytes.HasSuffix(text, []byte("\n")) {
 		return signed{}, errTorn
 	}
-	var of tiles.Line
-	if err := json.Unmarshal(text, &of); err != nil {
-		return signed{}, fmt.Errorf("it is not JSON: %w", err)
-	}
-	if spelled, err := json.Marshal(of); err != nil || of.Seq == 0 || string(spelled)+"\n" != string(text) {
-		return signed{}, errors.New("it is not as the relay writes it")
+	of, err := proof.ParseLine(text)
+	if err != nil {
+		return signed{}, err
 	}
 	if l.trusted && of.Key != l.policy.Logs[0].Key {
 		return signed{}, fmt.Errorf("it names the key %q, not the trusted one", of.Key)
 	}
 	s, _, err := l.open([]byte(of.Checkpoint))
 	s.seq = of.Seq
-	if err == nil && l.trusted && (s.unix == 0 || !plainlySpelled(of.Checkpoint)) {
+	if err == nil && l.trusted && (s.unix == 0 || !proof.PlainlySpelled(of.Checkpoint)) {
 		err = errors.New("one of its signatures is not as the relay writes it")
 	}
 	return s, err
-}
-
-// plainlySpelled reports whether each signature has the one spelling that encoders give it: the
-// last character of base64 has bits that decoders ignore.
-func plainlySpelled(note string) bool {
-	_, signatures, _ := strings.Cut(note, "\n\n")
-	for line := range strings.Lines(signatures) {
-		text := strings.TrimSuffix(line[strings.LastIndexByte(line, ' ')+1:], "\n")
-		if _, err := base64.StdEncoding.Strict().DecodeString(text); err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // take holds a checkpoint against the one before it, and keeps it.
@@ -206,7 +187,7 @@ type beat struct {
 func (s *signed) beat() beat { return beat{s.unix, s.within, s.promised} }
 
 func (l *logCheck) checkpointFinding(kind string, from, to uint64, detail string) {
-	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: tiles.HistoryFile, Detail: detail})
+	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: proof.HistoryFile, Detail: detail})
 }
 
 func (l *logCheck) fileFinding(file, detail string) {
@@ -232,14 +213,14 @@ func (l *logCheck) compare(s *scanned, roots []tlog.Hash, size int64) {
 			continue
 		}
 		f := Finding{
-			Kind: History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: tiles.HistoryFile,
+			Kind: History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: proof.HistoryFile,
 			Detail: fmt.Sprintf("it is signed for %d entries with another root than theirs: the log has signed two histories", c.size),
 		}
 		if c.elsewhere {
 			f.From, f.To, f.File = -1, -1, ""
 			f.Detail = fmt.Sprintf("a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
 		} else if c.seq == 0 {
-			f.From, f.To, f.File = -1, -1, tiles.CheckpointFile
+			f.From, f.To, f.File = -1, -1, proof.CheckpointFile
 		}
 		l.report.Integrity.add(f)
 	}

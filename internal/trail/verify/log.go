@@ -8,7 +8,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // logCheck verifies one generation. It belongs to one goroutine, except for its reading
@@ -75,14 +74,14 @@ func (l *logCheck) readNewest(ctx context.Context, made *Log) (newest signed, er
 		return signed{}, err
 	}
 	// The checkpoint is read after the history: of a log in use it can only be newer.
-	data, missing, err := l.fetch.read(ctx, tiles.CheckpointFile)
+	data, missing, err := l.fetch.read(ctx, proof.CheckpointFile)
 	if err != nil {
 		return signed{}, err
 	}
 	if missing {
-		l.fileFinding(tiles.CheckpointFile, "it is not there")
+		l.fileFinding(proof.CheckpointFile, "it is not there")
 	} else if s, by, err := l.open(data); err != nil {
-		l.fileFinding(tiles.CheckpointFile, err.Error())
+		l.fileFinding(proof.CheckpointFile, err.Error())
 	} else {
 		newest = s
 		made.describe(by)
@@ -111,7 +110,7 @@ func (l *logCheck) takeNewest(s signed) {
 	l.report.Checkpoints++
 	l.complete.beatOf(s)
 	if s.size == 0 && s.root != (proof.Edge{}).Root() {
-		l.fileFinding(tiles.CheckpointFile, "it has not the root of an empty tree")
+		l.fileFinding(proof.CheckpointFile, "it has not the root of an empty tree")
 	}
 	var last signed
 	if n := len(l.history); n > 0 {
@@ -120,17 +119,17 @@ func (l *logCheck) takeNewest(s signed) {
 	i := slices.IndexFunc(l.history, func(h signed) bool { return h.size == s.size && h.root == s.root })
 	switch {
 	case i >= 0 && s.size < last.size && !l.o.Stopped:
-		l.fileFinding(tiles.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
+		l.fileFinding(proof.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
 	case i >= 0:
 		if i == len(l.history)-1 && !l.o.Live && !slices.Contains(l.again, s.beat()) {
-			l.fileFinding(tiles.HistoryFile, "it does not have the newest signature, which is in "+tiles.CheckpointFile+": its end was cut off")
+			l.fileFinding(proof.HistoryFile, "it does not have the newest signature, which is in "+proof.CheckpointFile+": its end was cut off")
 		}
 		l.history[i].witnessed = l.history[i].witnessed || s.witnessed
 	case s.size > last.size && l.o.Live: // it was signed since
 		l.history = append(l.history, s)
 	default:
 		if !l.lost { // else it was named before
-			l.fileFinding(tiles.CheckpointFile, "it is not in the history")
+			l.fileFinding(proof.CheckpointFile, "it is not in the history")
 		}
 		l.history = append(l.history, s)
 	}

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 func TestASoundLogOfAnySize(t *testing.T) {
@@ -142,16 +141,16 @@ func TestEachBadEntryIsNamed(t *testing.T) {
 			func(f files) { f[d.Path()] = flipped(f[d.Path()], 0) },
 			[]string{"altered: entry 301: " + d.Path() + ": the record of a long entry does not have the hash that was signed"},
 		},
-		"the checkpoint is gone":    {func(f files) { delete(f, tiles.CheckpointFile) }, []string{"checkpoint: checkpoint: it is not there"}},
-		"the history is gone":       {func(f files) { delete(f, tiles.HistoryFile) }, []string{"checkpoint: checkpoints: the history of checkpoints is not there"}},
-		"both are gone":             {func(f files) { delete(f, tiles.HistoryFile); delete(f, tiles.CheckpointFile) }, []string{"checkpoint: no checkpoint can be read, of the file and of the history"}},
-		"a line is gone":            {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 2) }, []string{"checkpoint: checkpoint 3: checkpoints: the history does not have it"}},
-		"the first line is gone":    {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 0) }, []string{"checkpoint: checkpoint 1: checkpoints: the history does not have it"}},
-		"the last line is gone":     {func(f files) { f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], 6) }, []string{"checkpoint: checkpoint: it is not in the history"}},
-		"the checkpoint is older":   {func(f files) { f[tiles.CheckpointFile] = l.checkpoint(t, 502) }, []string{"checkpoint: checkpoint: it covers 502 entries, the newest of the history 601: an older one was put in its place"}},
-		"the checkpoint is flipped": {func(f files) { f[tiles.CheckpointFile] = flipped(f[tiles.CheckpointFile], 40) }, []string{"checkpoint: checkpoint: open checkpoint: invalid signature for key example.com/log+af60b360"}},
+		"the checkpoint is gone":    {func(f files) { delete(f, proof.CheckpointFile) }, []string{"checkpoint: checkpoint: it is not there"}},
+		"the history is gone":       {func(f files) { delete(f, proof.HistoryFile) }, []string{"checkpoint: checkpoints: the history of checkpoints is not there"}},
+		"both are gone":             {func(f files) { delete(f, proof.HistoryFile); delete(f, proof.CheckpointFile) }, []string{"checkpoint: no checkpoint can be read, of the file and of the history"}},
+		"a line is gone":            {func(f files) { f[proof.HistoryFile] = withoutLine(f[proof.HistoryFile], 2) }, []string{"checkpoint: checkpoint 3: checkpoints: the history does not have it"}},
+		"the first line is gone":    {func(f files) { f[proof.HistoryFile] = withoutLine(f[proof.HistoryFile], 0) }, []string{"checkpoint: checkpoint 1: checkpoints: the history does not have it"}},
+		"the last line is gone":     {func(f files) { f[proof.HistoryFile] = withoutLine(f[proof.HistoryFile], 6) }, []string{"checkpoint: checkpoint: it is not in the history"}},
+		"the checkpoint is older":   {func(f files) { f[proof.CheckpointFile] = l.checkpoint(t, 502) }, []string{"checkpoint: checkpoint: it covers 502 entries, the newest of the history 601: an older one was put in its place"}},
+		"the checkpoint is flipped": {func(f files) { f[proof.CheckpointFile] = flipped(f[proof.CheckpointFile], 40) }, []string{"checkpoint: checkpoint: open checkpoint: invalid signature for key example.com/log+af60b360"}},
 		"the history is flipped": {
-			func(f files) { f[tiles.HistoryFile] = flipped(f[tiles.HistoryFile], 150) },
+			func(f files) { f[proof.HistoryFile] = flipped(f[proof.HistoryFile], 150) },
 			[]string{"checkpoint: checkpoints: line 1: open checkpoint: invalid signature for key example.com/log+af60b360"},
 		},
 	} {
@@ -190,21 +189,21 @@ func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
 	l := newTestLog(t, "example.com/log", 0)
 	l.add(t, records(0, 5)...)
 	l.sign(t)
-	before, short := l.newest, bytes.Clone(l.files[tiles.HistoryFile])
+	before, short := l.newest, bytes.Clone(l.files[proof.HistoryFile])
 	root, err := tlog.TreeHash(5, l)
 	require.NoError(t, err)
 	c := proof.Checkpoint{Origin: "example.com/log", Size: 5, Root: root, Extensions: []string{"auditrelay/heartbeat 0"}}
 	last, err := note.Sign(&note.Note{Text: c.String()}, l.key.signers...)
 	require.NoError(t, err)
-	text, err := json.Marshal(tiles.Line{Seq: 2, Key: l.key.verifier, Checkpoint: string(last)})
+	text, err := json.Marshal(proof.Line{Seq: 2, Key: l.key.verifier, Checkpoint: string(last)})
 	require.NoError(t, err)
-	l.files[tiles.HistoryFile] = append(l.files[tiles.HistoryFile], append(text, '\n')...)
+	l.files[proof.HistoryFile] = append(l.files[proof.HistoryFile], append(text, '\n')...)
 	o := Options{Policy: policy(t, 0, l.key.verifier), Stopped: true}
-	l.files[tiles.CheckpointFile] = last
+	l.files[proof.CheckpointFile] = last
 	sound(t, check(t, l.write(t), o))
-	l.files[tiles.CheckpointFile] = before
+	l.files[proof.CheckpointFile] = before
 	sound(t, check(t, l.files, o))
-	l.files[tiles.CheckpointFile], l.files[tiles.HistoryFile] = last, short
+	l.files[proof.CheckpointFile], l.files[proof.HistoryFile] = last, short
 	r := check(t, l.files, o)
 	require.Len(t, r.Integrity.Findings, 1)
 	require.Contains(t, r.Integrity.Findings[0].String(), "its end was cut off")
@@ -217,7 +216,7 @@ func TestEachByteOfAHistorysLineIsVouchedFor(t *testing.T) {
 	l := newTestLog(t, "example.com/log", 0)
 	l.add(t, records(0, 1)...)
 	l.sign(t)
-	line := len(l.files[tiles.HistoryFile])
+	line := len(l.files[proof.HistoryFile])
 	l.add(t, records(1, 2)...)
 	l.sign(t) // the newest line stands in the checkpoint's file too
 	f, o := l.write(t), Options{Policy: policy(t, 0, l.key.verifier)}
@@ -225,9 +224,9 @@ func TestEachByteOfAHistorysLineIsVouchedFor(t *testing.T) {
 	for at := range line {
 		for _, bit := range []int{1, 5} { // of base64's spare bits, and of the case of letters
 			changed := f.clone()
-			changed[tiles.HistoryFile] = bytes.Clone(f[tiles.HistoryFile])
-			changed[tiles.HistoryFile][at] ^= 1 << bit
-			require.NotEmpty(t, check(t, changed, o).Integrity.Findings, "bit %d of byte %d, after %q", bit, at, f[tiles.HistoryFile][max(0, at-10):at])
+			changed[proof.HistoryFile] = bytes.Clone(f[proof.HistoryFile])
+			changed[proof.HistoryFile][at] ^= 1 << bit
+			require.NotEmpty(t, check(t, changed, o).Integrity.Findings, "bit %d of byte %d, after %q", bit, at, f[proof.HistoryFile][max(0, at-10):at])
 		}
 	}
 }
@@ -247,7 +246,7 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 		f := l.write(t).clone()
 		signed, err := note.Sign(&note.Note{Text: proof.Checkpoint{Origin: "example.com/log", Size: size}.String()}, l.key.signers...)
 		require.NoError(t, err)
-		f[tiles.CheckpointFile] = signed
+		f[proof.CheckpointFile] = signed
 		for _, o := range []Options{{}, {Policy: policy(t, 0, l.key.verifier)}} {
 			r := check(t, f, o)
 			found := texts(r.Integrity)
@@ -330,4 +329,31 @@ func TestAFullBundleBesideAPartialOne(t *testing.T) {
 	assert.Equal(t, []string{"altered: entry 7: tile/entries/000: it is unlike the one in tile/entries/000.p/60"}, texts(check(t, f, o).Integrity))
 	f[full] = f[full][:100]
 	assert.Contains(t, strings.Join(texts(check(t, f, o).Integrity), "\n"), "altered: tile/entries/000: ")
+}
+
+// While a trail in use is read, it grows, and wider files take the place of the partial ones.
+func TestAGrowingTrailIsReadAsItWas(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 300)...)
+	l.sign(t)
+	before := l.write(t).clone()
+	l.add(t, records(300, 310)...)
+	l.sign(t)
+	grown := l.write(t).clone()
+	for _, name := range []string{proof.CheckpointFile, proof.HistoryFile} {
+		grown[name] = before[name] // read before it grew
+	}
+	for name := range before {
+		if strings.HasSuffix(name, ".p/44") {
+			delete(grown, name)
+		}
+	}
+	o := Options{Policy: policy(t, 0, l.key.verifier), Live: true}
+	sound(t, check(t, grown, o))
+	altered := grown.clone()
+	altered["tile/entries/001.p/54"] = flipped(altered["tile/entries/001.p/54"], 9)
+	require.Equal(t, []string{"altered: entry 256: tile/entries/001.p/44: it does not have the hash that was signed"}, texts(check(t, altered, o).Integrity))
+	o.Live = false
+	require.Equal(t, []string{"unproven: entries 0 to 299: neither they nor their hashes give the signed root"}, texts(check(t, grown, o).Integrity))
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // ErrNoEntry marks an entry of no log of the trail.
@@ -51,26 +50,23 @@ type Proven struct {
 // NewProver reads the newest checkpoint of each log. Missing entries come from the
 // archives.
 func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prover, error) {
-	from, err := openArchives(archived)
+	from, err := openArchives(ctx, archived)
 	if err != nil {
 		return nil, err
 	}
 	p := &Prover{}
 	for _, dir := range dirs {
-		g := provable{fetch: fetch}
-		if dir != "" {
-			g.fetch = fetch.below(dir)
-		}
+		g := provable{fetch: fetch.below(dir)}
 		var missing bool
 		var err error
-		if g.note, missing, err = g.fetch.read(ctx, tiles.CheckpointFile); err != nil {
+		if g.note, missing, err = g.fetch.read(ctx, proof.CheckpointFile); err != nil {
 			return nil, err
 		}
 		if missing {
 			continue // a generation without a signature, or a damaged one: verify names it
 		}
 		if g.at, err = proof.ReadCheckpoint(g.note); err != nil {
-			return nil, fmt.Errorf("read %s/%s: %w", dir, tiles.CheckpointFile, err)
+			return nil, fmt.Errorf("read %s/%s: %w", dir, proof.CheckpointFile, err)
 		}
 		if g.key, err = statedKey(ctx, g.fetch); err != nil {
 			return nil, err
@@ -103,20 +99,20 @@ func (p *Prover) KeyOf(origin string) (string, error) {
 			return proof.Renamed(g.key, origin)
 		}
 	}
-	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, tiles.HistoryFile)
+	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, proof.HistoryFile)
 }
 
 // statedKey reads the key in the history's first line.
 func statedKey(ctx context.Context, fetch Fetch) (string, error) {
-	body, err := fetch(ctx, tiles.HistoryFile)
+	body, err := fetch(ctx, proof.HistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+		return "", fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
 	defer func() { _ = body.Close() }()
-	var of tiles.Line
+	var of proof.Line
 	_ = json.NewDecoder(io.LimitReader(body, maxLine)).Decode(&of) // verify names the damage
 	return of.Key, nil
 }

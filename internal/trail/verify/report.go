@@ -152,6 +152,13 @@ func (f Finding) String() string {
 	return text + ": " + f.Detail
 }
 
+// OfBundle reports whether the finding is a missing entry bundle.
+func (f Finding) OfBundle() bool { return f.Kind == Missing && f.Detail == notThere }
+
+// OfFiles reports whether the finding is about damaged or lost files. The others are about what
+// was signed: gaps in the numbers of the checkpoints, or two histories.
+func (f Finding) OfFiles() bool { return f.Kind != History && (f.Kind != Checkpoint || f.From < 0) }
+
 // add keeps a finding, or lengthens the newest one of its kind, if it ends just before f.
 func (v *Verdict) add(f Finding) {
 	for i := len(v.Findings) - 1; i >= max(0, len(v.Findings)-3); i-- {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -40,6 +41,7 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 		err := parallel(ctx, len(results), l.workers(), func(i int) (err error) {
 			if results[i], err = l.readChunk(ctx, from+int64(i), size); err == nil {
 				s.hash(results[i])
+				err = retry.Sleep(ctx, l.o.Rest)
 			}
 			return err
 		})

@@ -6,8 +6,28 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 )
+
+// typeSpan is the type of the entries with spans of the event stream, by
+// internal/trail/eventproof.
+const typeSpan = "events.span"
+
+// spanDetail is the part of their details that is held against the span before it.
+type spanDetail struct {
+	First    uint64 `json:"first_position"`
+	Last     uint64 `json:"last_position"`
+	Previous *struct {
+		Index  int64  `json:"index"`
+		SHA256 string `json:"detail_sha256"`
+	} `json:"previous"`
+	Again   uint64 `json:"again_to"`
+	Missing []struct {
+		From   uint64 `json:"from"`
+		To     uint64 `json:"to"`
+		Reason string `json:"reason"`
+	} `json:"missing"`
+	MoreMissing uint64 `json:"more_missing"`
+}
 
 // spanned is the newest span of the event stream.
 type spanned struct {
@@ -18,7 +38,7 @@ type spanned struct {
 
 // spans holds a span against the one before it: they leave no position out.
 func (c *completeness) spans(index int64, e audit.Entry) {
-	var s eventproof.Span
+	var s spanDetail
 	canonical, err := jsondiff.Canonical(e.Detail)
 	if err != nil || json.Unmarshal(e.Detail, &s) != nil {
 		return

@@ -8,7 +8,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // inTheLog names the trail's log in the store, as the place of a finding.
@@ -64,7 +63,7 @@ func (r *Report) addNewer(kept audit.Report, o Options) {
 			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, File: inTheLog, Detail: err.Error()})
 		default:
 			r.Completeness.add(Finding{
-				Kind: Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: tiles.Dir,
+				Kind: Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: proof.FilesDir,
 				Detail: "the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
 			})
 			r.Entries += g.Size - l.Size

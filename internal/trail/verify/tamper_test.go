@@ -15,7 +15,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // tampered is a changed log, with the right findings.
@@ -108,7 +107,7 @@ func (m *tamperer) flip() tampered {
 	name := m.file()
 	f := m.whole.clone()
 	at := m.r.IntN(len(f[name]))
-	if name == tiles.CheckpointFile || name == tiles.HistoryFile {
+	if name == proof.CheckpointFile || name == proof.HistoryFile {
 		at = m.signedByte(f[name])
 	}
 	f[name] = bytes.Clone(f[name])
@@ -133,11 +132,11 @@ func (m *tamperer) signedByte(data []byte) int {
 
 // ofDamaged expects findings about a file, and the checkpoint's where the history lacks it.
 func (m *tamperer) ofDamaged(name string) func(Finding) bool {
-	if name != tiles.HistoryFile {
+	if name != proof.HistoryFile {
 		return ofFile(name)
 	}
 	return func(f Finding) bool {
-		return f.File == tiles.HistoryFile || f.File == tiles.CheckpointFile && f.Kind == Checkpoint
+		return f.File == proof.HistoryFile || f.File == proof.CheckpointFile && f.Kind == Checkpoint
 	}
 }
 
@@ -273,8 +272,8 @@ func (m *tamperer) rollCheckpoint() tampered {
 	f := m.whole.clone()
 	lines := m.lines()
 	old := lines[m.r.IntN(len(lines)-1)]
-	f[tiles.CheckpointFile] = []byte(old.Checkpoint)
-	return tampered{f, "rolled the checkpoint back", nil, ofFile(tiles.CheckpointFile)}
+	f[proof.CheckpointFile] = []byte(old.Checkpoint)
+	return tampered{f, "rolled the checkpoint back", nil, ofFile(proof.CheckpointFile)}
 }
 
 // rollAll puts an older copy of the whole log there; a checkpoint from elsewhere tells.
@@ -297,8 +296,8 @@ func (m *tamperer) forgeCheckpoint() tampered {
 	text, _, _ := strings.Cut(string(m.log.newest), "\n\n")
 	signed, err := note.Sign(&note.Note{Text: text + "\n"}, stranger)
 	require.NoError(m.tb, err)
-	f[tiles.CheckpointFile] = signed
-	return tampered{f, "forged the checkpoint", nil, ofFile(tiles.CheckpointFile)}
+	f[proof.CheckpointFile] = signed
+	return tampered{f, "forged the checkpoint", nil, ofFile(proof.CheckpointFile)}
 }
 
 // replaceLog puts another's log in its place.
@@ -319,7 +318,7 @@ func (m *tamperer) twoHistories() tampered {
 	return tampered{other.write(m.tb), "two histories", [][]byte{known}, func(f Finding) bool { return f.Kind == History }}
 }
 
-func (m *tamperer) lines() (all []tiles.Line) {
+func (m *tamperer) lines() (all []proof.Line) {
 	for _, text := range m.texts() {
 		all = append(all, mustLine(m.tb, text))
 	}
@@ -327,7 +326,7 @@ func (m *tamperer) lines() (all []tiles.Line) {
 }
 
 func (m *tamperer) texts() [][]byte {
-	all := bytes.SplitAfter(m.whole[tiles.HistoryFile], []byte("\n"))
+	all := bytes.SplitAfter(m.whole[proof.HistoryFile], []byte("\n"))
 	return all[:len(all)-1]
 }
 
@@ -335,16 +334,16 @@ func (m *tamperer) reorderHistory() tampered {
 	f, lines := m.whole.clone(), slices.Clone(m.texts())
 	a := m.r.IntN(len(lines) - 1)
 	lines[a], lines[a+1] = lines[a+1], lines[a]
-	f[tiles.HistoryFile] = bytes.Join(lines, nil)
+	f[proof.HistoryFile] = bytes.Join(lines, nil)
 	return tampered{f, "reordered the history", nil, ofHistory}
 }
 
-func ofHistory(f Finding) bool { return f.File == tiles.HistoryFile || f.File == tiles.CheckpointFile }
+func ofHistory(f Finding) bool { return f.File == proof.HistoryFile || f.File == proof.CheckpointFile }
 
 func (m *tamperer) dropLine() tampered {
 	f := m.whole.clone()
 	i := m.r.IntN(len(m.texts()))
-	f[tiles.HistoryFile] = withoutLine(f[tiles.HistoryFile], i)
+	f[proof.HistoryFile] = withoutLine(f[proof.HistoryFile], i)
 	return tampered{f, fmt.Sprintf("dropped line %d of the history", i+1), nil, ofHistory}
 }
 
@@ -354,8 +353,8 @@ func (m *tamperer) forgeLine() tampered {
 	i := m.r.IntN(len(lines) - 1)
 	other := &testLog{key: m.log.key, files: files{}}
 	other.add(m.tb, records(40_000, 40_000+50+90*i)...)
-	lines[i] = spellLine(m.tb, tiles.Line{Seq: uint64(i + 1), Key: m.log.key.verifier, Checkpoint: string(other.checkpoint(m.tb, int64(len(other.leaves))))})
-	f[tiles.HistoryFile] = bytes.Join(lines, nil)
+	lines[i] = spellLine(m.tb, proof.Line{Seq: uint64(i + 1), Key: m.log.key.verifier, Checkpoint: string(other.checkpoint(m.tb, int64(len(other.leaves))))})
+	f[proof.HistoryFile] = bytes.Join(lines, nil)
 	return tampered{f, "forged a line of the history", nil, func(f Finding) bool {
 		return f.Kind == History && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == Checkpoint
 	}}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // Options are held against a trail.
@@ -30,8 +29,10 @@ type Options struct {
 	Stopped bool
 	// Now is held against the newest signature; zero: it is not.
 	Now time.Time
-	// Workers read and hash in parallel. Default: one a processor.
+	// Workers read and hash in parallel, and each rests after a bundle. Default: one a processor,
+	// without rest.
 	Workers int
+	Rest    time.Duration
 	// Progress is told how many entries of how many are read. May be nil.
 	Progress func(done, total int64)
 }
@@ -41,16 +42,12 @@ type Options struct {
 func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, error) {
 	t := &trailCheck{o: &o, report: &Report{Trusted: o.Policy != nil}}
 	var err error
-	if t.archives, err = openArchives(o.Archives); err != nil {
+	if t.archives, err = openArchives(ctx, o.Archives); err != nil {
 		return Report{}, fmt.Errorf("verify the trail: %w", err)
 	}
 	t.complete = &completeness{report: t.report}
 	for _, dir := range dirs {
-		below := fetch
-		if dir != "" {
-			below = fetch.below(dir)
-		}
-		if err := t.log(ctx, below, dir); err != nil {
+		if err := t.log(ctx, fetch.below(dir), dir); err != nil {
 			return Report{}, fmt.Errorf("verify the trail: %w", err)
 		}
 	}
@@ -135,15 +132,8 @@ func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, e
 // originOf reads a log's own name; of several, the policy's.
 // Nothing vouches for it yet.
 func (t *trailCheck) originOf(ctx context.Context, fetch Fetch) (string, error) {
-	data, _, err := fetch.read(ctx, tiles.CheckpointFile)
-	if err != nil {
-		return "", err
-	}
-	var origins []string
-	if origin, text := originIn(data); text {
-		origins = append(origins, origin)
-	}
-	if origins, err = appendOrigin(ctx, fetch, origins); err != nil || len(origins) == 0 {
+	origins, err := originsOf(ctx, fetch)
+	if err != nil || len(origins) == 0 {
 		return "", err
 	}
 	for _, origin := range origins {
@@ -157,19 +147,26 @@ func (t *trailCheck) originOf(ctx context.Context, fetch Fetch) (string, error) 
 	return origins[0], nil
 }
 
-// appendOrigin appends the name in the first lines of the history.
-func appendOrigin(ctx context.Context, fetch Fetch, origins []string) ([]string, error) {
-	body, err := fetch(ctx, tiles.HistoryFile)
+// originsOf are the names of a log, by its checkpoint and by the first lines of its history.
+func originsOf(ctx context.Context, fetch Fetch) (origins []string, err error) {
+	data, _, err := fetch.read(ctx, proof.CheckpointFile)
+	if err != nil {
+		return nil, err
+	}
+	if origin, text := originIn(data); text {
+		origins = append(origins, origin)
+	}
+	body, err := fetch(ctx, proof.HistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return origins, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+		return nil, fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
 	defer func() { _ = body.Close() }()
 	lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
 	for _, text := range lines {
-		var of tiles.Line
+		var of proof.Line
 		if json.Unmarshal(text, &of) != nil {
 			continue
 		}

@@ -5,9 +5,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 const (
@@ -45,7 +46,7 @@ func (r Request) Marshal() []byte {
 func ParseRequest(body []byte) (Request, error) {
 	line, rest, _ := bytes.Cut(body, []byte("\n"))
 	number, ok := bytes.CutPrefix(line, []byte("old "))
-	old, err := ParseSize(string(number))
+	old, err := proof.ParseDecimal(string(number))
 	if !ok || err != nil {
 		return Request{}, errors.New(`the first line must be "old" and a size`)
 	}
@@ -62,19 +63,10 @@ func ParseRequest(body []byte) (Request, error) {
 		case len(r.Proof) == maxProof:
 			return Request{}, fmt.Errorf("a proof has at most %d hashes", maxProof)
 		}
-		h, err := base64.StdEncoding.Strict().DecodeString(string(line))
-		if err != nil || len(h) != tlog.HashSize || len(line) != base64.StdEncoding.EncodedLen(tlog.HashSize) {
+		h, err := proof.ParseHash(string(line))
+		if err != nil {
 			return Request{}, fmt.Errorf("line %d of the proof is not the base64 of %d bytes", len(r.Proof)+1, tlog.HashSize)
 		}
-		r.Proof = append(r.Proof, tlog.Hash(h))
+		r.Proof = append(r.Proof, h)
 	}
-}
-
-// ParseSize reads a tree's size: decimal, without leading zeros, below 2^63.
-func ParseSize(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
-		return 0, errors.New("not the size of a tree")
-	}
-	return n, nil
 }

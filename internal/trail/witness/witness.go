@@ -19,6 +19,17 @@
 // would let two histories pass. It does not: a person at the witness adds the new key, after
 // asking why. Generations are listed oldest first. From the first cosignature of a later one
 // on, the earlier ones are closed, so that only one history can grow.
+//
+// # The other side
+//
+// A [Cosigner] gets a trail's checkpoints cosigned. All witnesses are asked at once, each for at most
+// ten seconds; one that fails is asked again after growing pauses. This does not block the trail:
+// no append and no signature waits for it.
+//
+// There are two alarms. A witness that knows another history of this trail (a split view, or a
+// trail that was set back to an older copy) raises one at once: an error in the log, an entry
+// in the trail, and so an event at every sink. A missing quorum raises the other, once it lasts
+// longer than [CosignOptions].Patience: an error in the log, the metrics, and the remark of /readyz.
 package witness
 
 import (

@@ -1,4 +1,4 @@
-package cosign
+package witness
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
-	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // foreignVersion is of github.com/transparency-dev/witness, the other implementation.
@@ -32,7 +31,7 @@ func foreign(t *testing.T) string {
 	}
 	const module, merkle = "github.com/transparency-dev/witness", "github.com/transparency-dev/merkle"
 	dir := t.TempDir()
-	source, err := os.ReadFile("testdata/foreign/main.go")
+	source, err := os.ReadFile("testdata/foreign.go.txt")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), source, 0o600))
 	run := func(args ...string) []byte {
@@ -76,7 +75,7 @@ func ourClientAsks(t *testing.T, program string) {
 	t.Helper()
 	l := testlog.New(t, "example.com/log", 300, "entry")
 	file := filepath.Join(t.TempDir(), "key")
-	key, err := witness.GenerateKey(file, "foreign.example.com/w")
+	key, err := GenerateKey(file, "foreign.example.com/w")
 	require.NoError(t, err)
 	secret, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -117,7 +116,7 @@ func ourClientAsks(t *testing.T, program string) {
 func itsClientAsks(t *testing.T, program string) {
 	t.Helper()
 	l := testlog.New(t, "example.com/log", 300, "entry")
-	ours := newWitness(t, "ours.example.com/w", l.Public)
+	ours := newPeerWitness(t, "ours.example.com/w", l.Public)
 	server := httptest.NewServer(ours)
 	defer server.Close()
 	type request struct {

@@ -1,4 +1,4 @@
-package cosign
+package witness
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 const (
@@ -65,16 +64,16 @@ func newPeer(c config.Witness) (*peer, error) {
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would turn the POST into a GET
 	}}
-	return &peer{key: c.Key, url: strings.TrimSuffix(c.URL, "/") + witness.Path, verifier: verifier, client: client, old: unknownSize}, nil
+	return &peer{key: c.Key, url: strings.TrimSuffix(c.URL, "/") + Path, verifier: verifier, client: client, old: unknownSize}, nil
 }
 
-// refusal is the answer of a witness that knows another history. It needs a person.
-type refusal struct {
+// otherHistory is the answer of a witness that knows another history. It needs a person.
+type otherHistory struct {
 	reason string
 	size   int64 // of the witness's last cosigned tree; 0: it did not say
 }
 
-func (r *refusal) Error() string { return r.reason }
+func (r *otherHistory) Error() string { return r.reason }
 
 var (
 	// errLater means that another relay has stored and offered a later checkpoint, whose turn
@@ -100,7 +99,7 @@ func (p *peer) ask(ctx context.Context, o audit.Offer) ([]note.Signature, error)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := p.post(ctx, witness.Request{Old: old, Proof: hashes, Checkpoint: o.Note})
+		answer, err := p.post(ctx, Request{Old: old, Proof: hashes, Checkpoint: o.Note})
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +120,7 @@ type answer struct {
 	body   []byte
 }
 
-func (p *peer) post(ctx context.Context, r witness.Request) (answer, error) {
+func (p *peer) post(ctx context.Context, r Request) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(r.Marshal()))
 	if err != nil {
 		return answer{}, fmt.Errorf("ask witness: %w", err)
@@ -159,8 +158,8 @@ func (p *peer) understand(ctx context.Context, o audit.Offer, old int64, a answe
 	said := fmt.Sprintf("the witness answered %d: %q", a.status, clipped(a.body))
 	sameSize := old == o.Size
 	switch {
-	case a.status == http.StatusConflict && a.kind == witness.SizeType:
-		size, err := witness.ParseSize(strings.TrimSuffix(string(a.body), "\n"))
+	case a.status == http.StatusConflict && a.kind == SizeType:
+		size, err := proof.ParseDecimal(strings.TrimSuffix(string(a.body), "\n"))
 		if err != nil {
 			return fmt.Errorf("%s: %w", said, err)
 		}
@@ -170,12 +169,12 @@ func (p *peer) understand(ctx context.Context, o audit.Offer, old int64, a answe
 		if !sameSize {
 			return errors.New(said)
 		}
-		return &refusal{fmt.Sprintf("it has cosigned another tree of the size %d", size), size}
+		return &otherHistory{fmt.Sprintf("it has cosigned another tree of the size %d", size), size}
 	case (a.status == http.StatusConflict || a.status == http.StatusUnprocessableEntity) && sameSize && old > 0:
-		return &refusal{fmt.Sprintf("it has cosigned another tree of the size %d", old), old}
+		return &otherHistory{fmt.Sprintf("it has cosigned another tree of the size %d", old), old}
 	case a.status == http.StatusUnprocessableEntity && old > 0:
 		// The proof was checked against our tree, so the trees differ.
-		return &refusal{fmt.Sprintf("it has cosigned a tree of size %d that is no part of this one", old), old}
+		return &otherHistory{fmt.Sprintf("it has cosigned a tree of size %d that is no part of this one", old), old}
 	case a.status == http.StatusNotFound:
 		return fmt.Errorf("%s; its operator has to add the trail's public key: auditrelay witness --log KEY", said)
 	}
@@ -201,7 +200,7 @@ func (p *peer) learn(ctx context.Context, o audit.Offer, size int64) error {
 	if reached {
 		return errLater
 	}
-	return &refusal{fmt.Sprintf("it has cosigned %d entries, and this trail has %d: the trail was set back, or entries were taken from its end", size, o.Size), size}
+	return &otherHistory{fmt.Sprintf("it has cosigned %d entries, and this trail has %d: the trail was set back, or entries were taken from its end", size, o.Size), size}
 }
 
 // clipped bounds a stranger's text in an error.

@@ -1,4 +1,4 @@
-package cosign
+package witness
 
 import (
 	"fmt"

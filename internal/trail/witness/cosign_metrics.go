@@ -1,19 +1,19 @@
-package cosign
+package witness
 
 import "github.com/prometheus/client_golang/prometheus"
 
-type metrics struct {
+type cosignMetrics struct {
 	size, last, failing, refused *prometheus.GaugeVec // by witness
 	quorumMissing                prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newCosignMetrics(r prometheus.Registerer) *cosignMetrics {
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help}, []string{"witness"})
 		r.MustRegister(g)
 		return g
 	}
-	m := &metrics{
+	m := &cosignMetrics{
 		size:    gauges("witness_cosigned_size", "Size of the trail's tree that the witness has cosigned last for this process."),
 		last:    gauges("witness_last_success_timestamp_seconds", "Time of the witness's last cosignature for this process; 0 for none."),
 		failing: gauges("witness_failing", "1 while the witness does not cosign, for whatever reason."),
@@ -27,20 +27,20 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // begin makes a witness's series.
-func (m *metrics) begin(name string) {
+func (m *cosignMetrics) begin(name string) {
 	for _, g := range []*prometheus.GaugeVec{m.size, m.last, m.failing, m.refused} {
 		g.WithLabelValues(name).Set(0)
 	}
 }
 
-func (m *metrics) cosigned(name string, size int64) {
+func (m *cosignMetrics) cosigned(name string, size int64) {
 	m.size.WithLabelValues(name).Set(float64(size))
 	m.last.WithLabelValues(name).SetToCurrentTime()
 	m.failing.WithLabelValues(name).Set(0)
 	m.refused.WithLabelValues(name).Set(0)
 }
 
-func (m *metrics) failed(name string, refused bool) {
+func (m *cosignMetrics) failed(name string, refused bool) {
 	m.failing.WithLabelValues(name).Set(1)
 	m.refused.WithLabelValues(name).Set(0)
 	if refused {

@@ -1,4 +1,4 @@
-package cosign
+package witness
 
 import (
 	"bytes"
@@ -26,14 +26,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // theWitness is a witness in this process that is reached without a network, so that tests can
 // set the time.
 type theWitness struct {
 	http.Handler
-	key witness.Key
+	key Key
 
 	mu   sync.Mutex
 	away answering // under mu; answers in its place, where set
@@ -81,15 +80,15 @@ func hangs(_ http.ResponseWriter, r *http.Request) error {
 	return r.Context().Err()
 }
 
-func newWitness(t *testing.T, name string, logs ...string) *theWitness {
+func newPeerWitness(t *testing.T, name string, logs ...string) *theWitness {
 	t.Helper()
 	dir := t.TempDir()
-	key, err := witness.GenerateKey(filepath.Join(dir, "key"), name)
+	key, err := GenerateKey(filepath.Join(dir, "key"), name)
 	require.NoError(t, err)
-	require.NoError(t, witness.Create(filepath.Join(dir, "state"), key))
-	w, err := witness.Open(filepath.Join(dir, "state"), key, logs)
+	require.NoError(t, Create(filepath.Join(dir, "state"), key))
+	w, err := Open(filepath.Join(dir, "state"), key, logs)
 	require.NoError(t, err)
-	return &theWitness{Handler: witness.NewHandler(w, slog.New(slog.DiscardHandler), prometheus.NewRegistry()), key: key}
+	return &theWitness{Handler: NewHandler(w, slog.New(slog.DiscardHandler), prometheus.NewRegistry()), key: key}
 }
 
 // scene is a cosigner with its log.
@@ -102,7 +101,7 @@ type scene struct {
 func newScene(t *testing.T, quorum int, witnesses ...*theWitness) *scene {
 	t.Helper()
 	s := &scene{t: t}
-	o := Options{
+	o := CosignOptions{
 		Quorum: quorum, Patience: 10 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(&s.logs, nil)), Registerer: prometheus.NewRegistry(),
 	}
@@ -110,7 +109,7 @@ func newScene(t *testing.T, quorum int, witnesses ...*theWitness) *scene {
 		o.Witnesses = append(o.Witnesses, config.Witness{URL: "https://" + w.key.Public()[:5] + ".example.com", Key: w.key.Public()})
 	}
 	var err error
-	s.Cosigner, err = New(o)
+	s.Cosigner, err = NewCosigner(o)
 	require.NoError(t, err)
 	for i, w := range witnesses {
 		s.peers[i].client.Transport = w
@@ -147,7 +146,7 @@ func requireSigned(t *testing.T, l *testlog.Log, text []byte, by ...*theWitness)
 func TestAllWitnessesSign(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 50, "entry")
-	a, b := newWitness(t, "a.example.com/w", l.Public), newWitness(t, "b.example.com/w", l.Public)
+	a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 	s := newScene(t, 2, a, b)
 	for _, n := range []int64{1, 2, 20, 20, 50} {
 		text, err := s.Cosign(t.Context(), offer(l, n))
@@ -172,7 +171,7 @@ func TestAllWitnessesSign(t *testing.T) {
 func TestCatchesUpWithTheWitness(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 50, "entry")
-	a := newWitness(t, "a.example.com/w", l.Public)
+	a := newPeerWitness(t, "a.example.com/w", l.Public)
 	mine, another := newScene(t, 1, a), newScene(t, 1, a)
 	for i, n := range []int64{3, 9, 17, 30, 50} {
 		s := mine
@@ -197,13 +196,13 @@ func TestADeadWitnessAlarmsAfterAHeartbeat(t *testing.T) {
 		"failing": says(http.StatusInternalServerError, "text/plain", "oops"), "unknown": says(http.StatusNotFound, "text/plain", "who?"),
 		"junk": says(http.StatusOK, "text/plain", "— a.example.com/w AAAA\n"), "empty": says(http.StatusOK, "", ""),
 		"redirected": says(http.StatusFound, "", ""),
-		"no size":    says(http.StatusConflict, witness.SizeType, "-4\n"),
+		"no size":    says(http.StatusConflict, SizeType, "-4\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l := testlog.New(t, "example.com/log", 50, "entry")
-				a, b := newWitness(t, "a.example.com/w", l.Public), newWitness(t, "b.example.com/w", l.Public)
+				a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 				s := newScene(t, 2, a, b)
 				_, err := s.Cosign(t.Context(), offer(l, 5))
 				require.NoError(t, err)
@@ -244,7 +243,7 @@ func TestOnlyMissingSignaturesAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := testlog.New(t, "example.com/log", 50, "entry")
-		a, b := newWitness(t, "a.example.com/w", l.Public), newWitness(t, "b.example.com/w", l.Public)
+		a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 		s := newScene(t, 1, a, b)
 		a.set(refusesConnections)
 		text, err := s.Cosign(t.Context(), offer(l, 20))
@@ -289,7 +288,7 @@ func TestARefusalAlarmsAtOnce(t *testing.T) {
 		for _, restarted := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				a := newWitness(t, "a.example.com/w", l.Public)
+				a := newPeerWitness(t, "a.example.com/w", l.Public)
 				s := newScene(t, 1, a)
 				_, err := s.Cosign(t.Context(), offer(l, 30))
 				require.NoError(t, err)
@@ -311,11 +310,11 @@ func TestAForgetfulWitnessIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := testlog.New(t, "example.com/log", 50, "entry")
-		a := newWitness(t, "a.example.com/w", l.Public)
+		a := newPeerWitness(t, "a.example.com/w", l.Public)
 		s := newScene(t, 1, a)
 		_, err := s.Cosign(t.Context(), offer(l, 30))
 		require.NoError(t, err)
-		a.set(says(http.StatusConflict, witness.SizeType, "10\n"))
+		a.set(says(http.StatusConflict, SizeType, "10\n"))
 		_, err = s.Cosign(t.Context(), offer(l, 40))
 		require.ErrorIs(t, err, errForgot)
 		require.ErrorContains(t, err, "it cosigned 30 entries, and knows of 10")
@@ -331,14 +330,14 @@ func TestAForgetfulWitnessIsNamed(t *testing.T) {
 // ask forever.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, "text/plain", []byte("— a.example.com/w AAAA\n"))
-	f.Add(409, witness.SizeType, []byte("7\n"))
+	f.Add(409, SizeType, []byte("7\n"))
 	f.Add(422, "", []byte{})
 	f.Fuzz(func(t *testing.T, status int, kind string, body []byte) {
 		if status < 200 || status > 599 || strings.ContainsAny(kind, "\r\n") {
 			return
 		}
 		l := testlog.New(t, "example.com/log", 9, "entry")
-		a := newWitness(t, "a.example.com/w", l.Public)
+		a := newPeerWitness(t, "a.example.com/w", l.Public)
 		s := newScene(t, 1, a)
 		asked := 0
 		a.set(func(w http.ResponseWriter, r *http.Request) error {
@@ -357,7 +356,7 @@ func FuzzAnswers(f *testing.F) {
 func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
 	t.Parallel()
 	l := testlog.New(t, "example.com/log", 50, "entry")
-	a := newWitness(t, "a.example.com/w", l.Public)
+	a := newPeerWitness(t, "a.example.com/w", l.Public)
 	s, trail := newScene(t, 1, a), trailtest.New(t)
 	s.Record(trail)
 	size := int64(0)

@@ -1,14 +1,4 @@
-// Package cosign gets the trail's checkpoints cosigned by witnesses. It is the client of C2SP
-// tlog-witness (https://c2sp.org/tlog-witness).
-//
-// All witnesses are asked at once, each for at most ten seconds; one that fails is asked again
-// after growing pauses. This does not block the trail: no append and no signature waits for it.
-//
-// There are two alarms. A witness that knows another history of this trail (a split view, or a
-// trail that was set back to an older copy) raises one at once: an error in the log, an entry
-// in the trail, and so an event at every sink. A missing quorum raises the other, once it lasts
-// longer than [Options].Patience: an error in the log, the metrics, and the remark of /readyz.
-package cosign
+package witness
 
 import (
 	"context"
@@ -26,8 +16,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
-// Options say whom to ask.
-type Options struct {
+// CosignOptions say whom to ask.
+type CosignOptions struct {
 	// Witnesses are those of a validated configuration, at least one.
 	Witnesses []config.Witness
 	// Quorum is how many of them have to cosign a checkpoint.
@@ -44,18 +34,18 @@ type Cosigner struct {
 	quorum   int
 	patience time.Duration
 	log      *slog.Logger
-	metrics  *metrics
+	metrics  *cosignMetrics
 	peers    []*peer // of the goroutine calling Cosign
 
 	mu      sync.Mutex   // guards the fields below
 	trail   *audit.Trail // takes entries about witnesses; nil until it is open
-	states  []state      // of peers
+	states  []peerState  // of peers
 	missing time.Time    // since when a quorum is missing; zero while there is one
 	alarmed bool         // the missing quorum was logged
 }
 
-// state is a witness's state, for people.
-type state struct {
+// peerState is a witness's state, for people.
+type peerState struct {
 	Witness string `json:"witness"`
 	URL     string `json:"url"`
 	// Size is of the tree cosigned last for this process, At the time of the signature.
@@ -75,16 +65,16 @@ type state struct {
 // would fill the trail.
 const accuseAgain = time.Hour
 
-// New makes a Cosigner. It asks nobody yet.
-func New(o Options) (*Cosigner, error) {
-	c := &Cosigner{quorum: o.Quorum, patience: o.Patience, log: o.Logger, metrics: newMetrics(o.Registerer)}
+// NewCosigner makes a Cosigner. It asks nobody yet.
+func NewCosigner(o CosignOptions) (*Cosigner, error) {
+	c := &Cosigner{quorum: o.Quorum, patience: o.Patience, log: o.Logger, metrics: newCosignMetrics(o.Registerer)}
 	for i, w := range o.Witnesses {
 		p, err := newPeer(w)
 		if err != nil {
 			return nil, fmt.Errorf("audit.witnesses[%d]: %w", i, err)
 		}
 		c.peers = append(c.peers, p)
-		c.states = append(c.states, state{Witness: p.key, URL: w.URL})
+		c.states = append(c.states, peerState{Witness: p.key, URL: w.URL})
 		c.metrics.begin(p.verifier.Name())
 	}
 	return c, nil
@@ -196,7 +186,7 @@ func (c *Cosigner) succeeded(i int, o audit.Offer) {
 	c.metrics.cosigned(p.verifier.Name(), o.Size)
 	c.mu.Lock()
 	before := c.states[i]
-	c.states[i] = state{
+	c.states[i] = peerState{
 		Witness: before.Witness, URL: before.URL, Size: o.Size, At: time.Now(),
 		told: before.told && !before.Refused, accused: before.accused,
 	}
@@ -230,7 +220,7 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 		return err
 	}
 	p.wait(time.Now())
-	var refused *refusal
+	var refused *otherHistory
 	errors.As(err, &refused)
 	c.metrics.failed(p.verifier.Name(), refused != nil)
 	c.mu.Lock()
@@ -267,7 +257,7 @@ func (c *Cosigner) setTold(i int) {
 	c.states[i].told = true
 }
 
-func entryOf(witness string, o audit.Offer, r *refusal) audit.WitnessRefusal {
+func entryOf(witness string, o audit.Offer, r *otherHistory) audit.WitnessRefusal {
 	e := audit.WitnessRefusal{Witness: witness, Origin: o.Origin, Size: o.Size, Root: o.Root, Checkpoint: string(o.Note)}
 	if r != nil {
 		e.Reason, e.WitnessSize = r.reason, r.size
