@@ -65,7 +65,7 @@ func floors() map[string]int {
 		"internal/store/cluster":        2,
 		"internal/store/storetest":      1,
 		"internal/journal/deadletters":  3,
-		"internal/journal/record":       1,
+		"internal/journal/record":       2,
 		"internal/journal/diskbudget":   0,
 		"internal/trail/audit":          1,
 		"internal/trail/witness":        2,

@@ -48,6 +48,8 @@ type committer struct {
 	committed func(at mark, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
 	sealed    func(Sealed) // see Options.Sealed
+	decoded   *record.Cache
+	tip       *end // of the log
 
 	spare  chan []byte    // memory for records
 	active sync.WaitGroup // the appends under way
@@ -62,8 +64,6 @@ type committer struct {
 	writes  int        // records that are being written; guarded by mu
 	slow    int        // those of them that take longer than slowCommit; guarded by mu
 	closed  bool       // guarded by mu
-
-	raw []byte // memory for the events of a group; used by whoever packs
 }
 
 // segment is a part of an append, and goes into one record whole.
@@ -104,7 +104,7 @@ func newCommitter(j *Journal, sealed func(Sealed)) *committer {
 	c := &committer{
 		log: j.events, limit: j.MaxEvent, metrics: j.metrics, patience: commitTimeout,
 		committed: j.committed, makeRoom: j.makeRoom, sealed: sealed,
-		total: j.end.get().events,
+		decoded: j.decoded, tip: &j.end, total: j.end.get().events,
 		spare: make(chan []byte, 2), // one is packed while the other one is written
 	}
 	c.changed = sync.NewCond(&c.mu)

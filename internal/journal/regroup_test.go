@@ -42,6 +42,7 @@ func committerOn(s *steadyLog) *committer {
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		committed: func(mark, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
+		decoded:   record.NewCache(0), tip: &end{},
 	}
 	c.changed = sync.NewCond(&c.mu)
 	return c

@@ -33,33 +33,21 @@ type Sealed struct {
 // pack compresses a group. While it does, the record before may be on its way to the disk.
 func (c *committer) pack(group []segment) *packed {
 	p := &packed{group: group, start: time.Now()}
-	raw := group[0].data
-	if len(group) > 1 {
-		c.raw = c.raw[:0]
-		for _, s := range group {
-			c.raw = append(c.raw, s.data...)
-		}
-		raw = c.raw
-	}
 	for _, s := range group {
 		p.events += s.events
+		p.size += len(s.data)
 	}
-	p.size = len(raw)
+	raw := make([]byte, 0, p.size) // not used again: sources get events that refer to it
+	for _, s := range group {
+		raw = append(raw, s.data...)
+	}
 	p.data = record.Append(c.memory(), raw, p.events)
-	p.seal(c)
+	content := record.Content(raw, p.events)
+	if c.sealed != nil {
+		p.sealed.Digest = record.DigestMade(p.data, raw, content)
+	}
+	c.decoded.Keep(uint64(c.tip.get().pos), p.data, content)
 	return p
-}
-
-// seal describes the record, unless nobody is to be told.
-func (p *packed) seal(c *committer) {
-	if c.sealed == nil {
-		return
-	}
-	segments := make([]record.Segment, len(p.group))
-	for i, s := range p.group {
-		segments[i] = record.Segment{Data: s.data, Events: s.events}
-	}
-	p.sealed.Digest = record.DigestMade(p.data, segments)
 }
 
 // write makes the record durable. After an error nobody may be told of success, although

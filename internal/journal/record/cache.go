@@ -14,21 +14,21 @@ const (
 	cachedBytes   = 16 << 20
 )
 
-// Cache decodes a record once for all sources that read it at about the same time. Events are
-// immutable, so sources can share them. A source that is far behind decodes for itself. Once
-// every source has read a record, the cache drops it. A Cache is safe for concurrent use.
+// Cache decodes a record once for all sources that read it at about the same time, or not at
+// all if they read it shortly after it was made. Events are immutable, so sources can share
+// them. A source that is far from the journal's end decodes for itself. Once every source has
+// read a record, the cache drops it. A Cache is safe for concurrent use.
+//
+// It knows a record by its checksum, which no other record has, since each has a salt.
 type Cache struct {
 	sources int
 
 	mu      sync.Mutex
-	records map[cacheKey]*Decoded // guarded by mu
-	order   []cacheKey            // as they came; guarded by mu
-	bytes   int                   // of the decoded ones; guarded by mu
+	records map[uint64]*Decoded // by checksum; guarded by mu
+	order   []uint64            // as they came; guarded by mu
+	bytes   int                 // of the decoded ones; guarded by mu
+	newest  uint64              // the position of the newest record that a source has read; guarded by mu
 }
-
-// cacheKey identifies a record. The number alone does not, since a server that has lost its
-// newest records gives their numbers to others.
-type cacheKey struct{ seq, sum uint64 }
 
 // Decoded is the content of a record.
 type Decoded struct {
@@ -46,24 +46,50 @@ type Decoded struct {
 // NewCache makes an empty cache for a number of sources. If there are more, some decode a
 // record again; if there are fewer, records stay up to the cache's bounds.
 func NewCache(sources int) *Cache {
-	return &Cache{sources: sources, records: map[cacheKey]*Decoded{}}
+	return &Cache{sources: sources, records: map[uint64]*Decoded{}}
 }
 
-// Decode decodes rec, the record with number seq. fresh means this call did the work.
-// Nothing may be appended to the record's events.
-func (c *Cache) Decode(seq uint64, rec []byte) (d *Decoded, fresh bool) {
-	key := cacheKey{seq, Checksum(rec)}
-	d = c.entry(key)
+// Decode decodes rec, the record at a position. fresh means this call did the work. Nothing may
+// be appended to the record's events.
+func (c *Cache) Decode(pos uint64, rec []byte) (d *Decoded, fresh bool) {
+	sum := Checksum(rec)
+	d = c.entry(pos, sum)
 	d.once.Do(func() {
 		fresh = true
-		d.fill(rec)
-		c.count(key, d)
+		d.fill(Open(rec))
+		c.count(sum, d)
 	})
 	return d, fresh
 }
 
-func (d *Decoded) fill(rec []byte) {
-	reader, err := Open(rec)
+// Keep takes the content of a record that was just made, for the sources that will read it,
+// unless even the first of them is far from last, the position of the newest record in the
+// journal.
+func (c *Cache) Keep(last uint64, rec []byte, d *Decoded) {
+	if c.add(last, Checksum(rec), d) {
+		c.count(Checksum(rec), d)
+	}
+}
+
+func (c *Cache) add(last, sum uint64, d *Decoded) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest+cachedRecords <= last {
+		return false
+	}
+	c.insert(sum, d)
+	return true
+}
+
+// Content decodes a batch of so many events that was just made. Its events refer to raw, which
+// nobody may change from now on.
+func Content(raw []byte, events int) *Decoded {
+	d := &Decoded{}
+	d.once.Do(func() { d.fill(readerOf(raw, events), nil) })
+	return d
+}
+
+func (d *Decoded) fill(reader *Reader, err error) {
 	if err == nil {
 		d.Events, d.Size, err = reader.Next(nil, PieceBytes)
 	}
@@ -75,30 +101,36 @@ func (d *Decoded) fill(rec []byte) {
 	}
 }
 
-// entry returns the record's entry in the cache, or a new one.
-func (c *Cache) entry(key cacheKey) *Decoded {
+// entry returns the entry in the cache of the record at a position, or a new one.
+func (c *Cache) entry(pos, sum uint64) *Decoded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.records[key]
+	c.newest = max(c.newest, pos)
+	d := c.records[sum]
 	if d == nil {
-		if len(c.order) == cachedRecords {
-			c.drop(c.order[0])
-		}
 		d = &Decoded{}
-		c.records[key] = d
-		c.order = append(c.order, key)
+		c.insert(sum, d)
 	}
 	if d.reads++; d.reads >= c.sources {
-		c.drop(key)
+		c.drop(sum)
 	}
 	return d
 }
 
+// insert adds an entry, in place of the oldest one if there are too many. mu is held.
+func (c *Cache) insert(sum uint64, d *Decoded) {
+	if len(c.order) == cachedRecords {
+		c.drop(c.order[0])
+	}
+	c.records[sum] = d
+	c.order = append(c.order, sum)
+}
+
 // count adds a decoded record's bytes, and drops the oldest records beyond the bound.
-func (c *Cache) count(key cacheKey, d *Decoded) {
+func (c *Cache) count(sum uint64, d *Decoded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.records[key] != d {
+	if c.records[sum] != d {
 		return // dropped already
 	}
 	d.counted = d.Size
@@ -108,9 +140,9 @@ func (c *Cache) count(key cacheKey, d *Decoded) {
 }
 
 // drop removes a record. mu is held.
-func (c *Cache) drop(key cacheKey) {
-	c.bytes -= c.records[key].counted
-	delete(c.records, key)
-	i := slices.Index(c.order, key)
+func (c *Cache) drop(sum uint64) {
+	c.bytes -= c.records[sum].counted
+	delete(c.records, sum)
+	i := slices.Index(c.order, sum)
 	c.order = slices.Delete(c.order, i, i+1)
 }

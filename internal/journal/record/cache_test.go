@@ -23,8 +23,8 @@ func TestACacheIsBoundedAndDecodesOnce(t *testing.T) {
 	other, _ := c.Decode(1, Append(nil, batchOf(relaytest.Events(1, relaytest.From(9))).Bytes(), 1))
 	require.NoError(t, other.Err)
 	assert.Len(t, other.Events, 1, "the number was given to another record")
-	for seq := range uint64(10 * cachedRecords) {
-		_, _ = c.Decode(seq, rec)
+	for pos := range uint64(10 * cachedRecords) {
+		_, _ = c.Decode(pos, Append(nil, batchOf(relaytest.Events(1)).Bytes(), 1))
 	}
 	assert.Len(t, c.records, cachedRecords)
 	assert.Len(t, c.order, cachedRecords)
@@ -62,4 +62,30 @@ func TestACacheKeepsNoRecordThatAllHaveRead(t *testing.T) {
 	assert.Len(t, d.Events, 3)
 	assert.Empty(t, alone.records)
 	assert.Zero(t, alone.bytes)
+}
+
+// Sources that keep up get the events as they were made, and others read them from the disk.
+func TestACacheHasWhatWasJustMade(t *testing.T) {
+	t.Parallel()
+	c := NewCache(1)
+	raw := batchOf(relaytest.Events(3)).Bytes()
+	rec := Append(nil, raw, 3)
+	_, _ = c.Decode(100, Append(nil, raw, 3))
+	made := Content(raw, 3)
+	c.Keep(100+cachedRecords-1, rec, made)
+	assert.Equal(t, made.Size, c.bytes)
+	got, fresh := c.Decode(100+cachedRecords, rec)
+	assert.Same(t, made, got)
+	assert.False(t, fresh)
+	assert.Equal(t, relaytest.Events(3)[2].ID, got.Events[2].ID)
+	assert.Empty(t, c.order)
+	assert.Zero(t, c.bytes)
+
+	c.Keep(100+2*cachedRecords, rec, made)
+	assert.Empty(t, c.order, "even the fastest source is far away")
+	for range 2 * cachedRecords {
+		c.Keep(100, Append(nil, raw, 3), Content(raw, 3))
+	}
+	assert.Len(t, c.records, cachedRecords)
+	assert.Equal(t, cachedRecords*made.Size, c.bytes)
 }

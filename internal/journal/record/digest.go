@@ -3,9 +3,10 @@ package record
 import (
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // PushedType is how the types of pushed events begin. The relay's own events have other types.
@@ -21,12 +22,6 @@ type Digest struct {
 	Pushed bool
 	// First and Last are the earliest and latest time at which one of its events was received.
 	First, Last time.Time
-}
-
-// Segment is a part of a record that is being made: see [Batch.Segment].
-type Segment struct {
-	Data   []byte
-	Events int
 }
 
 // DigestOf reads a whole record. Its error wraps ErrCorrupt or ErrVersion.
@@ -45,15 +40,15 @@ func DigestOf(rec []byte) (Digest, error) {
 	return d, nil
 }
 
-// DigestMade describes a record that was just made of segments.
-func DigestMade(rec []byte, segments []Segment) (d Digest) {
+// DigestMade describes a record that was just made of the batch raw, with this content.
+func DigestMade(rec, raw []byte, content *Decoded) Digest {
 	h := newHasher(SaltOf(rec))
 	defer h.free()
-	for _, s := range segments {
-		d.Events += s.Events
-		// Nobody changes the segment meanwhile, and it was just made, so it can be read.
-		text := unsafe.String(unsafe.SliceData(s.Data), len(s.Data))
-		_ = d.read(&Reader{decoder: decoder{rest: text}, events: s.Events}, h)
+	d := Digest{Events: int(Count(rec))} //nolint:gosec // a record has at most 2^32
+	if content.Large {
+		_ = d.read(readerOf(raw, d.Events), h) // it can be read, since it was just made
+	} else {
+		d.take(content.Events, h)
 	}
 	d.Root = h.edge.Root()
 	return d
@@ -68,20 +63,21 @@ func (d *Digest) read(r *Reader, h *hasher) (err error) {
 		if h.events, _, err = r.Next(h.events[:0], hashedPiece); err != nil {
 			return err
 		}
-		for i := range h.events {
-			d.see(h.events[i].Type, h.events[i].Received)
-			h.add(&h.events[i])
-		}
+		d.take(h.events, h)
 	}
 	return nil
 }
 
-func (d *Digest) see(kind string, received time.Time) {
-	d.Pushed = d.Pushed || strings.HasPrefix(kind, PushedType)
-	if d.First.IsZero() || received.Before(d.First) {
-		d.First = received
-	}
-	if received.After(d.Last) {
-		d.Last = received
+func (d *Digest) take(events []relay.Event, h *hasher) {
+	for i := range events {
+		e := &events[i]
+		h.add(e)
+		d.Pushed = d.Pushed || strings.HasPrefix(e.Type, PushedType)
+		if d.First.IsZero() || e.Received.Before(d.First) {
+			d.First = e.Received
+		}
+		if e.Received.After(d.Last) {
+			d.Last = e.Received
+		}
 	}
 }

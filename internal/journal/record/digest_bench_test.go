@@ -13,7 +13,6 @@ import (
 func BenchmarkDigestMade(b *testing.B) {
 	for name, pushes := range map[string]int{"a push": 1, "a large commit": 10} {
 		b.Run(name, func(b *testing.B) {
-			var segments []record.Segment
 			var raw []byte
 			events := relaytest.Events(100*pushes, relaytest.BodyBytes(617))
 			for p := range pushes {
@@ -22,15 +21,11 @@ func BenchmarkDigestMade(b *testing.B) {
 				for _, e := range events[100*p : 100*p+100] {
 					batch.Add(&record.Entry{ID: []byte(e.ID), Type: []byte(e.Type), Time: e.Time.UnixNano(), Body: e.Body})
 				}
-				for i := range batch.Segments() {
-					data, n := batch.Segment(i)
-					segments = append(segments, record.Segment{Data: data, Events: n})
-					raw = append(raw, data...)
-				}
+				raw = append(raw, batch.Bytes()...)
 			}
 			rec := record.Append(nil, raw, len(events))
 			for b.Loop() {
-				record.DigestMade(rec, segments)
+				record.DigestMade(rec, raw, record.Content(raw, len(events)))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
 		})

@@ -37,24 +37,23 @@ func TestADigestInTheMakingIsThatOfTheRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		pushes []*record.Batch
 		pushed bool
+		large  bool
 	}{
-		"pushes":            {[]*record.Batch{pushOf("event_log.LOGIN", 9, late), pushOf("event_log", 1, early)}, true},
-		"the relay's own":   {[]*record.Batch{pushOf("events.span", 1, early)}, false},
-		"a push among them": {[]*record.Batch{pushOf("events.span", 1, early), pushOf("event_log.X", 1, late)}, true},
+		"pushes":            {[]*record.Batch{pushOf("event_log.LOGIN", 9, late), pushOf("event_log", 1, early)}, true, false},
+		"the relay's own":   {[]*record.Batch{pushOf("events.span", 1, early)}, false, false},
+		"more than fits":    {[]*record.Batch{pushOf("event_log", 150, early)}, true, true},
+		"a push among them": {[]*record.Batch{pushOf("events.span", 1, early), pushOf("event_log.X", 1, late)}, true, false},
 	} {
 		var raw []byte
-		var segments []record.Segment
 		events := 0
 		for _, b := range c.pushes {
 			raw = append(raw, b.Bytes()...)
-			for i := range b.Segments() {
-				data, n := b.Segment(i)
-				segments = append(segments, record.Segment{Data: data, Events: n})
-				events += n
-			}
+			events += b.Len()
 		}
 		rec := record.Append(nil, raw, events)
-		made := record.DigestMade(rec, segments)
+		content := record.Content(raw, events)
+		require.Equal(t, c.large, content.Large, name)
+		made := record.DigestMade(rec, raw, content)
 		read, err := record.DigestOf(rec)
 		require.NoError(t, err, name)
 		assert.Equal(t, read, made, name)

@@ -55,7 +55,12 @@ func Open(rec []byte) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
+	return readerOf(raw, events), nil
+}
+
+// readerOf reads a batch of so many events. Nobody may change raw from now on.
+func readerOf(raw []byte, events int) *Reader {
+	return &Reader{decoder: decoder{rest: unsafe.String(unsafe.SliceData(raw), len(raw)), bounded: true}, events: events}
 }
 
 // Events is the number of events in the record, by its header.

@@ -68,32 +68,29 @@ func checksum(head, rest []byte) uint64 {
 }
 
 // unpack checks a record and returns its batch, decompressed.
-func unpack(rec []byte) (raw string, events int, err error) {
+func unpack(rec []byte) (raw []byte, events int, err error) {
 	if err := CheckVersion(rec); err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
 	switch {
 	case len(rec) < headerSize:
-		return "", 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
+		return nil, 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
 	case string(rec[:4]) != magic:
-		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], magic)
+		return nil, 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], magic)
 	case binary.LittleEndian.Uint64(rec[16:]) != checksum(rec[:16], rec[saltAt:]):
-		return "", 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
+		return nil, 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
 	case rec[4] != codecS2:
-		return "", 0, fmt.Errorf("%w: the payload's codec is %d, this version reads %d", ErrVersion, rec[4], codecS2)
+		return nil, 0, fmt.Errorf("%w: the payload's codec is %d, this version reads %d", ErrVersion, rec[4], codecS2)
 	}
 	size := int(binary.LittleEndian.Uint32(rec[12:]))
 	events = int(binary.LittleEndian.Uint32(rec[8:]))
 	if n, err := s2.DecodedLen(rec[headerSize:]); err != nil || n != size || n > maxRaw || events > n {
-		return "", 0, fmt.Errorf("%w: sizes contradict each other", ErrCorrupt)
+		return nil, 0, fmt.Errorf("%w: sizes contradict each other", ErrCorrupt)
 	}
-	buf, err := s2.Decode(nil, rec[headerSize:])
-	if err != nil {
-		return "", 0, fmt.Errorf("%w: decompress: %w", ErrCorrupt, err)
+	if raw, err = s2.Decode(nil, rec[headerSize:]); err != nil {
+		return nil, 0, fmt.Errorf("%w: decompress: %w", ErrCorrupt, err)
 	}
-	// Nothing writes to buf from here on, so the strings and bodies of the events
-	// may point into it.
-	return unsafe.String(unsafe.SliceData(buf), len(buf)), events, nil
+	return raw, events, nil
 }
 
 // decoder reads a batch. It keeps the first error and then reads nothing.
