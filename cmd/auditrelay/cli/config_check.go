@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,13 +103,11 @@ func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON boo
 		text += destinationTable(to)
 	}
 	text += api.table(report, cfg)
-	if asJSON {
-		text = checkedJSON(checked{
-			OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
-			Destinations: to, API: report,
-		})
+	result := checked{
+		OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
+		Destinations: to, API: report,
 	}
-	if _, err := io.WriteString(w, text); err != nil {
+	if err := printAs(w, asJSON, result, func(w io.Writer, _ checked) error { return writeText(w, text) }); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
 	if len(found) > 0 {
@@ -146,15 +143,6 @@ func destinationTable(all []destination) string {
 		out.row(d.Sink, d.OriginsText(), d.Destination)
 	}
 	_ = out.Flush() // into memory
-	return b.String()
-}
-
-func checkedJSON(c checked) string {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(c) // cannot fail: strings and numbers, into memory
 	return b.String()
 }
 

@@ -14,6 +14,8 @@ const whichRelay = `
 It asks the running relay on this machine, through the socket in its data directory.
 Name the directory with --data-dir, or the relay's configuration with --config.`
 
+func (f *relayFlags) about() string { return whichRelay }
+
 func (f *relayFlags) addTo(cmd *cobra.Command) {
 	addConfigFlag(cmd, &f.config, "the running relay's configuration `FILE`; only data_dir is read")
 	addDirFlag(cmd, &f.dataDir, &f.config, "the running relay's data `DIR`")

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,18 +28,4 @@ func ofEnvironment(into *console.OfEnvironment, check cobra.PositionalArgs) cobr
 		into.Project, into.Environment = of.Project, of.Environment
 		return err
 	}
-}
-
-// printAs prints v as JSON, or for people.
-func printAs[T any](w io.Writer, asJSON bool, v T, people func(io.Writer, T) error) error {
-	if asJSON {
-		return printJSON(w, v)
-	}
-	return people(w, v)
-}
-
-func printJSON(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
 }

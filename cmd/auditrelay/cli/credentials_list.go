@@ -19,7 +19,6 @@ func newCredentialsList() *cobra.Command {
 static ones of its configuration. LAST FOUR are the last characters of the secret, as
 the workspace shows them. LAST USED counts from the relay's start. A narrow terminal
 leaves columns out; --json has all.
-` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay credentials list --config relay.yaml

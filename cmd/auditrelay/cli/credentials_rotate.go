@@ -20,7 +20,6 @@ func newRotate(below string) *cobra.Command {
 accepted credentials. The audit trail names you, your host and the --reason. The replaced
 one stays valid for streaming.rotation_overlap; 'credentials revoke' ends the old one at
 once.
-` + whichRelay + `
 
 Exit codes: 0 rotated, 1 not rotated, 64 wrong usage.`,
 		Example: "  auditrelay " + below + " rotate shop/live --config relay.yaml --reason CHG-18",
@@ -35,6 +34,6 @@ Exit codes: 0 rotated, 1 not rotated, 64 wrong usage.`,
 		_, _ = fmt.Fprintf(w, "the credential of %s/%s is rotated\n", of.Project, of.Environment)
 		return printCredentials(w, list)
 	})
-	addReason(cmd, &of.Reason)
+	reasonFlag(&of.Reason).addTo(cmd)
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func newDeadletters() *cobra.Command {
-	cmd := &cobra.Command{
+	return under(&cobra.Command{
 		Use:     "deadletters",
 		Aliases: []string{"deadletter", "dl"},
 		Short:   "List the events a sink refused for good, and deliver them again",
@@ -19,11 +19,7 @@ Mend the cause first (the reason names it), then replay.`,
 		Example: `  auditrelay deadletters list --config relay.yaml --sink kafka --since 24h
   auditrelay deadletters show 17 --config relay.yaml
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"`,
-		Args: subcommands,
-		RunE: showHelp,
-	}
-	cmd.AddCommand(newDeadlettersList(), newDeadlettersShow(), newDeadlettersReplay(), newDeadlettersExport(), newDeadlettersDiscard())
-	return cmd
+	}, newDeadlettersList(), newDeadlettersShow(), newDeadlettersReplay(), newDeadlettersExport(), newDeadlettersDiscard())
 }
 
 // letterFlags choose dead letters.

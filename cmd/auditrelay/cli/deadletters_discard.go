@@ -15,47 +15,38 @@ import (
 )
 
 func newDeadlettersDiscard() *cobra.Command {
-	var which relayFlags
 	var letters letterFlags
 	var yes, dryRun bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "discard",
 		Short: "Remove dead letters for good",
 		Long: `Removes dead letters for good: their events never reach the sink. Export them
 first. It asks before it removes any, except with --yes, and writes their ids into the
 audit trail first.
-` + whichRelay + `
 
 Exit codes: 0 removed, 1 not removed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
   auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
-			shown := newProgress(cmd.ErrOrStderr())
-			if err := client.DiscardLetters(cmd.Context(), request, shown.report); err != nil {
-				return err
-			}
-			shown.end()
-			if err := wouldChange(cmd.OutOrStdout(), &shown.last, "discarded"); err != nil || dryRun || shown.last.Total == 0 {
-				return err
-			}
-			if err := confirm(cmd, yes, "Remove them for good?"); err != nil {
-				return err
-			}
-			// Letters since the question are not meant.
-			request.DryRun, request.Filter.Through = false, shown.last.Last
-			err := client.DiscardLetters(cmd.Context(), request, shown.report)
-			shown.end()
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters discarded\n", shown.last.Removed)
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
+		shown := newProgress(cmd.ErrOrStderr())
+		if err := client.DiscardLetters(cmd.Context(), request, shown.report); err != nil {
 			return err
-		}),
-	}
-	which.addTo(cmd)
-	letters.addTo(cmd)
-	addYes(cmd, &yes)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the counts")
-	return cmd
+		}
+		shown.end()
+		if err := wouldChange(cmd.OutOrStdout(), &shown.last, "discarded"); err != nil || dryRun || shown.last.Total == 0 {
+			return err
+		}
+		if err := confirm(cmd, yes, "Remove them for good?"); err != nil {
+			return err
+		}
+		// Letters since the question are not meant.
+		request.DryRun, request.Filter.Through = false, shown.last.Last
+		err := client.DiscardLetters(cmd.Context(), request, shown.report)
+		shown.end()
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters discarded\n", shown.last.Removed)
+		return err
+	}, &letters, yesFlag(&yes), dryRunFlag(&dryRun, "only print the counts"))
 }
 
 // confirm asks on the terminal; with yes it need not.

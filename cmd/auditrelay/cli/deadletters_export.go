@@ -8,46 +8,41 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 func newDeadlettersExport() *cobra.Command {
-	var which relayFlags
 	var letters letterFlags
 	var path string
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "export",
 		Short: "Write dead letters as CloudEvents JSON lines",
 		Long: `Writes the events of dead letters, one CloudEvents JSON object per line, like the file
 sink. The letters stay. Bodies are as received: they include values the sink's redact
 section takes out, perhaps personal data.
-` + whichRelay + `
 
 Exit codes: 0 all were written, 1 not all were, 64 wrong usage.`,
 		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
   auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			var count exported
-			err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-				return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
-			})
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d events exported\n", count.events)
-			if count.damaged > 0 {
-				return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", count.damaged)
-			}
-			return nil
-		}),
-	}
-	which.addTo(cmd)
-	letters.addTo(cmd)
-	cmd.Flags().StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		var count exported
+		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
+		})
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d events exported\n", count.events)
+		if count.damaged > 0 {
+			return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", count.damaged)
+		}
+		return nil
+	}, &letters, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
+	}))
 }
 
 // exported counts an export.

@@ -10,35 +10,27 @@ import (
 )
 
 func newDeadlettersList() *cobra.Command {
-	var which relayFlags
 	var letters letterFlags
 	output := orJSON("print one JSON object per line")
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, without their bodies",
 		Long: `Lists dead letters, the oldest first, without their bodies.
-` + whichRelay + `
 
 Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters list --config relay.yaml
   auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
   auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			list := tableOf(cmd.OutOrStdout())
-			if output.isJSON() {
-				list = linesOf(cmd.OutOrStdout())
-			}
-			if err := client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get()}, list.add); err != nil {
-				return err
-			}
-			return list.end()
-		}),
-	}
-	which.addTo(cmd)
-	letters.addTo(cmd)
-	output.addTo(cmd)
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		list := tableOf(cmd.OutOrStdout())
+		if output.isJSON() {
+			list = linesOf(cmd.OutOrStdout())
+		}
+		if err := client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get()}, list.add); err != nil {
+			return err
+		}
+		return list.end()
+	}, &letters, &output)
 }
 
 // letterList prints a list of letters.

@@ -9,16 +9,16 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
 
 func newDeadlettersReplay() *cobra.Command {
-	var which relayFlags
 	var letters letterFlags
 	var to string
 	var dryRun bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "replay",
 		Short: "Deliver dead letters again",
 		Long: `Delivers dead letters again, to their own sink or to another one, beside live delivery. It
@@ -26,28 +26,23 @@ removes a letter after the sink has acknowledged its event. A letter refused aga
 with its new reason, a new number and all attempts counted. It leaves later letters alone.
 Passing errors are retried until they pass. Ctrl-C ends the command; undelivered letters
 stay. The receiving sink's match and redact sections apply, as in live delivery.
-` + whichRelay + `
 
 Exit codes: 0 all are delivered, 1 not all are, or failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters replay --config relay.yaml --sink kafka --dry-run
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
   auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			shown := newProgress(cmd.ErrOrStderr())
-			err := client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
-			shown.end()
-			if err == nil && dryRun {
-				return wouldChange(cmd.OutOrStdout(), &shown.last, "replayed")
-			}
-			return lettersReplayed(cmd.OutOrStdout(), &shown.last, err)
-		}),
-	}
-	which.addTo(cmd)
-	letters.addTo(cmd)
-	cmd.Flags().StringVar(&to, "to", "", "deliver to the sink `NAME` instead of their own")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the counts")
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		shown := newProgress(cmd.ErrOrStderr())
+		err := client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
+		shown.end()
+		if err == nil && dryRun {
+			return wouldChange(cmd.OutOrStdout(), &shown.last, "replayed")
+		}
+		return lettersReplayed(cmd.OutOrStdout(), &shown.last, err)
+	}, &letters, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVar(&to, "to", "", "deliver to the sink `NAME` instead of their own")
+		flags.BoolVar(&dryRun, "dry-run", false, "only print the counts")
+	}))
 }
 
 // wouldChange prints the result of a dry run.

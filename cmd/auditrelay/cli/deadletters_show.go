@@ -14,9 +14,9 @@ import (
 )
 
 func newDeadlettersShow() *cobra.Command {
-	var which relayFlags
 	output := orJSON("print a JSON object")
-	cmd := &cobra.Command{
+	var number uint64
+	return command(&cobra.Command{
 		Use:   "show NUMBER",
 		Short: "Show one dead letter, with its body",
 		Long: `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
@@ -24,39 +24,30 @@ the body. NUMBER is as list shows it. Labels and body are as received: they incl
 values the sink's redact section takes out, perhaps personal data. In the body, an escape
 such as \u001b stands for a character that would steer the terminal; --json has its bytes
 in base64.
-` + whichRelay + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters show 17 --config relay.yaml
   auditrelay deadletters show 17 --config relay.yaml --json | jq -r '.body_base64 | @base64d'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("give the NUMBER of one dead letter, as 'deadletters list' shows it")
-			}
-			if n, err := strconv.ParseUint(args[0], 10, 64); err != nil || n == 0 {
+		Args: cobra.MatchAll(exactly(1, "the NUMBER of one dead letter, as 'deadletters list' shows it"), func(_ *cobra.Command, args []string) (err error) {
+			if number, err = strconv.ParseUint(args[0], 10, 64); err != nil || number == 0 {
 				return fmt.Errorf("%q is not the number of a dead letter, as 'deadletters list' shows it", args[0])
 			}
 			return nil
-		},
-		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
-			number, _ := strconv.ParseUint(args[0], 10, 64) // Args has checked it
-			var found *console.Letter
-			err := client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
-				func(l *console.Letter) error { found = l; return nil })
-			switch {
-			case err != nil:
-				return err
-			case found == nil:
-				return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
-			case output.isJSON():
-				return encodeLine(cmd.OutOrStdout(), found)
-			}
-			return showLetter(cmd.OutOrStdout(), found)
 		}),
-	}
-	which.addTo(cmd)
-	output.addTo(cmd)
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		var found *console.Letter
+		err := client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
+			func(l *console.Letter) error { found = l; return nil })
+		switch {
+		case err != nil:
+			return err
+		case found == nil:
+			return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
+		case output.isJSON():
+			return encodeLine(cmd.OutOrStdout(), found)
+		}
+		return showLetter(cmd.OutOrStdout(), found)
+	}, &output)
 }
 
 func showLetter(w io.Writer, l *console.Letter) error {

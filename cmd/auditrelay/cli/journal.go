@@ -16,7 +16,7 @@ import (
 )
 
 func (p Program) newJournal() *cobra.Command {
-	cmd := &cobra.Command{
+	return under(&cobra.Command{
 		Use:   "journal",
 		Short: "Inspect, verify or repair the relay's data on disk",
 		Long: `inspect and verify read the logs of a data directory, and change nothing: events, dead
@@ -29,11 +29,7 @@ no longer named in the configuration.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
-		Args: subcommands,
-		RunE: showHelp,
-	}
-	cmd.AddCommand(p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalLetGo())
-	return cmd
+	}, p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalLetGo())
 }
 
 // filesFlags name the files of a relay, which may be stopped.
@@ -43,6 +39,8 @@ type filesFlags struct {
 }
 
 func (p Program) files() *filesFlags { return &filesFlags{kinds: p.Kinds.Config()} }
+
+func (f *filesFlags) about() string { return "" }
 
 func (f *filesFlags) addTo(cmd *cobra.Command) {
 	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")

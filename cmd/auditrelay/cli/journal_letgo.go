@@ -49,7 +49,7 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 	needConfig(cmd, &file)
 	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix, with --url")
 	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; leave out for the data directory")
-	addYes(cmd, &yes)
+	yesFlag(&yes).addTo(cmd)
 	cmd.MarkFlagsRequiredTogether("stream-prefix", "url")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
@@ -24,7 +25,7 @@ import (
 func (p Program) newJournalRepair() *cobra.Command {
 	files, output := p.files(), orJSON("print JSON")
 	var yes, dryRun bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "repair",
 		Short: "Settle the findings of 'journal verify' in a stopped relay's store",
 		Long: `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
@@ -39,37 +40,33 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 		Example: `  auditrelay journal repair --config relay.yaml --dry-run
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,
-		Args: noArgs,
-		RunE: files.asks(func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
-			dir := cfg.DataDir
-			v, err := verifyJournal(cmd, cfg, nil)
-			if err != nil {
-				return err
-			}
-			if dryRun || v.open() == 0 {
-				return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(w io.Writer, v *verification) error {
-					return writeText(w, verificationText(v)+"nothing was changed\n")
-				})
-			}
-			if !yes {
-				_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
-			}
-			question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
-			if err := confirm(cmd, yes, question); err != nil {
-				return err
-			}
-			done, err := repairJournal(cmd, cfg)
-			if err != nil {
-				return err
-			}
-			return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
-		}),
-	}
-	files.addTo(cmd)
-	output.addTo(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the repairs")
-	return cmd
+	}, files, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+		dir := cfg.DataDir
+		v, err := verifyJournal(cmd, cfg, nil)
+		if err != nil {
+			return err
+		}
+		if dryRun || v.open() == 0 {
+			return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(w io.Writer, v *verification) error {
+				return writeText(w, verificationText(v)+"nothing was changed\n")
+			})
+		}
+		if !yes {
+			_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
+		}
+		question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
+		if err := confirm(cmd, yes, question); err != nil {
+			return err
+		}
+		done, err := repairJournal(cmd, cfg)
+		if err != nil {
+			return err
+		}
+		return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
+	}, &output, flagFunc(func(flags *pflag.FlagSet) {
+		flags.BoolVar(&yes, "yes", false, "do not ask")
+		flags.BoolVar(&dryRun, "dry-run", false, "only list the repairs")
+	}))
 }
 
 // repairs are the results of a repair.

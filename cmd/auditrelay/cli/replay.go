@@ -7,15 +7,15 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
 
 func newReplay() *cobra.Command {
-	var which relayFlags
 	var request console.ReplaySpan
 	var since, until timeFlag
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "replay --sink NAME --since TIME",
 		Short: "Deliver a span of the journal to a sink again",
 		Long: `Delivers the events of a span of time to one sink again, with the same ids and in the
@@ -28,13 +28,11 @@ default) as far as its disk budget allows. An earlier begin is cut, with a note.
 
 --match takes terms KEY=VALUE joined with commas; all must hold. KEY is type, project,
 environment, id or subject; in VALUE a * stands for any text.
-` + whichRelay + `
 
 Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong usage.`,
 		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
   auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
   auditrelay replay --config relay.yaml --sink file --since 24h --match "environment=production,type=event_log.*"`,
-		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			_, err := console.ParseMatch(request.Match)
 			if err == nil && !until.time.IsZero() && !since.time.Before(until.time) {
@@ -42,23 +40,19 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong us
 			}
 			return err
 		},
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			request.Since, request.Until = since.time, until.time
-			shown := newProgress(cmd.ErrOrStderr())
-			err := client.ReplaySpan(cmd.Context(), request, shown.report)
-			shown.end()
-			return spanReplayed(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
-		}),
-	}
-	which.addTo(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&request.Sink, "sink", "", "the receiving sink's `NAME`")
-	flags.Var(&since, "since", "the span's begin; "+timeFlagHelp)
-	flags.Var(&until, "until", "the span's end, likewise (default: now)")
-	flags.StringVar(&request.Match, "match", "", "only events matching `EXPR`: type=event_log.*,environment=production")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only count")
-	needFlags(cmd, "sink", "since")
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		request.Since, request.Until = since.time, until.time
+		shown := newProgress(cmd.ErrOrStderr())
+		err := client.ReplaySpan(cmd.Context(), request, shown.report)
+		shown.end()
+		return spanReplayed(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
+	}, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVar(&request.Sink, "sink", "", "the receiving sink's `NAME`")
+		flags.Var(&since, "since", "the span's begin; "+timeFlagHelp)
+		flags.Var(&until, "until", "the span's end, likewise (default: now)")
+		flags.StringVar(&request.Match, "match", "", "only events matching `EXPR`: type=event_log.*,environment=production")
+		flags.BoolVar(&request.DryRun, "dry-run", false, "only count")
+	}), needed{"sink", "since"})
 }
 
 // spanReplayed prints the counts, of an interrupted replay too.

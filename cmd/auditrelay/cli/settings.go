@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -12,7 +11,7 @@ import (
 )
 
 func (p Program) newSettings() *cobra.Command {
-	cmd := &cobra.Command{
+	return under(&cobra.Command{
 		Use:   "settings",
 		Short: "Show the workspace's settings, now or at a time",
 		Long: `Shows the workspace's settings from the audit trail, at any time since the relay first
@@ -22,11 +21,7 @@ both are shown, with the window.`,
   auditrelay settings show password_strength_config --config relay.yaml --environment production --at 2026-03-01
   auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
   auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01`,
-		Args: subcommands,
-		RunE: showHelp,
-	}
-	cmd.AddCommand(p.newSettingsList(), p.newSettingsShow(), p.newSettingsDiff(), p.newSettingsWhoCan())
-	return cmd
+	}, p.newSettingsList(), p.newSettingsShow(), p.newSettingsDiff(), p.newSettingsWhoCan())
 }
 
 // whereFlags name a setting's place.
@@ -42,12 +37,7 @@ func (f *whereFlags) of(setting string) timeline.Where {
 }
 
 // oneSetting takes one argument, the name of a setting.
-func oneSetting(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("give the NAME of one setting, as 'settings list' shows it")
-	}
-	return nil
-}
+var oneSetting = exactly(1, "the NAME of one setting, as 'settings list' shows it")
 
 func (p Program) newSettingsList() *cobra.Command {
 	var where whereFlags
@@ -56,7 +46,6 @@ func (p Program) newSettingsList() *cobra.Command {
 		Short: "List the settings with states in the audit trail",
 		Long: `Lists the settings with states in the audit trail: how often each changed since the first
 look, and its newest entry.
-` + whichTrail + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay settings list --config relay.yaml
@@ -88,7 +77,6 @@ found this state began: as the running relay knows it, or with --offline, as the
 attested in the trail, once a day and when the relay stops. Where --at lies in the window of
 the next change, the setting was in one of two states, and both are shown. A date alone, as
 2026-03-01, is the first moment of that day on this machine.
-` + whichTrail + `
 
 Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -19,11 +20,10 @@ import (
 const rbacSetting = "rbac_policy"
 
 func (p Program) newSettingsWhoCan() *cobra.Command {
-	which := p.trail()
 	var where whereFlags
 	output := forms("table", "json", "csv")
 	var at timeFlag
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "who-can ACTION RESOURCE",
 		Short: "Show the roles and scopes permitted to do something at a time",
 		Long: `Shows each role and scope permitted by the RBAC policy to do ACTION on RESOURCE at --at, or
@@ -33,37 +33,27 @@ resource *: the document does not define these. An ACTION of * asks for the wild
 API shows no members, so who has a role is not known here. If --at lies in the window of a
 change, the answer covers both policies. Without --project and --environment it answers for
 every environment, one after the other: with --output json an object for each.
-` + whichTrail + `
 
 Exit codes: 0 answered (nobody is an answer), 1 nothing is known of the policy at that time,
 or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
   auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json
   auditrelay settings who-can '*' documents --config relay.yaml --output csv > review.csv`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("give one ACTION and one RESOURCE, as 'who-can delete documents'")
-			}
-			return nil
-		},
-		RunE: which.asks(func(cmd *cobra.Command, args []string, source trailSource) error {
-			policies, err := policiesOf(cmd.Context(), source, where)
-			if err != nil {
-				return err
-			}
-			answer := whoCanTo(cmd.OutOrStdout(), output.value)
-			var failed error // one environment does not hide the others
-			for _, w := range policies {
-				failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
-			}
-			return failed
-		}),
-	}
-	which.addTo(cmd)
-	where.addTo(cmd)
-	cmd.Flags().Var(&at, "at", "the policy at this time (default: now); "+timeFlagHelp)
-	output.addTo(cmd)
-	return cmd
+		Args: exactly(2, "one ACTION and one RESOURCE, as 'who-can delete documents'"),
+	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+		policies, err := policiesOf(cmd.Context(), source, where)
+		if err != nil {
+			return err
+		}
+		answer := whoCanTo(cmd.OutOrStdout(), output.value)
+		var failed error // one environment does not hide the others
+		for _, w := range policies {
+			failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
+		}
+		return failed
+	}, &where, flagFunc(func(flags *pflag.FlagSet) {
+		flags.Var(&at, "at", "the policy at this time (default: now); "+timeFlagHelp)
+	}), &output)
 }
 
 // policiesOf lists the chosen environments with a policy; where there is none, the one that

@@ -13,15 +13,17 @@ import (
 )
 
 func newSilence() *cobra.Command {
-	cmd := group("silence", "Keep environments from raising alarms, during maintenance", `While a silence of an environment is active, its entries health.changed and health.gap have
+	return under(&cobra.Command{
+		Use:   "silence",
+		Short: "Keep environments from raising alarms, during maintenance",
+		Long: `While a silence of an environment is active, its entries health.changed and health.gap have
 "silenced" in their detail, so that a notification can leave them out, and the alert rules
 of the environment do not fire. States, events and the audit trail are never hidden. The
 audit trail has an entry for each silence that is added, or ended before its time.`,
-		newSilenceAdd(), newSilenceList(), newSilenceEnd())
-	cmd.Example = `  auditrelay silence add shop/live --for 2h --reason "upgrade, CHG-17" --config relay.yaml
+		Example: `  auditrelay silence add shop/live --for 2h --reason "upgrade, CHG-17" --config relay.yaml
   auditrelay silence list --config relay.yaml
-  auditrelay silence end 3fa9c01b --config relay.yaml`
-	return cmd
+  auditrelay silence end 3fa9c01b --config relay.yaml`,
+	}, newSilenceAdd(), newSilenceList(), newSilenceEnd())
 }
 
 func newSilenceAdd() *cobra.Command {
@@ -33,7 +35,6 @@ func newSilenceAdd() *cobra.Command {
 		Long: `Silences an environment, or all of them, from now on, for at most 30 days. It ends by
 itself; 'end' ends it earlier. An environment may have several: it is silent until the last
 one is over. The audit trail keeps your user name, host and reason.
-` + whichRelay + `
 
 Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence add shop/live --for 2h --reason "upgrade, CHG-17" --config relay.yaml
@@ -64,7 +65,7 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`
 		}
 		return err
 	})
-	addReason(cmd, &req.Reason)
+	reasonFlag(&req.Reason).addTo(cmd)
 	return cmd
 }
 
@@ -74,7 +75,6 @@ func newSilenceList() *cobra.Command {
 		Short: "List the active silences",
 		Long: `Lists the active silences, those of all environments first. 'auditrelay trail list --setting
 silences' has the past ones.
-` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay silence list --config relay.yaml
@@ -88,7 +88,6 @@ func newSilenceEnd() *cobra.Command {
 		Short: "End a silence before its time",
 		Long: `Ends a silence now. An environment stays silent while it, or all, has another one. A
 held-back alert fires after its usual time. The audit trail keeps your user name and host.
-` + whichRelay + `
 
 Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,7 +91,7 @@ func (p Program) checkSinks(cmd *cobra.Command, results []checkedSink, chosen []
 		results = append(results, p.checkSink(cmd.Context(), &chosen[i], environments))
 	}
 	failed := slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" })
-	if err := printChecked(cmd.OutOrStdout(), results, asJSON); err != nil {
+	if err := printAs(cmd.OutOrStdout(), asJSON, results, printChecked); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
 	if failed {
@@ -123,13 +122,7 @@ func oneLine(text string) string { return plaintext.Line(text, maxFinding) }
 // maxFinding bounds a finding, in characters.
 const maxFinding = 2000
 
-func printChecked(w io.Writer, results []checkedSink, asJSON bool) error {
-	if asJSON {
-		out := json.NewEncoder(w)
-		out.SetEscapeHTML(false)
-		out.SetIndent("", "  ")
-		return out.Encode(results)
-	}
+func printChecked(w io.Writer, results []checkedSink) error {
 	out := newTable(w, "SINK", "WHAT", "FOUND")
 	for _, r := range results {
 		for _, f := range r.Findings {

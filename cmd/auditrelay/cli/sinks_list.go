@@ -20,7 +20,6 @@ reaches, and its dead letters. A record holds one event or many. The journal kee
 events a sink lacks, even for a sink no longer configured, until you retire it. While a
 position is unknown, nothing is trimmed. Below a sink in trouble stand the reason and what
 to do. A narrow terminal leaves columns out; --json has all.
-` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay sinks list --config relay.yaml

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,9 +9,8 @@ import (
 )
 
 func newSinksRetire() *cobra.Command {
-	var which relayFlags
 	var yes bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "retire NAME",
 		Short: "Give up the events kept for a sink no longer configured",
 		Long: `Removes the position of a sink no longer in the running relay's configuration. The journal
@@ -21,36 +19,26 @@ replay window has passed. The sink's dead letters stay. A new sink of the same n
 at the oldest stored event. It asks first, except with --yes.
 
 It works only while the relay runs.
-` + whichRelay + `
 
 Exit codes: 0 retired, 1 not retired, 64 wrong usage.`,
 		Example: `  auditrelay sinks retire old-kafka --config relay.yaml`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("give the NAME of one sink, as 'auditrelay sinks list' shows it")
-			}
-			return nil
-		},
-		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
-			question, err := retirement(cmd, client, args[0])
-			if err != nil {
-				return err
-			}
-			if err := confirm(cmd, yes, question); err != nil {
-				return err
-			}
-			was, err := client.Retire(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sink %s is retired: the journal no longer keeps %d records for it; its %d dead letters stay\n",
-				was.Name, was.Position.Pending, was.DeadLetters)
+		Args:    exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it"),
+	}, &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
+		question, err := retirement(cmd, client, args[0])
+		if err != nil {
 			return err
-		}),
-	}
-	which.addTo(cmd)
-	addYes(cmd, &yes)
-	return cmd
+		}
+		if err := confirm(cmd, yes, question); err != nil {
+			return err
+		}
+		was, err := client.Retire(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "sink %s is retired: the journal no longer keeps %d records for it; its %d dead letters stay\n",
+			was.Name, was.Position.Pending, was.DeadLetters)
+		return err
+	}, yesFlag(&yes))
 }
 
 // retirement is the question before a sink is retired. The relay decides whether it

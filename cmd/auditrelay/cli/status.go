@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -22,7 +23,6 @@ const plainWidth = 120
 
 // statusCommand is `auditrelay status`.
 type statusCommand struct {
-	which    relayFlags
 	output   outputFlag
 	colour   colourFlag
 	watch    bool
@@ -31,7 +31,8 @@ type statusCommand struct {
 
 func newStatus() *cobra.Command {
 	var c statusCommand
-	cmd := &cobra.Command{
+	c.output = forms("table", "json")
+	cmd := command(&cobra.Command{
 		Use:   "status",
 		Short: "Show on one screen whether every event log flows, to where, and how late",
 		Long: `Shows on one screen whether each environment's event log really flows, to where, how late,
@@ -55,7 +56,6 @@ Of a sink:
 CHANGES are the newest ones of the streams and settings; 'auditrelay trail list' has all.
 --watch draws the screen again each --interval, with sparklines of the events per second,
 until q or Ctrl-C. With --output json, it prints one line of JSON each time.
-` + whichRelay + `
 
 Exit codes: 0 nothing is known to be wrong, 1 the relay cannot be asked, 2 something is
 wrong, 64 wrong usage. --watch ends with 0; with --output json, with 1 when the relay
@@ -64,15 +64,10 @@ does not answer.`,
   auditrelay status --config relay.yaml --watch
   auditrelay status --data-dir /var/lib/auditrelay --output json | jq -r '.verdict.troubles[]'
   auditrelay status --config relay.yaml > /dev/null || echo "auditrelay needs somebody"`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
-	}
-	c.which.addTo(cmd)
-	c.output = forms("table", "json")
-	c.output.addTo(cmd)
-	c.colour.addTo(cmd)
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "go on until q or Ctrl-C")
-	cmd.Flags().DurationVar(&c.interval, "interval", time.Second, "`TIME` between two drawings")
+	}, &relayFlags{}, c.run, &c.output, &c.colour, flagFunc(func(flags *pflag.FlagSet) {
+		flags.BoolVarP(&c.watch, "watch", "w", false, "go on until q or Ctrl-C")
+		flags.DurationVar(&c.interval, "interval", time.Second, "`TIME` between two drawings")
+	}))
 	before(cmd, func() error { return c.check(cmd) })
 	return cmd
 }
@@ -94,11 +89,7 @@ func fileOf(w io.Writer) *os.File {
 	return file
 }
 
-func (c *statusCommand) run(cmd *cobra.Command) error {
-	client, err := c.which.client()
-	if err != nil {
-		return err
-	}
+func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Client) error {
 	out := cmd.OutOrStdout()
 	switch {
 	case c.watch && c.output.isJSON():

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,12 +11,10 @@ import (
 )
 
 func newStreamingApply() *cobra.Command {
-	var which relayFlags
 	output := forms("table", "json")
-	var yes bool
-	var reason string
+	var consent consentFlags
 	var of console.OfEnvironment
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "apply PROJECT/ENVIRONMENT",
 		Short: "Set the desired streaming config of an environment now",
 		Long: `Shows the plan, asks, and sets the desired streaming config once, also in mode observe
@@ -25,42 +22,23 @@ and where nothing seems to differ: so a secret changed by hand to one with the s
 four characters is replaced. A relay as the destination gets a new credential. The audit
 trail gets an entry before and one after it, with your user name, host and --reason.
 Without a question (--yes) it wants the reason.
-` + whichRelay + `
 
 Exit codes: 0 set, 1 not set or of unknown outcome, 2 set and still not as desired, as
 reported: not enabled, for example; 64 wrong usage.`,
 		Example: `  auditrelay streaming apply shop/live --config relay.yaml
   auditrelay streaming apply shop/live --config relay.yaml --yes --reason CHG-17`,
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			if len(args) != 1 {
-				return errors.New("give PROJECT/ENVIRONMENT")
-			}
-			of, err = environmentOf(args[0])
-			of.Reason = reason
+		Args: ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT")),
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		of.Reason = consent.reason
+		if err := askToApply(cmd, client, of, consent.yes); err != nil {
 			return err
-		},
-		PreRunE: func(*cobra.Command, []string) error {
-			if yes && strings.TrimSpace(reason) == "" {
-				return errors.New("--yes needs --reason: nobody else says why in the audit trail")
-			}
-			return nil
-		},
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			if err := askToApply(cmd, client, of, yes); err != nil {
-				return err
-			}
-			done, err := client.ApplyStreaming(cmd.Context(), of)
-			if err != nil {
-				return err
-			}
-			return applied(cmd, done, output.value)
-		}),
-	}
-	which.addTo(cmd)
-	addYes(cmd, &yes)
-	addReason(cmd, &reason)
-	output.addTo(cmd)
-	return cmd
+		}
+		done, err := client.ApplyStreaming(cmd.Context(), of)
+		if err != nil {
+			return err
+		}
+		return applied(cmd, done, output.value)
+	}, &consent, &output)
 }
 
 // askToApply shows the plan on standard error, and asks.

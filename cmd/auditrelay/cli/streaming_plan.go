@@ -12,10 +12,9 @@ import (
 )
 
 func newStreamingPlan() *cobra.Command {
-	var which relayFlags
 	output := forms("table", "json")
 	var of console.OfEnvironment
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "plan [PROJECT/ENVIRONMENT]",
 		Short: "Compare the streaming config with the desired one, field by field",
 		Long: `Reads the streaming config of an environment, or of each one with a desired config, from the
@@ -24,7 +23,6 @@ nothing in the audit trail. In mode observe and in a dry run it works likewise.
 
 Of a secret, only the last four characters are known: a secret changed by hand to one with
 the same ending is not seen here. 'apply' replaces it all the same.
-` + whichRelay + `
 
 Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something would change,
 64 wrong usage.`,
@@ -39,13 +37,9 @@ Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something wo
 			}
 			return err
 		},
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			return planned(cmd, client, of, output.value)
-		}),
-	}
-	which.addTo(cmd)
-	output.addTo(cmd)
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		return planned(cmd, client, of, output.value)
+	}, &output)
 }
 
 // planned prints plans, and ends with the error of the worst.

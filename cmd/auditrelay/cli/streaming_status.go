@@ -26,7 +26,6 @@ FINDING is ok, or one of not_active, differs (mode observe, a dry run, or just s
 not_taken (set, and another one is shown), refused (the API refuses to set it), absent (no
 such environment), fight (others set it again and again) and not seen (the API cannot be
 read). MODE is enforce, observe, or - where the configuration desires nothing.
-` + whichRelay + `
 
 Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wrong, 64 wrong
 usage.`,

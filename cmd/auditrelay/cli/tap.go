@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/routing/condition"
@@ -17,10 +18,9 @@ import (
 )
 
 func newTap() *cobra.Command {
-	var which relayFlags
-	var t tapping
+	t := tapping{output: forms("text", "json")}
 	var colour colourFlag
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "tap",
 		Short: "Show the live events as they pass",
 		Long: `Shows the live events as they pass, from now on, until Ctrl-C. --sink shows them as this
@@ -35,14 +35,12 @@ A tap holds up neither pushes nor deliveries. Where events come faster than they
 printed, some pass unseen; their number is printed at the end, and every ten seconds.
 In a terminal, a line is cut at its width; --output json prints whole CloudEvents, with JSON
 escapes for characters that would steer a terminal.
-` + whichRelay + `
 
 Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay tap --config relay.yaml
   auditrelay tap --config relay.yaml --sink kafka-eu
   auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
   auditrelay tap --config relay.yaml --output json --limit 1 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if t.request.Match == "" {
 				return nil
@@ -52,24 +50,18 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			file := fileOf(cmd.OutOrStdout())
-			t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
-			if isTerminal(file) {
-				t.width = widthOf(file)
-			}
-			return t.run(cmd.Context(), client)
-		}),
-	}
-	which.addTo(cmd)
-	colour.addTo(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&t.request.Sink, "sink", "", "show events as the sink `NAME` gets them")
-	flags.StringVar(&t.request.Match, "match", "", "show events for which the expression `CEL` holds")
-	flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
-	t.output = forms("text", "json")
-	t.output.addTo(cmd)
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		file := fileOf(cmd.OutOrStdout())
+		t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
+		if isTerminal(file) {
+			t.width = widthOf(file)
+		}
+		return t.run(cmd.Context(), client)
+	}, &colour, &t.output, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVar(&t.request.Sink, "sink", "", "show events as the sink `NAME` gets them")
+		flags.StringVar(&t.request.Match, "match", "", "show events for which the expression `CEL` holds")
+		flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
+	}))
 }
 
 // tapping prints live events.

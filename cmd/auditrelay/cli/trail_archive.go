@@ -52,7 +52,7 @@ Exit codes: 0 moved, or nothing to move; 1 failed or declined, 64 wrong usage.`,
 	flags.Var(&beforeTime, "before", "move what was made before this time; "+timeFlagHelp)
 	flags.StringVar(&dir, "to", "", "the archive's `DIR`: an empty folder, or an earlier archive of this trail")
 	flags.BoolVar(&dryRun, "dry-run", false, "only say what would be moved")
-	addYes(cmd, &yes)
+	yesFlag(&yes).addTo(cmd)
 	needFlags(cmd, "before", "to")
 	return cmd
 }

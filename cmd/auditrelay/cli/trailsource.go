@@ -40,6 +40,8 @@ const whichTrail = whichRelay + ` With
 --offline it reads the files of a stopped relay instead, and checks no signature
 ('auditrelay journal verify' does).`
 
+func (f *trailFlags) about() string { return whichTrail }
+
 func (f *trailFlags) addTo(cmd *cobra.Command) {
 	f.relayFlags.addTo(cmd)
 	f.addOfflineTo(cmd, "read the files of a stopped relay")

@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -20,14 +19,12 @@ type deskRead struct {
 }
 
 func (c deskRead) command() *cobra.Command {
-	var which relayFlags
 	var request workspace.Request
 	output := forms("table", "json", "yaml")
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   c.use,
 		Short: c.short,
 		Long: c.short + `.
-` + whichRelay + `
 
 Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 		Example: "  auditrelay " + c.example + " --config relay.yaml",
@@ -35,17 +32,15 @@ Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 			request, err = deskRequest(c.operation, c.use, c.names, args, nil)
 			return err
 		},
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
-			out, err := client.ReadWorkspace(cmd.Context(), request)
-			if err != nil {
-				return err
-			}
-			return printOutcome(cmd.OutOrStdout(), output.value, out)
-		}),
-	}
-	which.addTo(cmd)
-	cmd.Flags().VarP(&output, "output", "o", "table, json (with the API's request_id, the resource in result) or yaml")
-	return cmd
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		out, err := client.ReadWorkspace(cmd.Context(), request)
+		if err != nil {
+			return err
+		}
+		return printOutcome(cmd.OutOrStdout(), output.value, out)
+	}, flagFunc(func(flags *pflag.FlagSet) {
+		flags.VarP(&output, "output", "o", "table, json (with the API's request_id, the resource in result) or yaml")
+	}))
 }
 
 // deskChange is a command to change the workspace.
@@ -57,18 +52,16 @@ type deskChange struct {
 }
 
 func (c deskChange) command() *cobra.Command {
-	var which relayFlags
 	var request workspace.Request
-	var reason, secretFile string
-	var yes, dryRun bool
+	var secretFile string
+	var consent consentFlags
 	output := forms("table", "json", "yaml")
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   c.use,
 		Short: c.short,
 		Long: c.short + `.
 It shows what will change, and asks. Without a question (--yes) it wants a --reason.
 The audit trail gets an entry before and one after it.
-` + whichRelay + `
 
 Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 		Example: "  auditrelay " + c.example + " --config relay.yaml",
@@ -76,41 +69,25 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 			request, err = deskRequest(c.operation, c.use, c.names, args, c.arguments)
 			return err
 		},
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if c.secret {
-				if request.Secret, err = readSecret(cmd, secretFile); err != nil {
-					return err
-				}
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
+		if c.secret {
+			if request.Secret, err = readSecret(cmd, secretFile); err != nil {
+				return err
 			}
-			request.Reason = reason
-			return act(cmd, &which, request, yes, dryRun, output.value)
-		},
-	}
-	before(cmd, func() error {
-		if yes && !dryRun && strings.TrimSpace(reason) == "" {
-			return errors.New("--yes needs --reason: nobody else says why in the audit trail")
 		}
-		return nil
-	})
-	which.addTo(cmd)
-	flags := cmd.Flags()
-	addReason(cmd, &reason)
-	addYes(cmd, &yes)
-	flags.BoolVar(&dryRun, "dry-run", false, "only show what would change")
-	flags.VarP(&output, "output", "o", "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml")
-	if c.secret {
-		flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
-		needFlags(cmd, "secret-file")
-	}
-	return cmd
+		request.Reason = consent.reason
+		return act(cmd, client, request, consent, output.value)
+	}, &consent, dryRunFlag(&consent.dryRun, "only show what would change"), flagFunc(func(flags *pflag.FlagSet) {
+		flags.VarP(&output, "output", "o", "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml")
+		if c.secret {
+			flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
+			_ = cobra.MarkFlagRequired(flags, "secret-file") // fails only for an unknown flag
+		}
+	}))
 }
 
 // act plans, asks and performs.
-func act(cmd *cobra.Command, which *relayFlags, r workspace.Request, yes, dryRun bool, output string) error {
-	client, err := which.client()
-	if err != nil {
-		return err
-	}
+func act(cmd *cobra.Command, client *console.Client, r workspace.Request, consent consentFlags, output string) error {
 	plan, err := client.PlanWorkspace(cmd.Context(), r)
 	if err != nil {
 		return err
@@ -118,10 +95,10 @@ func act(cmd *cobra.Command, which *relayFlags, r workspace.Request, yes, dryRun
 	for _, change := range plan.Changes {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "will change: %s\n", printable(change))
 	}
-	if dryRun {
+	if consent.dryRun {
 		return nil
 	}
-	if err := confirm(cmd, yes, "Do it?"); err != nil {
+	if err := confirm(cmd, consent.yes, "Do it?"); err != nil {
 		return err
 	}
 	r.Seen = plan.Seen
