@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
@@ -74,7 +75,7 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 		case err != nil:
 			return nil, "", err
 		default:
-			if shape := ShapeOf(a.Value); shape != nil {
+			if shape := shapeOf(a.Value); shape != nil {
 				return shape, a.Value.Status, nil
 			}
 		}
@@ -123,7 +124,7 @@ func (r *preflightRun) compare(field string, e config.Environment, shown *Shape,
 	if e.Stream == nil || e.Stream.Observe {
 		return nil
 	}
-	want := Want(e, shown)
+	want := wanted(e, shown)
 	differs := Plan(want, shown).Differs
 	field += ".stream"
 	switch {
@@ -152,4 +153,14 @@ func DestinationText(s *Shape) string {
 		return string(s.Type) + " " + s.Site
 	}
 	return strings.TrimSpace(string(s.Type) + " " + s.Hostname)
+}
+
+// wanted is e's desired destination without the relay's credentials: the user name is the
+// relay's own, and any password is taken for right. e must have a desired Stream.
+func wanted(e config.Environment, shown *Shape) Desired {
+	own := credentials.State{Username: credentials.Environment{Project: e.Project, Environment: e.Environment}.Username()}
+	if shown != nil {
+		own.Current = shown.LastFour
+	}
+	return desired(e.Stream, own)
 }
