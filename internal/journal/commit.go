@@ -83,7 +83,7 @@ type pending struct {
 	mu     sync.Mutex
 	left   int       // segments not settled yet; guarded by mu
 	err    error     // the first one; guarded by mu
-	need   int64     // bytes of the record without room; guarded by mu
+	need   int64     // bytes of its largest record; guarded by mu
 	record store.Pos // the newest record of a segment; guarded by mu
 }
 
@@ -112,8 +112,8 @@ func newCommitter(j *Journal, sealed func(Sealed)) *committer {
 }
 
 // append queues b and waits until it is committed. It knows no context: b's memory is
-// in use until then, and patience bounds the wait. need is the size of the record that there
-// was no room for.
+// in use until then, and patience bounds the wait. need is the size of the largest record it
+// took part in.
 func (c *committer) append(b *record.Batch) (need int64, err error) {
 	fitting, err := record.Fit(b, c.limit())
 	if err != nil {

@@ -81,7 +81,7 @@ type Journal struct {
 type refusal struct {
 	err   error
 	at    time.Time
-	need  int64 // bytes without room; 0 if it failed for another reason
+	need  int64 // bytes of the record
 	tight bool  // the budget was spent, and not the disk
 }
 

@@ -2,7 +2,10 @@ package journal
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -69,6 +73,33 @@ func TestDeliveredRecordsGiveWayBeforeAPushIsRefused(t *testing.T) {
 	u, err := j.Usage(t.Context())
 	require.NoError(t, err)
 	assert.Greater(t, u.Bytes, int64(4<<20), "what there is room for is kept")
+}
+
+// Where no segment can be made, pushes that need one are refused, and readiness says so all the
+// time, although smaller ones find room in the present segment.
+func TestReadinessIsThatOfThePushesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig
+	cfg.MaxBytes = 4 << 20 // with segments of 128 KiB
+	dir := t.TempDir()
+	j := open(t, dir, cfg)
+	large, small := noise(1, "s", 90_000), noise(2, "s", 100)
+	require.NoError(t, j.Append(t.Context(), large()))
+	var taken []string
+	for pos := range 10 {
+		taken = append(taken, filepath.Join(storeIn(dir), quarantine.Events, fmt.Sprintf("%020d.seg", pos+2)))
+		require.NoError(t, os.MkdirAll(filepath.Join(taken[pos], "in the way"), 0o700))
+	}
+	for range 3 {
+		require.ErrorIs(t, j.Append(t.Context(), large()), ErrUnavailable)
+		require.NoError(t, j.Append(t.Context(), small()))
+		require.ErrorContains(t, j.Refusing(t.Context()), "make a segment")
+	}
+	for _, folder := range taken {
+		require.NoError(t, os.RemoveAll(folder))
+	}
+	require.NoError(t, j.Refusing(t.Context()))
+	require.NoError(t, j.Append(t.Context(), large()))
 }
 
 func TestUndeliveredRecordsNeverGiveWay(t *testing.T) {

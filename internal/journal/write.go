@@ -82,12 +82,8 @@ func (c *committer) write(p *packed) (store.Pos, error) {
 
 // finish tells the senders of a group how its commit ended, and frees the record's memory.
 func (c *committer) finish(p *packed, at store.Pos, err error) {
-	need := int64(0)
-	if errors.Is(err, ErrFull) {
-		need = p.stored()
-	}
 	for _, s := range p.group {
-		s.whole.settle(at, err, need)
+		s.whole.settle(at, err, p.stored())
 	}
 	select {
 	case c.spare <- p.data[:0]:
