@@ -20,6 +20,9 @@ import (
 // delivery. The refused events of one delivery go to the dead letters together, since each call
 // costs a sync, and before anything that follows them is acknowledged.
 //
+// With ReadAhead it bisects a delivery, too, after an error marked with [Suspect] that lasts. It
+// sets aside an event that fails by itself, delivers others, and tries it again between them.
+//
 // With Parallel, an instance that hangs or an event that cannot be delivered stops no other
 // instance. Up to four batches per instance may be read before the source is told of a
 // position, and would come again after a crash; only those under way, and one more, are in
@@ -35,6 +38,9 @@ type Pump struct {
 	// closes Sink.
 	Parallel    []Sink
 	DeadLetters DeadLetters
+	// ReadAhead lets the pump read on before it has acknowledged a batch, as it does with Parallel.
+	// Without it a [Suspect] error is like any other, since nothing can show that the sink works.
+	ReadAhead bool
 	// Limit bounds one delivery. Zero values mean 5000 events and 4 MiB of bodies; a single
 	// event that is larger is delivered alone.
 	Limit BatchLimit
@@ -81,8 +87,8 @@ func (p *Pump) Run(ctx context.Context) error {
 	work := make(chan delivery)
 	var workers sync.WaitGroup
 	for _, sink := range sinks {
-		w := &worker{Pump: p, sink: sink, outage: trouble, lasting: lasting}
-		workers.Go(func() { w.run(ctx, pending, work) })
+		w := &worker{Pump: p, sink: sink, outage: trouble, lasting: lasting, pending: pending}
+		workers.Go(func() { w.run(ctx, work) })
 	}
 	err := p.feed(ctx, lasting, pending, work)
 	stop()

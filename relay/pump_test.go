@@ -33,6 +33,11 @@ type pumped struct {
 // ends when check returns.
 func pumping(t *testing.T, respond func(int, []relay.Event) relaytest.Outcome, batches [][]relay.Event, check func(t *testing.T, p *pumped)) {
 	t.Helper()
+	pumpingWith(t, func(*relay.Pump) {}, respond, batches, check)
+}
+
+func pumpingWith(t *testing.T, change func(*relay.Pump), respond func(int, []relay.Event) relaytest.Outcome, batches [][]relay.Event, check func(t *testing.T, p *pumped)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pumped{
 			source: relaytest.NewSource(batches...),
@@ -45,6 +50,7 @@ func pumping(t *testing.T, respond func(int, []relay.Event) relaytest.Outcome, b
 			Name: "test", Source: p.source, Sink: p.sink, DeadLetters: p.dead,
 			Logger: slog.New(slog.NewTextHandler(p.log, nil)), Metrics: relay.NewMetrics(p.reg),
 		}
+		change(p.pump)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.pump.Run(ctx) }()

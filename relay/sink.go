@@ -13,7 +13,7 @@ type Sink interface {
 	//
 	// nil acknowledges every event: each survives whatever the destination promises to survive.
 	// An error only classifies, and a sink never retries on its own: see [Permanent],
-	// [RetryAfter] and [PartialError]. An error of no class is tried again with backoff. An
+	// [RetryAfter], [Suspect] and [PartialError]. An error of no class is tried again with backoff. An
 	// event whose fate is unknown counts as not acknowledged.
 	//
 	// When ctx ends, Deliver returns soon, and sends nothing afterwards. It must not change the
@@ -34,7 +34,8 @@ type Checker interface {
 }
 
 // Source yields events in order to one Pump. A Pump with one sink acknowledges each batch
-// before it asks for the next. One with several calls Ack while a Next is under way, and for
+// before it asks for the next, unless its ReadAhead is set. Then, and with several sinks, it
+// calls Ack while a Next is under way, and for
 // batches older than the newest. Neither method is called from more than one goroutine at a
 // time.
 type Source interface {

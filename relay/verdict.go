@@ -11,6 +11,7 @@ type verdict struct {
 	refused   []Failure     // go to the dead letters
 	again     []Event       // are tried again, in this order
 	split     bool          // some event among them is refused, and it is unknown which
+	suspect   bool          // one of them may be the reason, and it is unknown which
 	after     time.Duration // wait at least this long
 	cause     error         // why they are tried again
 }
@@ -23,7 +24,7 @@ func judge(events []Event, err error) verdict {
 	}
 	if !IsPermanent(err) {
 		after, _ := RetryDelay(err)
-		return verdict{again: events, after: after, cause: err}
+		return verdict{again: events, suspect: IsSuspect(err), after: after, cause: err}
 	}
 	if len(events) == 1 {
 		return verdict{refused: []Failure{{Index: 0, Err: err}}}

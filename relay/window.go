@@ -11,10 +11,13 @@ import (
 type window struct {
 	source Source
 	stop   context.CancelFunc // ends the pump when the source fails
-	room   chan struct{}      // holds a token for each batch
+	most   int                // batches, unless an event is set aside
+	freed  chan struct{}      // of one place: tells that there may be room
 
 	mu      sync.Mutex // held during Ack, so that positions only grow
 	batches []*unsettled
+	aside   int   // pieces of batches that are set aside
+	allowed int   // batches, while there are such pieces
 	err     error // the source's error
 }
 
@@ -26,16 +29,51 @@ type unsettled struct {
 
 // newWindow returns a window with room for this many batches.
 func newWindow(source Source, stop context.CancelFunc, batches int) *window {
-	return &window{source: source, stop: stop, room: make(chan struct{}, batches)}
+	return &window{source: source, stop: stop, most: batches, freed: make(chan struct{}, 1)}
 }
 
 // wait returns when there is room for another batch, or with ctx's error.
 func (w *window) wait(ctx context.Context) error {
-	select {
-	case w.room <- struct{}{}:
-	case <-ctx.Done():
+	for !w.room() {
+		select {
+		case <-w.freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return ctx.Err()
+}
+
+func (w *window) room() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.batches) < w.most || w.aside > 0 && len(w.batches) < w.allowed
+}
+
+// setAside adds to the number of pieces of batches that are set aside.
+func (w *window) setAside(more int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aside += more; w.aside == 0 || w.allowed == 0 {
+		w.allowed = heldBatches
+	}
+	w.free()
+}
+
+// allow makes room for one more batch where the window is full.
+func (w *window) allow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.allowed = max(w.allowed, len(w.batches)+1)
+	w.free()
+}
+
+// free tells the one who waits.
+func (w *window) free() {
+	select {
+	case w.freed <- struct{}{}:
+	default: // it is told already
+	}
 }
 
 // add takes in a batch after wait. The batch must be settled once, and once more for each
@@ -70,7 +108,5 @@ func (w *window) settle(b *unsettled) {
 		return
 	}
 	w.batches = append(w.batches[:0], w.batches[n:]...)
-	for range n {
-		<-w.room
-	}
+	w.free()
 }

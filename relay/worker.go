@@ -15,21 +15,41 @@ type worker struct {
 	lasting context.Context // for the attempts; outlives Run's context by Grace
 	failing string          // the last error of the delivery under way, if it is being retried
 	refused []Rejection     // events of the delivery under way that are not in the dead letters yet
+
+	pending   *window
+	of        *unsettled   // the batch of the delivery under way
+	aside     []*suspected // oldest first
+	fruitless int          // pieces that were set aside since anything was delivered
+	sent      bool         // by the last attempt, as far as the sink says
 }
 
 // run makes deliveries until work is closed. Unsettled deliveries stay in the window.
-func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery) {
-	for d := range work {
-		err := w.settle(ctx, d.events, 0)
-		if err == nil {
-			err = w.reject(ctx)
+func (w *worker) run(ctx context.Context, work <-chan delivery) {
+	for {
+		select {
+		case d, more := <-work:
+			if !more {
+				return
+			}
+			w.carry(ctx, d)
+		case <-w.nextSuspect(ctx):
+			_ = w.retryAside(ctx) // its error is ctx's, and what is not settled comes again
 		}
-		if err == nil {
-			w.recovered()
-			pending.settle(d.of)
-		}
-		w.refused = nil // events that are not settled come again
 	}
+}
+
+// carry makes one delivery, and settles it.
+func (w *worker) carry(ctx context.Context, d delivery) {
+	w.of = d.of
+	err := w.settle(ctx, d.events, 0)
+	if err == nil {
+		err = w.reject(ctx)
+	}
+	if err == nil {
+		w.recovered()
+		w.pending.settle(d.of)
+	}
+	w.refused = nil // events that are not settled come again
 }
 
 // The wait between attempts grows from firstWait to maxWait. Each is drawn from its upper half,
@@ -50,7 +70,9 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		if attempts > 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		_ = w.retryAside(ctx) // its error is ctx's, which is looked at below
 		err := w.deliver(events)
+		w.prove(err == nil)
 		attempts++
 		if err == nil {
 			w.recovered()
@@ -64,7 +86,13 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		for _, f := range verdict.refused {
 			w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
 		}
-		if verdict.split { // halving will show which
+		suspect := w.ReadAhead && verdict.suspect && attempts >= suspectAfter
+		halve := len(events) > 1 && w.fruitless < fruitlessSplits
+		if suspect && !halve && w.setAside(events, attempts, err) {
+			w.recovered()
+			return nil
+		}
+		if verdict.split || suspect && halve { // halving will show which
 			half := len(events) / 2
 			if err := w.settle(ctx, events[:half], attempts); err != nil {
 				return err
@@ -97,8 +125,9 @@ func (w *worker) deliver(events []Event) error {
 	}
 	attempt, cancel := context.WithTimeout(w.lasting, w.Timeout)
 	defer cancel()
-	start := time.Now()
+	start, sends := time.Now(), w.sends()
 	err := w.sink.Deliver(attempt, events)
+	w.sent = sends == 0 || w.sends() > sends
 	w.Metrics.attempt(w.Name, time.Since(start), err)
 	if err == nil {
 		w.Metrics.deliver(w.Name, events)

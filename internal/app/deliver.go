@@ -60,6 +60,6 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 	r.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
 	return &relay.Pump{
 		Name: cfg.Name, Source: r.tracer.Source(cfg.Name, source, journal.DeliveredRecord), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
-		Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
+		ReadAhead: true, Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -14,7 +15,11 @@ import (
 type Sink struct {
 	route *Route
 	inner relay.Sink
+	sends atomic.Uint64 // deliveries of which the inner sink acknowledged something chosen
 }
+
+// Sends implements [relay.Selective].
+func (s *Sink) Sends() uint64 { return 1 + s.sends.Load() }
 
 // Deliver implements [relay.Sink]. It acknowledges the events that are left out. An event that
 // cannot be redacted with certainty is refused for good, because withholding it is better than
@@ -25,7 +30,9 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 		return err
 	}
 	if len(chosen.events) > 0 {
-		err = s.inner.Deliver(ctx, chosen.events)
+		if err = s.inner.Deliver(ctx, chosen.events); err == nil {
+			s.sends.Add(1)
+		}
 	}
 	err, settled := chosen.settle(err)
 	if settled { // otherwise they are counted at the next attempt

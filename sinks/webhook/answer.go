@@ -55,6 +55,9 @@ func (s *Sink) answered(resp *http.Response) error {
 	if wait := retryAfter(resp.Header.Get("Retry-After"), time.Now()); wait > 0 {
 		return relay.RetryAfter(err, wait)
 	}
+	if advise(resp) == "" && resp.StatusCode != http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden {
+		return relay.Suspect(err) // a firewall before the receiver may refuse one event with a 403
+	}
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 
 func TestAnswersAreClassified(t *testing.T) {
 	t.Parallel()
-	const acknowledged, retry, permanent, later = "acknowledged", "retry", "permanent", "later"
+	const acknowledged, retry, suspect, permanent, later = "acknowledged", "retry", "suspect", "permanent", "later"
 	r := newReceiver(t, false)
 	s := newSink(t, r.config(t))
 	for _, c := range []struct {
@@ -37,24 +37,24 @@ func TestAnswersAreClassified(t *testing.T) {
 		{308, "", retry, "to https://elsewhere.example.com, and"},
 		{400, "", permanent, "Bad Request"},
 		{401, "", retry, "check the secret and the headers"},
-		{403, "", retry, "check the secret and the headers"},
+		{403, "", suspect, "check the secret and the headers"},
 		{404, "", retry, "check the url"},
 		{405, "", retry, "check the url"},
-		{408, "", retry, "Request Timeout"},
-		{409, "", retry, "Conflict"},
+		{408, "", suspect, "Request Timeout"},
+		{409, "", suspect, "Conflict"},
 		{410, "", retry, "check the url"},
 		{413, "", permanent, "Too Large"},
 		{415, "", retry, "another Content-Type"},
 		{422, "7", permanent, "Unprocessable"},
-		{425, "", retry, "Too Early"},
+		{425, "", suspect, "Too Early"},
 		{429, "", retry, "Too Many"},
 		{429, "7", later, "Too Many"},
 		{429, "soon", retry, "Too Many"},
-		{500, "", retry, "Internal"},
-		{502, "", retry, "Bad Gateway"},
-		{503, "", retry, "Unavailable"},
+		{500, "", suspect, "Internal"},
+		{502, "", suspect, "Bad Gateway"},
+		{503, "", suspect, "Unavailable"},
 		{503, "7", later, "Unavailable"},
-		{599, "", retry, "answered 599"},
+		{599, "", suspect, "answered 599"},
 	} {
 		r.respond(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", c.retryAfter)
@@ -69,6 +69,8 @@ func TestAnswersAreClassified(t *testing.T) {
 			got = acknowledged
 		case relay.IsPermanent(err):
 			got = permanent
+		case relay.IsSuspect(err):
+			got = suspect
 		case isLater:
 			got = later
 			assert.Equal(t, 7*time.Second, wait)
