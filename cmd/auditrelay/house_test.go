@@ -81,7 +81,6 @@ func floors() map[string]int {
 		"internal/testbed/testlog":      1,
 		"relay/relaytest":               1,
 		"sinks/template":                1,
-		"sinks/datadog/entry":           1,
 		"internal/json/jsonscan":        0,
 		"internal/json/jsonpointer":     0,
 		"internal/json/jsondiff":        0,
@@ -121,7 +120,6 @@ func sideways() map[string]string {
 		"internal/wire/loki -> internal/wire/labelset":          "labels are bounded alike in both formats",
 		"internal/wire/datadog -> internal/wire/labelset":       "as above",
 		"internal/testbed/waiting -> internal/retry":            "as above",
-		"sinks/datadog/entry -> sinks/template":                 "entries have templates",
 	}
 }
 

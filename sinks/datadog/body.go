@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
 // body is the body of a request: a JSON array of entries. Its memory is used again by later
 // requests, and by later deliveries.
 type body struct {
-	encoder    *entry.Encoder
+	encoder    *encoder
 	compressor *compressor
 	text       []byte       // the entries, with one byte before the first and one after each
 	ends       []int        // where each entry ends in text
@@ -21,7 +20,7 @@ type body struct {
 // add encodes an entry. After an error the body is as it was.
 func (b *body) add(e *relay.Event, now time.Time) (err error) {
 	b.open()
-	if b.text, err = b.encoder.Append(b.text, e, now); err == nil {
+	if b.text, err = b.encoder.appendEntry(b.text, e, now); err == nil {
 		b.end()
 	}
 	return err
@@ -70,7 +69,7 @@ func (b *body) pack(low, high int) []byte {
 
 // maxKept is the size of the largest body whose memory is kept. An entry that is too large may
 // take more while it is encoded.
-const maxKept = 2 * entry.MaxRequestBytes
+const maxKept = 2 * maxRequestBytes
 
 // reset removes the entries, and reports whether the memory is worth keeping.
 func (b *body) reset() bool {

@@ -9,8 +9,6 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync"
-
-	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
 // Check implements relay.Checker. It asks the intake for its page in the way in which a
@@ -30,7 +28,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	}
 	report("intake", s.target.host+" answers")
 	report("limits", fmt.Sprintf("%d entries and %d bytes a request, %d bytes an entry, %v old or %v ahead",
-		entry.MaxEntries, entry.MaxRequestBytes, entry.MaxBytes, entry.MaxAge, entry.MaxAhead))
+		maxEntries, maxRequestBytes, maxEntryBytes, maxAge, maxAhead))
 	if s.target.api == "" {
 		report("api key", "not checked: only Datadog's own sites can be asked without writing")
 		return nil

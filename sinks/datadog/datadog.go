@@ -1,10 +1,8 @@
 // Package datadog delivers events to Datadog's logs intake.
 //
-// Package entry encodes the log entries; its documentation describes their content, and what
-// happens to events that the intake would cut or drop silently. This package fills requests,
-// compresses them, and sends them with the core of Datadog's client, which knows sites,
-// authentication and requests. Datadog keeps an event that is delivered twice as two logs,
-// which have the same @ce.source and @ce.id.
+// It encodes log entries, fills requests with them, compresses these, and sends them with the
+// core of Datadog's client, which knows sites, authentication and requests. Datadog keeps an
+// event that is delivered twice as two logs, which have the same @ce.source and @ce.id.
 //
 // The client's package datadogV2, with a method for every operation of the API, takes minutes
 // and gigabytes to compile, so nothing links it: the sink uses only api/datadog of the client,
@@ -13,6 +11,29 @@
 //
 // The sink halves a refused request by itself. A request is only a part of a delivery, so if
 // the pump did it, acknowledged entries would be sent again.
+//
+// # The parts of an entry
+//
+//   - message: the event's body, byte for byte. JSON cannot carry invalid UTF-8, so such a
+//     body is in base64 there, and @auditrelay.encoding says so.
+//   - ddsource, service, hostname, ddtags: by template.
+//   - timestamp: the event's time in milliseconds, which is Datadog's official date.
+//   - status: the body's own "status" if it is a short string, so that errors are shown as
+//     errors.
+//   - ce: the CloudEvents attributes, such as @ce.id; @ce.time has nanoseconds.
+//   - the body's fields if it is a JSON object: each where Datadog itself puts the fields of
+//     a JSON log, found as @action or @user_id. Fields whose name means something to Datadog
+//     or to this package are below "event", as @event.status. Values stay as they are
+//     written: a number keeps all its digits.
+//   - auditrelay: the changes made to the entry; see marks. Usually there are none.
+//
+// # Datadog's silent changes
+//
+// The intake acknowledges an entry of more than 1 MB and cuts it, and it acknowledges one
+// whose date is more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is
+// not made: the event is refused, or changed visibly if so configured.
+// (https://docs.datadoghq.com/api/latest/logs/#send-logs and
+// https://docs.datadoghq.com/logs/log_configuration/processors/log_date_remapper/)
 package datadog
 
 import (
@@ -27,7 +48,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
 // Options are what a sink is given besides its section.
@@ -47,7 +67,7 @@ type Sink struct {
 	client     *http.Client
 	api        *datadog.APIClient
 	compressor *compressor
-	maker      *entry.Maker
+	maker      *maker
 	now        func() time.Time
 	bodies     sync.Pool // of *body
 
@@ -68,7 +88,7 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	if s.target, err = targetOf(cfg); err != nil {
 		return nil, err
 	}
-	s.maker, s.compressor = entry.NewMaker(cfg), compressorNamed(cfg.Compression)
+	s.maker, s.compressor = newMaker(cfg), compressorNamed(cfg.Compression)
 	tls, err := cfg.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)

@@ -20,7 +20,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
-	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
 func TestEntryOnTheWire(t *testing.T) {
@@ -89,8 +88,8 @@ func TestRequestsByBytes(t *testing.T) {
 	requests := d.Requests()
 	require.Len(t, requests, 3)
 	for _, r := range requests[:2] {
-		assert.LessOrEqual(t, r.Bytes, entry.MaxRequestBytes)
-		assert.Greater(t, r.Bytes, entry.MaxRequestBytes-100_000, "a full request")
+		assert.LessOrEqual(t, r.Bytes, maxRequestBytes)
+		assert.Greater(t, r.Bytes, maxRequestBytes-100_000, "a full request")
 	}
 }
 
@@ -105,7 +104,7 @@ func TestSizeOnTheWire(t *testing.T) {
 	} {
 		e := relaytest.Events(1)[0]
 		e.Body, e.Subject = []byte(body), "<\u2028\x00\">"
-		made, err := s.maker.Encoder().Append(nil, &e, sentAt())
+		made, err := s.maker.encoder().appendEntry(nil, &e, sentAt())
 		require.NoError(t, err)
 		require.NoError(t, s.Deliver(t.Context(), []relay.Event{e}))
 		requests := d.Requests()

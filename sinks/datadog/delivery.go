@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
 // delivery is one call of Deliver. While one request is under way, the next one is encoded and
@@ -43,9 +42,9 @@ func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time
 		return nil
 	}
 	switch n := len(d.filling.of); {
-	case n > 1 && d.filling.body.size() > entry.MaxRequestBytes:
+	case n > 1 && d.filling.body.size() > maxRequestBytes:
 		return d.send(ctx, n-1)
-	case n == entry.MaxEntries:
+	case n == maxEntries:
 		return d.send(ctx, n)
 	}
 	return nil

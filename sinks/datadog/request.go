@@ -24,7 +24,7 @@ type request struct {
 func (s *Sink) newRequest() *request {
 	b, ok := s.bodies.Get().(*body)
 	if !ok {
-		b = &body{encoder: s.maker.Encoder(), compressor: s.compressor}
+		b = &body{encoder: s.maker.encoder(), compressor: s.compressor}
 	}
 	return &request{sink: s, body: b, done: make(chan struct{})}
 }

@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
@@ -201,6 +202,25 @@ func runeAt(b []byte) (c rune, n int, ok bool) {
 		return 0x10000 + (c-0xd800)<<10 + (low - 0xdc00), 12, true
 	}
 	return -1, 6, true
+}
+
+// HalfPair reports whether text, which is valid JSON, escapes half of a surrogate pair.
+func HalfPair(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 {
+			return false
+		}
+		text = text[at:]
+		c, n, ok := runeAt(text)
+		if c < 0 {
+			return true
+		}
+		if !ok { // an escape of one letter
+			n = len(`\n`)
+		}
+		text = text[n:]
+	}
 }
 
 // hex4 reads \uXXXX at the start of b.

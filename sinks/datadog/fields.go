@@ -1,9 +1,8 @@
-package entry
+package datadog
 
 import (
 	"bytes"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
@@ -54,7 +53,8 @@ func membersOf(body []byte, dst []member) []member {
 		m.value = body[start:s.Pos():s.Pos()]
 		dst = append(dst, m)
 	}
-	if s.End() != nil || halfPair(body) {
+	// A reader of the entry may refuse half a pair, and with it the whole request.
+	if s.End() != nil || jsonscan.HalfPair(body) {
 		return dst[:0]
 	}
 	return dst
@@ -103,50 +103,6 @@ func (m *member) sameName(o *member) bool {
 	return m.key() == o.key()
 }
 
-// halfPair reports whether valid JSON escapes half of a surrogate pair. A reader of the entry
-// may refuse such a text, and with it the whole request.
-func halfPair(text []byte) bool {
-	for {
-		at := bytes.IndexByte(text, '\\')
-		if at < 0 {
-			return false
-		}
-		text = text[at:]
-		first, ok := escaped(text)
-		switch {
-		case !ok:
-			text = text[2:]
-		case !utf16.IsSurrogate(first):
-			text = text[6:]
-		default:
-			second, ok := escaped(text[6:])
-			if !ok || utf16.DecodeRune(first, second) == '\uFFFD' {
-				return true
-			}
-			text = text[12:]
-		}
-	}
-}
-
-// escaped reads the \uXXXX at the start of text.
-func escaped(text []byte) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	var r rune
-	for _, c := range text[2:6] {
-		r = r<<4 | rune(hexDigit(c))
-	}
-	return r, true
-}
-
-func hexDigit(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c&^0x20 - 'A' + 10
-}
-
 // maxStatus is the length of the longest status that is accepted.
 const maxStatus = 64
 
@@ -162,7 +118,7 @@ func statusOf(members []member) []byte {
 
 // appendFields appends the body's fields, each followed by a comma, where the configuration
 // wants them.
-func (c *Encoder) appendFields(dst []byte) []byte {
+func (c *encoder) appendFields(dst []byte) []byte {
 	if c.maker.fields == fieldsNested {
 		dst = append(append(dst, `"event":`...), c.event.Body...)
 		return append(dst, ',')
@@ -182,7 +138,7 @@ func (c *Encoder) appendFields(dst []byte) []byte {
 }
 
 // appendTaken appends the fields whose names are taken, below "event".
-func (c *Encoder) appendTaken(dst []byte) []byte {
+func (c *encoder) appendTaken(dst []byte) []byte {
 	for i := range c.members {
 		if m := &c.members[i]; reserved(m.key()) {
 			dst = m.append(dst)

@@ -1,4 +1,4 @@
-package entry
+package datadog
 
 import (
 	"encoding/base64"
@@ -21,20 +21,20 @@ func FuzzAppend(f *testing.F) {
 	} {
 		f.Add([]byte(body), "subject")
 	}
-	makers := map[string]*Maker{}
+	makers := map[string]*maker{}
 	for _, where := range []string{"merged", "nested", "none"} {
-		makers[where] = newMaker(f, config.Datadog{Attributes: where, Hostname: "{type}"})
+		makers[where] = makerOf(f, config.Datadog{Attributes: where, Hostname: "{type}"})
 	}
 	f.Fuzz(func(t *testing.T, body []byte, subject string) {
 		for _, m := range makers {
 			e := eventOf(string(body))
 			e.Subject, e.Type = subject, subject
-			text, err := m.Encoder().Append(nil, e, sentAt)
+			text, err := m.encoder().appendEntry(nil, e, sentAt())
 			if err != nil {
-				require.Greater(t, len(body)+3*len(subject), MaxBytes/8, "refused: %v", err)
+				require.Greater(t, len(body)+3*len(subject), maxEntryBytes/8, "refused: %v", err)
 				continue
 			}
-			require.LessOrEqual(t, len(text), MaxBytes)
+			require.LessOrEqual(t, len(text), maxEntryBytes)
 			all := decode(t, text)
 			got := struct {
 				Message   string

@@ -1,28 +1,4 @@
-// Package entry encodes events as Datadog log entries. It knows nothing of HTTP.
-//
-// # The parts of an entry
-//
-//   - message: the event's body, byte for byte. JSON cannot carry invalid UTF-8, so such a
-//     body is in base64 there, and @auditrelay.encoding says so.
-//   - ddsource, service, hostname, ddtags: by template.
-//   - timestamp: the event's time in milliseconds, which is Datadog's official date.
-//   - status: the body's own "status" if it is a short string, so that errors are shown as
-//     errors.
-//   - ce: the CloudEvents attributes, such as @ce.id; @ce.time has nanoseconds.
-//   - the body's fields if it is a JSON object: each where Datadog itself puts the fields of
-//     a JSON log, found as @action or @user_id. Fields whose name means something to Datadog
-//     or to this package are below "event", as @event.status. Values stay as they are
-//     written: a number keeps all its digits.
-//   - auditrelay: the changes made to the entry; see [Marks]. Usually there are none.
-//
-// # Datadog's silent changes
-//
-// The intake acknowledges an entry of more than 1 MB and cuts it, and it acknowledges one
-// whose date is more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is
-// not made: the event is refused, or changed visibly if so configured.
-// (https://docs.datadoghq.com/api/latest/logs/#send-logs and
-// https://docs.datadoghq.com/logs/log_configuration/processors/log_date_remapper/)
-package entry
+package datadog
 
 import (
 	"encoding/base64"
@@ -39,18 +15,18 @@ import (
 // The intake's limits, with a reserve. Its megabytes are taken to be the smaller kind, of 1000
 // kB.
 const (
-	MaxEntries      = 1000
-	MaxRequestBytes = 5_000_000 - 100_000
-	MaxBytes        = 1_000_000 - 10_000
-	MaxAge          = 18*time.Hour - windowMargin
-	MaxAhead        = 2*time.Hour - windowMargin
+	maxEntries      = 1000
+	maxRequestBytes = 5_000_000 - 100_000
+	maxEntryBytes   = 1_000_000 - 10_000
+	maxAge          = 18*time.Hour - windowMargin
+	maxAhead        = 2*time.Hour - windowMargin
 )
 
 // windowMargin allows for the way to the intake, and for clocks that differ.
 const windowMargin = 5 * time.Minute
 
-// Marks are the changes made to an entry, below the attribute "auditrelay".
-type Marks struct {
+// marks are the changes made to an entry, below the attribute "auditrelay".
+type marks struct {
 	// Encoding is base64 if the message is the body in base64.
 	Encoding string `json:"encoding,omitempty"`
 	// Truncated is set if the message is only the start of the body, which had OriginalSize
@@ -65,26 +41,26 @@ type Marks struct {
 	Restamped bool `json:"restamped,omitempty"`
 }
 
-// Encoder encodes entries one after the other, in memory that is reused.
-type Encoder struct {
-	maker  *Maker
+// encoder encodes entries one after the other, in memory that is reused.
+type encoder struct {
+	maker  *maker
 	joined []byte // memory for a text
 
 	// The fields below are those of the entry under way.
 	event   *relay.Event
 	stamp   time.Time
 	members []member // of the body
-	marks   Marks
+	marks   marks
 }
 
-// Encoder returns an encoder that makes such entries.
-func (m *Maker) Encoder() *Encoder { return &Encoder{maker: m} }
+// encoder returns an encoder that makes such entries.
+func (m *maker) encoder() *encoder { return &encoder{maker: m} }
 
-// Append appends the entry for e, sent at now, to dst: one JSON object. An error says why the
+// appendEntry appends the entry for e, sent at now, to dst: one JSON object. An error says why the
 // intake would not keep the entry whole, and what to do. Such an error is permanent, and dst is
 // then returned as it was.
-func (c *Encoder) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
-	c.event, c.stamp, c.marks = e, e.Time, Marks{}
+func (c *encoder) appendEntry(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
+	c.event, c.stamp, c.marks = e, e.Time, marks{}
 	if err := checkWindow(e.Time, now); err != nil {
 		if !c.maker.restamp {
 			return dst, err
@@ -101,9 +77,9 @@ func (c *Encoder) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, err
 func checkWindow(t, now time.Time) error {
 	const cure = "outside_window: restamp delivers it with the time of sending"
 	switch age := now.Sub(t); {
-	case age > MaxAge:
+	case age > maxAge:
 		return fmt.Errorf("event of %s is older than the intake's 18 h, where it would vanish; %s", t.UTC().Format(time.RFC3339), cure)
-	case age < -MaxAhead:
+	case age < -maxAhead:
 		return fmt.Errorf("event of %s is further ahead than the intake's 2 h, where it would vanish; %s", t.UTC().Format(time.RFC3339), cure)
 	}
 	return nil
@@ -113,7 +89,7 @@ func checkWindow(t, now time.Time) error {
 const maxMembers = 1024
 
 // read examines the body.
-func (c *Encoder) read() {
+func (c *encoder) read() {
 	if cap(c.members) > maxMembers {
 		c.members = nil
 	}
@@ -127,11 +103,11 @@ func (c *Encoder) read() {
 
 // append appends as much of the entry as the intake keeps whole: all of it, or else the entry
 // without the body's fields, or else only the start of the message.
-func (c *Encoder) append(dst []byte) ([]byte, error) {
+func (c *encoder) append(dst []byte) ([]byte, error) {
 	start, body := len(dst), c.event.Body
-	fits := func() bool { return len(dst)-start <= MaxBytes }
+	fits := func() bool { return len(dst)-start <= maxEntryBytes }
 	placed := c.maker.fields != fieldsNone && len(c.members) > 0
-	if len(body) <= MaxBytes { // it may fit, and encoding it takes bounded memory
+	if len(body) <= maxEntryBytes { // it may fit, and encoding it takes bounded memory
 		if dst = c.encode(dst, body, placed); fits() {
 			return dst, nil
 		}
@@ -150,11 +126,11 @@ func (c *Encoder) append(dst []byte) ([]byte, error) {
 }
 
 // truncated appends an entry with as much of the body as there is room for.
-func (c *Encoder) truncated(dst []byte) ([]byte, error) {
+func (c *encoder) truncated(dst []byte) ([]byte, error) {
 	start, body := len(dst), c.event.Body
 	dst = c.encode(dst, nil, false)
 	empty := len(dst) - start
-	room := MaxBytes - empty
+	room := maxEntryBytes - empty
 	switch {
 	case room <= 0:
 		return dst[:start], fmt.Errorf("entry of %d bytes without its message is larger than the intake's 1 MB", empty)
@@ -166,7 +142,7 @@ func (c *Encoder) truncated(dst []byte) ([]byte, error) {
 
 // encode appends the entry with a message: the body, or its start. The body's fields come
 // first, so that a reader of a repeated name ends with ours.
-func (c *Encoder) encode(dst, message []byte, fields bool) []byte {
+func (c *encoder) encode(dst, message []byte, fields bool) []byte {
 	dst = append(dst, '{')
 	if fields {
 		dst = c.appendFields(dst)
@@ -180,14 +156,14 @@ func (c *Encoder) encode(dst, message []byte, fields bool) []byte {
 		dst = append(append(dst, `,"status":`...), status...)
 	}
 	dst = appendEnvelope(append(dst, `,"ce":`...), c.event)
-	if c.marks != (Marks{}) {
+	if c.marks != (marks{}) {
 		text, _ := json.Marshal(c.marks) // plain fields: it cannot fail
 		dst = append(append(dst, `,"auditrelay":`...), text...)
 	}
 	return append(dst, '}')
 }
 
-func (c *Encoder) appendMessage(dst, message []byte) []byte {
+func (c *encoder) appendMessage(dst, message []byte) []byte {
 	if c.marks.Encoding == "" {
 		return appendText(dst, view(message))
 	}

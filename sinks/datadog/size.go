@@ -1,4 +1,4 @@
-package entry
+package datadog
 
 import "unicode/utf8"
 

@@ -1,4 +1,4 @@
-package entry
+package datadog
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Maker knows how entries are made. It is immutable, and may be used concurrently.
-type Maker struct {
+// maker knows how entries are made. It is immutable, and may be used concurrently.
+type maker struct {
 	texts             []text
 	fields            fields
 	truncate, restamp bool
@@ -26,9 +26,9 @@ const (
 	fieldsNone
 )
 
-// NewMaker reads the entries' settings from a complete cfg.
-func NewMaker(cfg config.Datadog) *Maker {
-	m := &Maker{truncate: cfg.Oversize == "truncate", restamp: cfg.OutsideWindow == "restamp"}
+// newMaker reads the entries' settings from a complete cfg.
+func newMaker(cfg config.Datadog) *maker {
+	m := &maker{truncate: cfg.Oversize == "truncate", restamp: cfg.OutsideWindow == "restamp"}
 	m.fields = map[string]fields{"merged": fieldsMerged, "nested": fieldsNested, "none": fieldsNone}[cfg.Attributes]
 	m.add(text{attribute: "ddsource"}, cfg.Source)
 	m.add(text{attribute: "service"}, cfg.Service)
@@ -47,7 +47,7 @@ type text struct {
 }
 
 // add adds an attribute, unless all its templates are empty.
-func (m *Maker) add(t text, templates ...string) {
+func (m *maker) add(t text, templates ...string) {
 	constant := true
 	for _, s := range templates {
 		part := template.Parse(s)
@@ -75,7 +75,7 @@ func (t *text) append(dst, joined []byte) []byte {
 }
 
 // appendMember appends the attribute of the event.
-func (c *Encoder) appendMember(dst []byte, t *text) []byte {
+func (c *encoder) appendMember(dst []byte, t *text) []byte {
 	if t.constant != nil {
 		return append(dst, t.constant...)
 	}

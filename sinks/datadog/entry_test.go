@@ -1,4 +1,4 @@
-package entry
+package datadog
 
 import (
 	"bytes"
@@ -20,13 +20,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-var sentAt = time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
-
-func newMaker(t testing.TB, cfg config.Datadog) *Maker {
+func makerOf(t testing.TB, cfg config.Datadog) *maker {
 	t.Helper()
 	cfg.APIKey = secret.New("key")
 	require.NoError(t, (&config.Sink{Name: "test", Datadog: &cfg}).Complete())
-	return NewMaker(cfg)
+	return newMaker(cfg)
 }
 
 func eventOf(body string) *relay.Event {
@@ -58,9 +56,9 @@ func decode(t testing.TB, text []byte) map[string]any {
 	return out
 }
 
-func made(t testing.TB, m *Maker, e *relay.Event) map[string]any {
+func made(t testing.TB, m *maker, e *relay.Event) map[string]any {
 	t.Helper()
-	text, err := m.Encoder().Append([]byte("before"), e, sentAt)
+	text, err := m.encoder().appendEntry([]byte("before"), e, sentAt())
 	require.NoError(t, err)
 	return decode(t, bytes.TrimPrefix(text, []byte("before")))
 }
@@ -71,7 +69,7 @@ func TestMerged(t *testing.T) {
 		`"message":"not this","service":"nor this","host":"h","dd.trace_id":"7","ce":1,"auditrelay":2,"event":{"a":[1.50]},"":0,` +
 		`"big":12345678901234567890123,"exact":1.0e+2,"html":"<a>&","\u0061b":"\ud83d\ude00","n":null,"deep":{"status":"kept"}}`
 	e := eventOf(body)
-	got := made(t, newMaker(t, config.Datadog{}), e)
+	got := made(t, makerOf(t, config.Datadog{}), e)
 	assert.Equal(t, body, got["message"], "the message is the body, byte for byte")
 	assert.Equal(t, "auditrelay", got["ddsource"])
 	assert.Equal(t, "auditrelay", got["service"])
@@ -102,12 +100,12 @@ func TestMerged(t *testing.T) {
 func TestOtherPlaces(t *testing.T) {
 	t.Parallel()
 	e := eventOf(`{"action":"a","status":"success","n":1.0}`)
-	got := made(t, newMaker(t, config.Datadog{Attributes: "nested"}), e)
+	got := made(t, makerOf(t, config.Datadog{Attributes: "nested"}), e)
 	assert.Equal(t, map[string]any{"action": "a", "status": "success", "n": json.Number("1.0")}, got["event"])
 	assert.Equal(t, "success", got["status"])
 	assert.NotContains(t, got, "action")
 
-	got = made(t, newMaker(t, config.Datadog{Attributes: "none"}), e)
+	got = made(t, makerOf(t, config.Datadog{Attributes: "none"}), e)
 	assert.Equal(t, "success", got["status"])
 	assert.NotContains(t, got, "action")
 	assert.NotContains(t, got, "event")
@@ -123,12 +121,12 @@ func TestBodiesWithoutFields(t *testing.T) {
 		`{"a":"\ud800"}`, `{"a":"\udc00"}`, `{"a":"\ud800\u0041"}`, `{"\ud800x":1}`, `{"a":"` + "\x01" + `"}`,
 	} {
 		for _, where := range []string{"merged", "nested", "none"} {
-			got := made(t, newMaker(t, config.Datadog{Attributes: where}), eventOf(body))
+			got := made(t, makerOf(t, config.Datadog{Attributes: where}), eventOf(body))
 			assert.Equal(t, body, got["message"])
 			assert.Len(t, got, 6, "%s of %q: message, ddsource, service, ddtags, timestamp, ce", where, body)
 		}
 	}
-	got := made(t, newMaker(t, config.Datadog{}), eventOf(`{"a":"\\ud800 \\\ud83d\ude00 \n"}`))
+	got := made(t, makerOf(t, config.Datadog{}), eventOf(`{"a":"\\ud800 \\\ud83d\ude00 \n"}`))
 	assert.Equal(t, `\ud800 \`+"😀 \n", got["a"], "an escaped backslash begins no escape")
 }
 
@@ -143,7 +141,7 @@ func TestStatus(t *testing.T) {
 		`{"a":{"status":"x"}}`:               nil,
 		`{"status":"` + long("x", 80) + `"}`: nil,
 	} {
-		assert.Equal(t, want, made(t, newMaker(t, config.Datadog{}), eventOf(body))["status"], body)
+		assert.Equal(t, want, made(t, makerOf(t, config.Datadog{}), eventOf(body))["status"], body)
 	}
 }
 
@@ -152,7 +150,7 @@ func long(s string, n int) string { return strings.Repeat(s, n) }
 func TestNotUTF8(t *testing.T) {
 	t.Parallel()
 	e := eventOf("{\"a\":\"\xff\xfe\"}")
-	got := made(t, newMaker(t, config.Datadog{}), e)
+	got := made(t, makerOf(t, config.Datadog{}), e)
 	message, _ := got["message"].(string)
 	body, err := base64.StdEncoding.DecodeString(message)
 	require.NoError(t, err)
@@ -162,14 +160,14 @@ func TestNotUTF8(t *testing.T) {
 
 	e = eventOf("{}")
 	e.Subject, e.Project = "a\xff", "p\xfe"
-	got = made(t, newMaker(t, config.Datadog{Service: "{project}"}), e)
+	got = made(t, makerOf(t, config.Datadog{Service: "{project}"}), e)
 	assert.Equal(t, "a\uFFFD", got["ce"].(map[string]any)["subject"])
 	assert.Equal(t, "p\uFFFD", got["service"])
 }
 
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	m := newMaker(t, config.Datadog{
+	m := makerOf(t, config.Datadog{
 		Source: "s-{type}", Service: "{project}", Hostname: "{environment}.example.com",
 		Tags: []string{"team:iam", "env:{environment}", "x:{project}-{type}"},
 	})
@@ -186,28 +184,28 @@ func TestTemplates(t *testing.T) {
 	assert.NotContains(t, got, "service")
 	assert.Equal(t, "team:iam,x:-a_b", got["ddtags"], "a tag without a value is left out")
 
-	got = made(t, newMaker(t, config.Datadog{Tags: []string{}}), e)
+	got = made(t, makerOf(t, config.Datadog{Tags: []string{}}), e)
 	assert.NotContains(t, got, "ddtags")
 }
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	m, restamping := newMaker(t, config.Datadog{}), newMaker(t, config.Datadog{OutsideWindow: "restamp"})
+	m, restamping := makerOf(t, config.Datadog{}), makerOf(t, config.Datadog{OutsideWindow: "restamp"})
 	for _, c := range []struct {
 		age  time.Duration
 		want string
 	}{
 		{0, ""},
-		{MaxAge, ""},
-		{-MaxAhead, ""},
-		{MaxAge + time.Second, "older than the intake's 18 h"},
+		{maxAge, ""},
+		{-maxAhead, ""},
+		{maxAge + time.Second, "older than the intake's 18 h"},
 		{18 * time.Hour, "older than"},
 		{50 * 365 * 24 * time.Hour, "older than"},
-		{-MaxAhead - time.Second, "ahead than the intake's 2 h"},
+		{-maxAhead - time.Second, "ahead than the intake's 2 h"},
 	} {
 		e := eventOf(`{"a":1}`)
-		e.Time = sentAt.Add(-c.age)
-		_, err := m.Encoder().Append(nil, e, sentAt)
+		e.Time = sentAt().Add(-c.age)
+		_, err := m.encoder().appendEntry(nil, e, sentAt())
 		got := made(t, restamping, e)
 		if c.want == "" {
 			require.NoError(t, err, c.age)
@@ -217,13 +215,13 @@ func TestWindow(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		assert.Contains(t, err.Error(), e.Time.Format(time.RFC3339))
 		assert.Contains(t, err.Error(), "outside_window: restamp")
-		assert.Equal(t, json.Number(fmt.Sprint(sentAt.UnixMilli())), got["timestamp"])
+		assert.Equal(t, json.Number(fmt.Sprint(sentAt().UnixMilli())), got["timestamp"])
 		assert.Equal(t, map[string]any{"restamped": true}, got["auditrelay"])
 		assert.Equal(t, e.Time.Format(time.RFC3339Nano), got["ce"].(map[string]any)["time"])
 		assert.Equal(t, json.Number("1"), got["a"])
 	}
-	assert.Less(t, MaxAge, 18*time.Hour)
-	assert.Less(t, MaxAhead, 2*time.Hour)
+	assert.Less(t, maxAge, 18*time.Hour)
+	assert.Less(t, maxAhead, 2*time.Hour)
 }
 
 // A body that fits only without its fields is sent without them.
@@ -231,7 +229,7 @@ func TestAttributesOmitted(t *testing.T) {
 	t.Parallel()
 	body := `{"status":"error","a":"` + long("x", 600_000) + `"}`
 	for _, where := range []string{"merged", "nested"} {
-		got := made(t, newMaker(t, config.Datadog{Attributes: where}), eventOf(body))
+		got := made(t, makerOf(t, config.Datadog{Attributes: where}), eventOf(body))
 		assert.True(t, body == got["message"])
 		assert.NotContains(t, got, "a")
 		assert.NotContains(t, got, "event")
@@ -242,7 +240,7 @@ func TestAttributesOmitted(t *testing.T) {
 
 func TestOversize(t *testing.T) {
 	t.Parallel()
-	m, truncating := newMaker(t, config.Datadog{}), newMaker(t, config.Datadog{Oversize: "truncate"})
+	m, truncating := makerOf(t, config.Datadog{}), makerOf(t, config.Datadog{Oversize: "truncate"})
 	for name, body := range map[string]string{
 		"json":       `{"status":"error","a":"` + long("x", 1_000_000) + `"}`,
 		"controls":   long("\x01", 200_000),
@@ -253,15 +251,15 @@ func TestOversize(t *testing.T) {
 		"not UTF-8":  long("\xff", 900_000),
 	} {
 		e := eventOf(body)
-		kept, err := m.Encoder().Append([]byte("kept"), e, sentAt)
+		kept, err := m.encoder().appendEntry([]byte("kept"), e, sentAt())
 		assert.Equal(t, "kept", string(kept), "a refused entry leaves nothing behind")
 		require.ErrorContains(t, err, "larger than the intake's 1 MB", name)
 		assert.Contains(t, err.Error(), "oversize: truncate")
 
-		text, err := truncating.Encoder().Append(nil, e, sentAt)
+		text, err := truncating.encoder().appendEntry(nil, e, sentAt())
 		require.NoError(t, err, name)
-		assert.LessOrEqual(t, len(text), MaxBytes, name)
-		assert.Greater(t, len(text), MaxBytes-30, "%s: room is left", name)
+		assert.LessOrEqual(t, len(text), maxEntryBytes, name)
+		assert.Greater(t, len(text), maxEntryBytes-30, "%s: room is left", name)
 		got := decode(t, text)
 		message, _ := got["message"].(string)
 		marks, _ := got["auditrelay"].(map[string]any)
@@ -279,7 +277,7 @@ func TestOversize(t *testing.T) {
 	}
 	e := eventOf(long("x", 2_000_000))
 	e.Subject = long("s", 1_000_000)
-	_, err := truncating.Encoder().Append(nil, e, sentAt)
+	_, err := truncating.encoder().appendEntry(nil, e, sentAt())
 	require.ErrorContains(t, err, "without its message", "nothing that could be cut helps")
 }
 
@@ -287,21 +285,21 @@ func TestOversize(t *testing.T) {
 // limit, and the next larger one must not be far above it.
 func TestSizeIsTight(t *testing.T) {
 	t.Parallel()
-	m := newMaker(t, config.Datadog{Attributes: "none"})
+	m := makerOf(t, config.Datadog{Attributes: "none"})
 	low, high := 0, 2_000_000
 	for high-low > 1 {
 		mid := (low + high) / 2
-		if _, err := m.Encoder().Append(nil, eventOf(long("\"", mid)), sentAt); err == nil {
+		if _, err := m.encoder().appendEntry(nil, eventOf(long("\"", mid)), sentAt()); err == nil {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	text, err := m.Encoder().Append(nil, eventOf(long("\"", low)), sentAt)
+	text, err := m.encoder().appendEntry(nil, eventOf(long("\"", low)), sentAt())
 	require.NoError(t, err)
 	size := len(text)
-	assert.LessOrEqual(t, size, MaxBytes)
-	assert.Greater(t, size, MaxBytes-30)
+	assert.LessOrEqual(t, size, maxEntryBytes)
+	assert.Greater(t, size, maxEntryBytes-30)
 }
 
 func TestEventIsNotChanged(t *testing.T) {
@@ -309,7 +307,7 @@ func TestEventIsNotChanged(t *testing.T) {
 	e := eventOf(`{"status":"x", "a" : "<b>", "z":1}`)
 	before := string(e.Body)
 	for _, where := range []string{"merged", "nested", "none"} {
-		made(t, newMaker(t, config.Datadog{Attributes: where}), e)
+		made(t, makerOf(t, config.Datadog{Attributes: where}), e)
 		assert.Equal(t, before, string(e.Body))
 	}
 }

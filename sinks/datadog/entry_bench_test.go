@@ -1,4 +1,4 @@
-package entry
+package datadog
 
 import (
 	"testing"
@@ -12,13 +12,13 @@ func BenchmarkAppend(b *testing.B) {
 	events := relaytest.Events(100)
 	for _, where := range []string{"merged", "nested", "none"} {
 		b.Run(where, func(b *testing.B) {
-			m := newMaker(b, config.Datadog{Attributes: where}).Encoder()
+			m := makerOf(b, config.Datadog{Attributes: where}).encoder()
 			b.ReportAllocs()
 			n := 0
 			var text []byte
 			var err error
 			for b.Loop() {
-				if text, err = m.Append(text[:0], &events[n%len(events)], sentAt); err != nil {
+				if text, err = m.appendEntry(text[:0], &events[n%len(events)], sentAt()); err != nil {
 					b.Fatal(err)
 				}
 				n++
