@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// DataDir is the folder of the relay's state. One relay owns it at a time. It must exist or
 	// be creatable, and must be on a local disk.
-	DataDir string `yaml:"data_dir"`
+	DataDir string `yaml:"data_dir" check:"required"`
 	// Workspace is the Workspace Management API. Without it the relay only
 	// ingests and delivers: no streaming is configured and no settings watched.
 	Workspace *Workspace `yaml:"workspace"`
@@ -41,7 +41,7 @@ type Config struct {
 	// Log is the relay's output on standard error.
 	Log Log `yaml:"log"`
 	// ShutdownTimeout bounds the whole shutdown. Default 30s.
-	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s" check:"positive"`
 	// Sinks are the destinations, each with its own pace. There may be none; then events are
 	// only kept.
 	Sinks []Sink `yaml:"sinks"`
@@ -56,9 +56,9 @@ type Workspace struct {
 	Secret secret.Text `yaml:"secret"`
 	// RequestsPerSecond bounds the calls; the API's own limit is not
 	// documented. Default 5.
-	RequestsPerSecond float64 `yaml:"requests_per_second"`
+	RequestsPerSecond float64 `yaml:"requests_per_second" default:"5" check:"0.01..1000"`
 	// Timeout bounds one attempt of one call. Default 30s.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"30s" check:"positive"`
 }
 
 // Environment is one environment of a project.
@@ -72,7 +72,7 @@ type Environment struct {
 	// Mode is enforce or observe. With observe, the relay compares the streaming config
 	// with Stream, names the differences, and sets it only when a person asks for it.
 	// Default enforce.
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"enforce" check:"enforce|observe"`
 	// Credentials are further push credentials of the environment, in addition to the one that
 	// the relay generates.
 	Credentials []Credential `yaml:"credentials"`
@@ -123,7 +123,7 @@ type StreamRelay struct {
 type StreamDatadog struct {
 	APIKey secret.Text `yaml:"api_key"`
 	// Site is US, US3, US5, EU, AP1 or another site known to the API.
-	Site string `yaml:"site"`
+	Site string `yaml:"site" check:"required"`
 	// ApplicationKey, with the permission logs_read_data, lets the relay ask for the newest
 	// event, in order to notice a stream that has fallen silent. Without it the stream's events
 	// are not watched.
@@ -156,7 +156,7 @@ type Credential struct {
 // Ingest is the push listener.
 type Ingest struct {
 	// Listen is HOST:PORT. Default 127.0.0.1:3100.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" default:"127.0.0.1:3100"`
 	// TLS is required where Listen is not loopback, unless BehindProxy is set.
 	TLS *TLSServer `yaml:"tls"`
 	// BehindProxy means that TLS ends at a proxy in front of the relay.
@@ -186,36 +186,36 @@ type Connections struct {
 // IngestLimits bound the cost of pushes.
 type IngestLimits struct {
 	// BodyBytes bounds a body as sent. Default 10MiB.
-	BodyBytes Size `yaml:"body_bytes"`
+	BodyBytes Size `yaml:"body_bytes" default:"10MiB" check:"1KiB..1GiB"`
 	// DecompressedBytes bounds a body after decompression. Default 64MiB.
-	DecompressedBytes Size `yaml:"decompressed_bytes"`
+	DecompressedBytes Size `yaml:"decompressed_bytes" default:"64MiB" check:"1KiB..4GiB"`
 	// Entries bounds the events of one push. Default 100000.
-	Entries int `yaml:"entries"`
+	Entries int `yaml:"entries" default:"100000" check:"1..10000000"`
 	// LineBytes bounds one event's body: at most 900KiB with Journal.URL, to fit the payload of
 	// an external cluster, and at most 7MiB without. If the cluster's max_payload is smaller,
 	// that counts too. Default 256KiB, as in Loki.
-	LineBytes Size `yaml:"line_bytes"`
+	LineBytes Size `yaml:"line_bytes" default:"256KiB"`
 	// Labels bounds the labels of one stream, and separately each entry's metadata:
 	// Loki's structured metadata, Datadog's tags and attributes. More are refused with
-	// 400. Default 256; at most 1024.
-	Labels int `yaml:"labels"`
+	// 400. Default 256; at most 1024, since the journal reads back no more.
+	Labels int `yaml:"labels" default:"256" check:"1..1024"`
 	// LabelBytes bounds their names and values together, counted in the same way. Default
 	// 64KiB; at most 256KiB.
-	LabelBytes Size `yaml:"label_bytes"`
+	LabelBytes Size `yaml:"label_bytes" default:"64KiB" check:"1KiB..256KiB"`
 	// Concurrent bounds the pushes that are handled at once. A further one waits, and gets 429
 	// if the wait is too long. Default 256.
-	Concurrent int `yaml:"concurrent"`
+	Concurrent int `yaml:"concurrent" default:"256" check:"1..100000"`
 	// InFlightBytes bounds the memory of all pushes together, decoded. A push beyond it
 	// gets 429. Default 256MiB.
-	InFlightBytes Size `yaml:"in_flight_bytes"`
+	InFlightBytes Size `yaml:"in_flight_bytes" default:"256MiB" check:"1KiB..1TiB"`
 	// ReadTimeout bounds how long a client may take to send a push. Default 30s.
-	ReadTimeout time.Duration `yaml:"read_timeout"`
+	ReadTimeout time.Duration `yaml:"read_timeout" default:"30s" check:"positive"`
 }
 
 // TLSServer is a certificate to serve with. The files are read again when they change.
 type TLSServer struct {
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	CertFile string `yaml:"cert_file" check:"required"`
+	KeyFile  string `yaml:"key_file" check:"required"`
 	// ClientCAFile makes the listener ask each client for a certificate (mTLS) that is signed
 	// by one of the authorities in this PEM file. A credential is needed all the same.
 	ClientCAFile string `yaml:"client_ca_file"`
@@ -246,36 +246,36 @@ type Journal struct {
 	Replicas int `yaml:"replicas"`
 	// StreamPrefix is how the names of the relay's streams begin, for several relays on one
 	// cluster. Default AUDITRELAY.
-	StreamPrefix string `yaml:"stream_prefix"`
+	StreamPrefix string `yaml:"stream_prefix" default:"AUDITRELAY"`
 	// MaxBytes is the disk budget of the event log. Near its end, the oldest delivered
 	// events give way. Undelivered events are never thrown away: once they alone take
 	// the budget, pushes are refused with 503. Default 10GiB.
-	MaxBytes Size `yaml:"max_bytes"`
+	MaxBytes Size `yaml:"max_bytes" default:"10GiB"`
 	// DeadLetterBytes is the disk space for one environment's dead letters at one sink. Letters
 	// beyond it are kept all the same, and no sink waits, but they count as undelivered events
 	// of the environment: see Quota.UndeliveredBytes. So when the environment has used up its
 	// share of MaxBytes, its own pushes are refused until letters are replayed or discarded. No
 	// letter is ever thrown away to make room. Default 1GiB.
-	DeadLetterBytes Size `yaml:"dead_letter_bytes"`
+	DeadLetterBytes Size `yaml:"dead_letter_bytes" default:"1GiB"`
 	// ReplayWindow is how long events are kept after every sink has them, as far as MaxBytes
 	// has room. Default 72h.
-	ReplayWindow time.Duration `yaml:"replay_window"`
+	ReplayWindow time.Duration `yaml:"replay_window" default:"72h" check:"positive"`
 	// DuplicateWindow is how long a repeated push of an event, with the same id and body, is
 	// answered with success and not stored again. At most the newest 1,000,000 events are
 	// remembered, in 26 MiB of memory. Default 10m; with a negative value everything that is
 	// pushed is stored.
-	DuplicateWindow time.Duration `yaml:"duplicate_window"`
+	DuplicateWindow time.Duration `yaml:"duplicate_window" default:"10m"`
 }
 
 // Streaming watches the streaming config.
 type Streaming struct {
 	// Interval between two looks. Default 60s.
-	Interval time.Duration `yaml:"interval"`
+	Interval time.Duration `yaml:"interval" default:"1m" check:"positive"`
 	// DryRun looks and reports, and changes nothing.
 	DryRun bool `yaml:"dry_run"`
 	// RotationOverlap is how long a replaced credential stays valid; 0 for not at all. Default
 	// 15m.
-	RotationOverlap *time.Duration `yaml:"rotation_overlap"`
+	RotationOverlap *time.Duration `yaml:"rotation_overlap" default:"15m"`
 	// RotateEvery is the age at which a generated credential is replaced: at least 1h, and
 	// longer than RotationOverlap; 0 for never. Default 0.
 	RotateEvery time.Duration `yaml:"rotate_every"`
@@ -290,7 +290,7 @@ const (
 // Settings watches the settings.
 type Settings struct {
 	// Interval is the time from one look at a setting to the next. Default 5m.
-	Interval time.Duration `yaml:"interval"`
+	Interval time.Duration `yaml:"interval" default:"5m" check:"positive"`
 	// Intervals replace Interval for single kinds of settings, by the names in
 	// [SettingKinds].
 	Intervals map[string]time.Duration `yaml:"intervals"`
@@ -298,91 +298,10 @@ type Settings struct {
 	Disabled bool `yaml:"disabled"`
 }
 
-// Audit is the trail of changes.
-type Audit struct {
-	// Origin names the trail in its signed checkpoints, as a domain and path of yours (C2SP
-	// tlog-checkpoint). It becomes a part of the generated key, and from then on the origin in
-	// the key counts. Default auditrelay.local/HOSTNAME.
-	Origin string `yaml:"origin"`
-	// KeyFile holds the checkpoint signing key (golang.org/x/mod/sumdb/note
-	// form). Default DATA_DIR/audit.key, generated at the first start.
-	KeyFile string `yaml:"key_file"`
-	// KeyEnv is the name of an environment variable with the key, in the same form.
-	// Set at most one of KeyFile, KeyEnv and SignCommand.
-	KeyEnv string `yaml:"key_env"`
-	// SignCommand is a program with its arguments, called without a shell, which signs with a
-	// key that is kept elsewhere (PKCS#11, a cloud KMS). It reads the bytes to sign from its
-	// standard input, and prints the base64 of the 64-byte Ed25519 signature within 10s.
-	SignCommand []string `yaml:"sign_command"`
-	// SignEnv are the names of further environment variables for SignCommand. Of the relay's
-	// environment it gets PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR and these, and nothing
-	// else.
-	SignEnv []string `yaml:"sign_env"`
-	// PublicKey is the key of SignCommand, NAME+HASH+KEY, as `auditrelay trail keygen
-	// --public` makes it.
-	PublicKey string `yaml:"public_key"`
-	// CheckpointFile keeps the newest checkpoint, so that it is noticed when a trail is put
-	// back to an earlier state. Keep it apart from the data directory and its backups. Default
-	// KEY_FILE.checkpoint, or DATA_DIR/audit.checkpoint without a KeyFile.
-	CheckpointFile string `yaml:"checkpoint_file"`
-	// Heartbeat is the longest time between two checkpoints, from 10s to 24h. Default 1h.
-	Heartbeat *time.Duration `yaml:"heartbeat"`
-	// Witnesses cosign the checkpoints, each only if it continues the previous one
-	// (https://c2sp.org/tlog-witness). So others can notice when a trail was set back, or is
-	// shown in two versions. Default: none.
-	Witnesses []Witness `yaml:"witnesses"`
-	// Quorum is how many of them have to cosign. If fewer do, an alarm is raised, and nothing
-	// stops. Default: all of them.
-	Quorum int `yaml:"quorum"`
-	// Spans are digests of the event stream in the trail.
-	Spans Spans `yaml:"spans"`
-	// Serve publishes the trail to verifiers.
-	Serve AuditServe `yaml:"serve"`
-}
-
-// Spans are digests of the event stream. Each covers a run of events, so that it can be proven
-// that one of them was received.
-type Spans struct {
-	// Interval is the longest time from one span to the next, while events come.
-	// Default 10m.
-	Interval time.Duration `yaml:"interval"`
-	// Events is about how many events end a span earlier. Default 1000000.
-	Events int `yaml:"events"`
-	// Disabled makes no spans.
-	Disabled bool `yaml:"disabled"`
-}
-
-// AuditServe serves the trail under /tlog/, read-only, in the layout of C2SP tlog-tiles, so
-// that public tools can verify it. Its entries are confidential, so a token is required.
-type AuditServe struct {
-	// Listen is admin, HOST:PORT for a separate listener, or off. The admin listener requires
-	// its own token. Default admin.
-	Listen string `yaml:"listen"`
-	// TLS serves HTTPS on the separate listener. Default: HTTP.
-	TLS *TLSServer `yaml:"tls"`
-	// Token, at least 16 characters, guards the separate listener, as "Authorization: Bearer
-	// TOKEN". Beyond loopback it is required, unless tls.client_ca_file or public is set.
-	// Default on loopback: the token in DATA_DIR/admin.token.
-	Token secret.Text `yaml:"token"`
-	// Public shows the trail to everybody who reaches the listener, without a token. Default
-	// false.
-	Public bool `yaml:"public"`
-}
-
-// Witness is a witness of the trail, such as `auditrelay witness` of another team.
-type Witness struct {
-	// URL is the submission prefix, before /add-checkpoint: https, except for loopback.
-	URL string `yaml:"url"`
-	// Key is the witness's public key, NAME+HASH+KEY.
-	Key string `yaml:"key"`
-	// TLS is for URL.
-	TLS *TLSClient `yaml:"tls"`
-}
-
 // Admin is the private listener.
 type Admin struct {
 	// Listen is HOST:PORT; keep it private. Default 127.0.0.1:9100.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" default:"127.0.0.1:9100"`
 	// TLS serves HTTPS. Default: HTTP.
 	TLS *TLSServer `yaml:"tls"`
 	// Token, at least 16 characters, guards /metrics, /status, /tlog/ and /debug/pprof/, as
@@ -402,7 +321,7 @@ type Admin struct {
 // Log is the relay's output.
 type Log struct {
 	// Level is debug, info, warn or error. Default info.
-	Level string `yaml:"level"`
+	Level string `yaml:"level" default:"info" check:"debug|info|warn|error"`
 	// Format is text or json. Default text.
-	Format string `yaml:"format"`
+	Format string `yaml:"format" default:"text" check:"text|json"`
 }

@@ -157,3 +157,34 @@ func TestFieldKinds(t *testing.T) {
 	}
 	walk(reflect.TypeFor[Config]())
 }
+
+// TestTags reads each limit and each default, and wants every default to be within its limits.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	full, _ := decodeAll(t)
+	seen := map[string]int{}
+	eachTagged(reflect.ValueOf(full), "", func(field reflect.Value, at string, tag reflect.StructTag) {
+		for _, name := range []string{"default", "check"} {
+			if _, given := tag.Lookup(name); given {
+				seen[name]++
+			}
+		}
+		text, given := tag.Lookup("default")
+		if !given {
+			return
+		}
+		kind := field.Type()
+		for kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		value := valueOf(kind, text)
+		assert.False(t, value.IsZero(), "%s: the default of an empty field is empty", at)
+		if rule, given := tag.Lookup("check"); given {
+			k := &checker{}
+			k.rule(at, value, rule)
+			assert.Empty(t, k.errors)
+		}
+	})
+	assert.Greater(t, seen["default"], 40, "the walk finds the tags")
+	assert.Greater(t, seen["check"], 40)
+}

@@ -12,16 +12,13 @@ type Heartbeat struct {
 	// secret, since that is what it is with many services. Default: no calls.
 	URL secret.Text `yaml:"url"`
 	// Interval is the time between two calls, from 1s to 24h. Default 1m.
-	Interval time.Duration `yaml:"interval"`
+	Interval time.Duration `yaml:"interval" default:"1m" check:"1s..24h"`
 	// TLS is for URL.
 	TLS *TLSClient `yaml:"tls"`
 }
 
 func (k *checker) heartbeat(h Heartbeat) {
-	between(k, "heartbeat.interval", h.Interval, time.Second, 24*time.Hour)
-	if h.URL.Empty() {
-		return
+	if !h.URL.Empty() {
+		k.webhookURL("heartbeat.url", h.URL.Reveal())
 	}
-	k.webhookURL("heartbeat.url", h.URL.Reveal())
-	k.tlsClient("heartbeat.tls", h.TLS)
 }

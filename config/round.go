@@ -109,8 +109,6 @@ func (r Round) String() string {
 
 // watching checks the intervals, and that there is enough time for everything in them.
 func (k *checker) watching(c *Config) {
-	k.positive("streaming.interval", c.Streaming.Interval)
-	k.positive("settings.interval", c.Settings.Interval)
 	for _, kind := range slices.Sorted(maps.Keys(c.Settings.Intervals)) {
 		at := join("settings.intervals", kind)
 		if !slices.Contains(SettingKinds(), kind) {

@@ -20,8 +20,8 @@ type Datadog struct {
 	// Source, Service and Hostname are the entries' ddsource, service and
 	// hostname; they may hold {type}, {project} and {environment}. Defaults
 	// auditrelay, auditrelay and none.
-	Source   string `yaml:"source"`
-	Service  string `yaml:"service"`
+	Source   string `yaml:"source" default:"auditrelay"`
+	Service  string `yaml:"service" default:"auditrelay"`
 	Hostname string `yaml:"hostname"`
 	// Tags are the entries' ddtags, with the same placeholders; a tag whose values are empty is
 	// left out. Default env:{environment} and project:{project}.
@@ -30,17 +30,17 @@ type Datadog struct {
 	// the body itself: merged (as @action, the default; below event, as @event.status, where
 	// Datadog uses the name itself), nested (all below event), or none, which takes half the
 	// bytes.
-	Attributes string `yaml:"attributes"`
+	Attributes string `yaml:"attributes" default:"merged" check:"merged|nested|none"`
 	// Oversize decides about an entry that exceeds the intake's 1 MB: reject (to the dead
 	// letters, the default) or truncate (cut, and marked as such).
-	Oversize string `yaml:"oversize"`
+	Oversize string `yaml:"oversize" default:"reject" check:"reject|truncate"`
 	// OutsideWindow decides about an event that is more than 18 h old, or 2 h ahead, which the
 	// intake would drop without a word: reject (to the dead letters, the default) or restamp
 	// (sent with the time of sending; its own time is in @ce.time, and @auditrelay.restamped is
 	// true).
-	OutsideWindow string `yaml:"outside_window"`
+	OutsideWindow string `yaml:"outside_window" default:"reject" check:"reject|restamp"`
 	// Compression is gzip (default), deflate or none.
-	Compression string     `yaml:"compression"`
+	Compression string     `yaml:"compression" default:"gzip" check:"gzip|deflate|none"`
 	TLS         *TLSClient `yaml:"tls"`
 }
 
@@ -56,15 +56,9 @@ func (c *Datadog) setDefaults(*Sink) {
 	if c.URL == "" {
 		setDefault(&c.Site, "datadoghq.com")
 	}
-	setDefault(&c.Source, "auditrelay")
-	setDefault(&c.Service, "auditrelay")
 	if c.Tags == nil {
 		c.Tags = []string{"env:{environment}", "project:{project}"}
 	}
-	setDefault(&c.Attributes, "merged")
-	setDefault(&c.Oversize, "reject")
-	setDefault(&c.OutsideWindow, "reject")
-	setDefault(&c.Compression, "gzip")
 }
 
 // datadogKey warns of a key that Datadog did not make. That is no error, since the form is
@@ -99,11 +93,6 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 			k.fail(path, tag, "must be one tag, such as team:iam; give each tag an item of its own")
 		}
 	}
-	k.oneOf(at+".attributes", c.Attributes, "merged", "nested", "none")
-	k.oneOf(at+".oversize", c.Oversize, "reject", "truncate")
-	k.oneOf(at+".outside_window", c.OutsideWindow, "reject", "restamp")
-	k.oneOf(at+".compression", c.Compression, "gzip", "deflate", "none")
-	k.tlsClient(at+".tls", c.TLS)
 	if c.TLS != nil && strings.HasPrefix(c.URL, "http:") {
 		k.fail(at+".tls", nil, "is for https, and url is http; remove one of them")
 	}

@@ -86,6 +86,7 @@ func TestDatadogExampleShowsTheDefaults(t *testing.T) {
 	cfg, _ := decodeAll(t)
 	want := Datadog{}
 	want.setDefaults(nil)
+	fillIn(&want)
 	for _, s := range cfg.Sinks {
 		if got := s.Datadog; got != nil {
 			want.APIKey, want.URL, want.Hostname, want.TLS = got.APIKey, got.URL, got.Hostname, got.TLS

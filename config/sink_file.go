@@ -9,22 +9,17 @@ import (
 // OCSF object on each.
 type File struct {
 	// Path is the current file. Rotated files are in the same folder.
-	Path string `yaml:"path"`
+	Path string `yaml:"path" check:"required"`
 	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h; 0 means the
 	// default, and with a negative value it is never rotated.
-	RotateBytes Size          `yaml:"rotate_bytes"`
-	RotateEvery time.Duration `yaml:"rotate_every"`
+	RotateBytes Size          `yaml:"rotate_bytes" default:"128MiB"`
+	RotateEvery time.Duration `yaml:"rotate_every" default:"24h"`
 	// Keep is the number of rotated files to keep. Default 0: all.
 	Keep int `yaml:"keep"`
 	// Gzip compresses a file when it is rotated, and names it .gz.
 	Gzip bool `yaml:"gzip"`
 	// NoSync acknowledges before the file is synced to disk.
 	NoSync bool `yaml:"no_sync"`
-}
-
-func (c *File) setDefaults(*Sink) {
-	setDefault(&c.RotateBytes, 128<<20)
-	setDefault(&c.RotateEvery, 24*time.Hour)
 }
 
 // Resource implements [Exclusive]: a file has one writer.
@@ -36,7 +31,6 @@ func (c *File) Resource() (field, name string) {
 }
 
 func (c *File) check(k *checker, at string, _ *Sink) {
-	k.required(at+".path", c.Path)
 	if c.RotateBytes > 0 && c.RotateBytes < 1<<10 {
 		k.fail(at+".rotate_bytes", c.RotateBytes, "must be at least 1KiB, or negative for never")
 	}

@@ -14,17 +14,17 @@ type Kafka struct {
 	// Brokers are HOST:PORT, at least one.
 	Brokers []string `yaml:"brokers"`
 	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
-	Topic string `yaml:"topic"`
+	Topic string `yaml:"topic" default:"auditrelay.events"`
 	// Key is a record's partition key: environment (default), subject, id, none (round-robin),
 	// or a JSON pointer into the body (RFC 6901), such as /user/id. The key is then the value's
 	// text: a string unescaped, a number, true or false as written. A body in which the value
 	// is missing, empty, null, an object or an array has no key, and goes round-robin.
-	Key string `yaml:"key"`
+	Key string `yaml:"key" default:"environment"`
 	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
 	// or round-robin.
-	Partitioner string `yaml:"partitioner"`
+	Partitioner string `yaml:"partitioner" default:"murmur2" check:"murmur2|crc32|round-robin"`
 	// Compression is zstd, lz4, snappy (default), gzip or none.
-	Compression string `yaml:"compression"`
+	Compression string `yaml:"compression" default:"snappy" check:"zstd|lz4|snappy|gzip|none"`
 	// Mode is how records carry CloudEvents:
 	//
 	//   - binary (default): one event a record, its attributes as headers, the body
@@ -40,12 +40,12 @@ type Kafka struct {
 	// consumer of one event a record. The array is CloudEvents' JSON batch format, under
 	// its registered media type; to send it to Kafka is this relay's own convention, as
 	// CloudEvents' Kafka binding defines no batched mode.
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"binary" check:"binary|structured|batch"`
 	// CreateTopic makes a topic that is missing, with Partitions and ReplicationFactor (default
 	// -1: as the broker has it).
 	CreateTopic       bool       `yaml:"create_topic"`
-	Partitions        int        `yaml:"partitions"`
-	ReplicationFactor int        `yaml:"replication_factor"`
+	Partitions        int        `yaml:"partitions" default:"-1"`
+	ReplicationFactor int        `yaml:"replication_factor" default:"-1"`
 	TLS               *TLSClient `yaml:"tls"`
 	SASL              *KafkaSASL `yaml:"sasl"`
 }
@@ -53,19 +53,9 @@ type Kafka struct {
 // KafkaSASL authenticates to Kafka.
 type KafkaSASL struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512.
-	Mechanism string      `yaml:"mechanism"`
-	Username  string      `yaml:"username"`
+	Mechanism string      `yaml:"mechanism" check:"plain|scram-sha-256|scram-sha-512"`
+	Username  string      `yaml:"username" check:"required"`
 	Password  secret.Text `yaml:"password"`
-}
-
-func (c *Kafka) setDefaults(*Sink) {
-	setDefault(&c.Mode, "binary")
-	setDefault(&c.Topic, "auditrelay.events")
-	setDefault(&c.Key, "environment")
-	setDefault(&c.Partitioner, "murmur2")
-	setDefault(&c.Compression, "snappy")
-	setDefault(&c.Partitions, -1)
-	setDefault(&c.ReplicationFactor, -1)
 }
 
 func (c *Kafka) check(k *checker, at string, s *Sink) {
@@ -85,18 +75,14 @@ func (c *Kafka) check(k *checker, at string, s *Sink) {
 	if s.Redact != nil {
 		k.redactedKey(at+".key", c.Key, s.Redact)
 	}
-	k.oneOf(at+".mode", c.Mode, "binary", "structured", "batch")
 	if c.Mode == "batch" && c.Key == "id" {
 		k.warn(at+".mode", "has no effect with key: id: a record holds events of one key, so each event has its own")
 	}
 	if (c.Mode == "structured" || c.Mode == "batch") && s.Format == FormatOCSF {
 		k.fail(at+".mode", c.Mode, "would put each OCSF object into an envelope of CloudEvents; use binary, whose value is the object alone")
 	}
-	k.oneOf(at+".partitioner", c.Partitioner, "murmur2", "crc32", "round-robin")
-	k.oneOf(at+".compression", c.Compression, "zstd", "lz4", "snappy", "gzip", "none")
 	k.created(at+".partitions", c.Partitions, 100_000, c.CreateTopic)
 	k.created(at+".replication_factor", c.ReplicationFactor, 100, c.CreateTopic)
-	k.tlsClient(at+".tls", c.TLS)
 	if c.SASL != nil {
 		k.sasl(at, c)
 	}
@@ -126,8 +112,6 @@ func (k *checker) created(path string, value, high int, create bool) {
 }
 
 func (k *checker) sasl(at string, c *Kafka) {
-	k.oneOf(at+".sasl.mechanism", c.SASL.Mechanism, "plain", "scram-sha-256", "scram-sha-512")
-	k.required(at+".sasl.username", c.SASL.Username)
 	k.secret(at+".sasl.password", c.SASL.Password)
 	if c.TLS != nil || c.SASL.Mechanism != "plain" {
 		return

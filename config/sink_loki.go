@@ -26,13 +26,13 @@ type Loki struct {
 	// LineBytes, MetadataBytes and MetadataEntries are Loki's own limits,
 	// checked before sending: max_line_size, max_structured_metadata_size and
 	// max_structured_metadata_entries_count. Defaults 256KiB, 64KiB and 128.
-	LineBytes       Size `yaml:"line_bytes"`
-	MetadataBytes   Size `yaml:"metadata_bytes"`
-	MetadataEntries int  `yaml:"metadata_entries"`
+	LineBytes       Size `yaml:"line_bytes" default:"256KiB" check:"1KiB..64MiB"`
+	MetadataBytes   Size `yaml:"metadata_bytes" default:"64KiB" check:"1KiB..16MiB"`
+	MetadataEntries int  `yaml:"metadata_entries" default:"128" check:"16..10000"`
 	// LateAfter is how much older than the newest event of its stream an event may be for Loki
 	// to take it: half of its max_chunk_age. An older one goes into a separate stream, with the
 	// label late. Default 1h.
-	LateAfter time.Duration `yaml:"late_after"`
+	LateAfter time.Duration `yaml:"late_after" default:"1h" check:"1m..720h"`
 	// Username and Password are for Basic authentication; BearerToken replaces them.
 	Username    string      `yaml:"username"`
 	Password    secret.Text `yaml:"password"`
@@ -46,10 +46,6 @@ func (c *Loki) setDefaults(*Sink) {
 			"service_name": "auditrelay", "project": "{project}", "environment": "{environment}",
 		}
 	}
-	setDefault(&c.LineBytes, 256<<10)
-	setDefault(&c.MetadataBytes, 64<<10)
-	setDefault(&c.MetadataEntries, 128)
-	setDefault(&c.LateAfter, time.Hour)
 }
 
 // Loki's own limits of labels, which are seldom changed. One name is reserved for the label
@@ -71,10 +67,6 @@ func (c *Loki) check(k *checker, at string, _ *Sink) {
 	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
 		k.lokiLabel(at+".labels."+name, name, c.Labels[name])
 	}
-	between(k, at+".line_bytes", c.LineBytes, 1<<10, 64<<20)
-	between(k, at+".metadata_bytes", c.MetadataBytes, 1<<10, 16<<20)
-	between(k, at+".metadata_entries", c.MetadataEntries, 16, 10_000)
-	between(k, at+".late_after", c.LateAfter, time.Minute, 30*24*time.Hour)
 	if pair := c.Username != "" || !c.Password.Empty(); pair {
 		k.required(at+".username", c.Username)
 		k.secret(at+".password", c.Password)
@@ -82,7 +74,6 @@ func (c *Loki) check(k *checker, at string, _ *Sink) {
 			k.fail(at, nil, "must have at most one of bearer_token, and username with password")
 		}
 	}
-	k.tlsClient(at+".tls", c.TLS)
 }
 
 func (k *checker) lokiURL(path, value string) {

@@ -15,10 +15,10 @@ type NATS struct {
 	// forbidden characters escaped. A {type} at the end keeps its dots, so that subscribers to
 	// auditrelay.*.*.settings.> get settings.changed. Default
 	// auditrelay.{project}.{environment}.{type}.
-	Subject string `yaml:"subject"`
+	Subject string `yaml:"subject" default:"auditrelay.{project}.{environment}.{type}"`
 	// Mode is jetstream (acknowledged, the default) or core (at most once: NATS does
 	// not acknowledge, and a message without a subscriber is gone).
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"jetstream" check:"jetstream|core"`
 	// CreateStream is the name of a stream for the subjects of Subject, which is made if it is
 	// missing.
 	CreateStream string `yaml:"create_stream"`
@@ -32,11 +32,6 @@ type NATS struct {
 	TLS             *TLSClient  `yaml:"tls"`
 }
 
-func (c *NATS) setDefaults(*Sink) {
-	setDefault(&c.Subject, "auditrelay.{project}.{environment}.{type}")
-	setDefault(&c.Mode, "jetstream")
-}
-
 func (c *NATS) check(k *checker, at string, _ *Sink) {
 	if k.required(at+".url", c.URL) {
 		k.natsURLs(at+".url", c.URL)
@@ -44,7 +39,6 @@ func (c *NATS) check(k *checker, at string, _ *Sink) {
 	if k.template(at+".subject", c.Subject) && !isSubject(c.Subject) {
 		k.fail(at+".subject", c.Subject, `must be tokens joined with ".": none empty, no spaces, no "*" and ">"`)
 	}
-	k.oneOf(at+".mode", c.Mode, "jetstream", "core")
 	if c.CreateStream != "" {
 		k.name(at+".create_stream", c.CreateStream)
 		if c.Mode == "core" {
@@ -55,7 +49,6 @@ func (c *NATS) check(k *checker, at string, _ *Sink) {
 	if (!c.Token.Empty() || !c.Password.Empty()) && c.TLS == nil && inTheClear(c.URL) {
 		k.warn(at+".url", "the password or token goes over the network in the clear; write tls:// (or set tls), or use credentials_file or nkey_file")
 	}
-	k.tlsClient(at+".tls", c.TLS)
 }
 
 func isSubject(s string) bool {

@@ -32,7 +32,7 @@ type Match struct {
 	CEL string `yaml:"cel"`
 	// OnError is deliver (the default, since an auditor had better get too much) or withhold,
 	// which sends the event to the sink's dead letters, with the reason.
-	OnError string `yaml:"on_error"`
+	OnError string `yaml:"on_error" default:"deliver" check:"deliver|withhold"`
 }
 
 // Redact takes fields out of JSON bodies, each named by a JSON pointer (RFC 6901), such
@@ -68,7 +68,7 @@ type Redact struct {
 	// Missing decides about an event that has no value at one of the pointers of Remove and
 	// Hash: deliver (the default, since events of different kinds have different fields) or
 	// withhold.
-	Missing string `yaml:"missing"`
+	Missing string `yaml:"missing" default:"deliver" check:"deliver|withhold"`
 	// HashKey has at least 16 characters. After it is changed, the hash of a value differs from
 	// what it was before.
 	HashKey secret.Text `yaml:"hash_key"`
@@ -87,7 +87,6 @@ func (k *checker) match(at string, m *Match) {
 	if m.CEL != "" {
 		k.expression(at+".cel", m.CEL)
 	}
-	k.oneOf(at+".on_error", m.OnError, "deliver", "withhold")
 }
 
 // names refuses empty names, since no type and no project is empty.
@@ -117,7 +116,6 @@ func (k *checker) redact(at string, r *Redact) {
 		k.warn(at, "has no effect: neither remove nor hash nor labels names anything")
 	}
 	k.names(at+".labels", r.Labels)
-	k.oneOf(at+".missing", r.Missing, "deliver", "withhold")
 	k.copied(at+".remove", r.Remove, r.Labels)
 	k.copied(at+".hash", r.Hash, r.Labels)
 	named := map[string]string{}

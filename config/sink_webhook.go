@@ -67,7 +67,6 @@ func (c *Webhook) check(k *checker, at string, s *Sink) {
 		}
 		canonical[http.CanonicalHeaderKey(name)] = true
 	}
-	k.tlsClient(at+".tls", c.TLS)
 }
 
 func (k *checker) webhookURL(path, value string) {

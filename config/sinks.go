@@ -16,14 +16,14 @@ type Sink struct {
 	Name string `yaml:"name"`
 	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB; 100
 	// and 512KiB for a webhook.
-	BatchEvents int  `yaml:"batch_events"`
-	BatchBytes  Size `yaml:"batch_bytes"`
+	BatchEvents int  `yaml:"batch_events" default:"5000" check:"1..1000000"`
+	BatchBytes  Size `yaml:"batch_bytes" default:"4MiB" check:"1KiB..1GiB"`
 	// BatchWait is how long a delivery that is not full waits for further events: for fewer
 	// requests, or for one message in a chat instead of many. At most 1m. Default 5s with the
 	// format slack, otherwise 0.
-	BatchWait time.Duration `yaml:"batch_wait"`
+	BatchWait time.Duration `yaml:"batch_wait" check:"0s..1m"`
 	// Timeout bounds one attempt of one delivery. Default 30s.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" default:"30s" check:"positive"`
 
 	// Format is the form of the events: cloudevents (the default), ocsf, or for a webhook
 	// slack.
@@ -36,7 +36,7 @@ type Sink struct {
 	//
 	// With slack each batch becomes one message, as the incoming webhooks of Slack,
 	// Mattermost and others take it, with a line for each of its first 20 events.
-	Format string `yaml:"format"`
+	Format string `yaml:"format" default:"cloudevents"`
 	// Match chooses the sink's events. If it is left out, the sink gets all.
 	Match *Match `yaml:"match"`
 	// Redact takes fields out of the bodies before this sink sees them; the
@@ -45,7 +45,7 @@ type Sink struct {
 	// Parallel bounds the deliveries that are under way at once, at most 64. 1, the default,
 	// keeps each environment's order; with more, distant destinations are faster, and the order
 	// is given up. Each delivery has connections of its own. For a file it must be 1.
-	Parallel int `yaml:"parallel"`
+	Parallel int `yaml:"parallel" default:"1" check:"1..64"`
 
 	Kafka   *Kafka   `yaml:"kafka"`
 	NATS    *NATS    `yaml:"nats"`
@@ -73,12 +73,13 @@ type ownFormats interface {
 // section is a Sink's description of its destination. The fields of Sink that have such a type
 // are the sections; no list names them.
 type section interface {
-	// setDefaults sets empty fields. It runs before the defaults of s, and may set others for
-	// s. A second call changes nothing.
-	setDefaults(s *Sink)
 	// check reports the errors. The section is at the path at, in s.
 	check(k *checker, at string, s *Sink)
 }
+
+// defaulter is a section with defaults that are not in tags. setDefaults runs before the defaults
+// of s, and may set others for s. A second call changes nothing.
+type defaulter interface{ setDefaults(s *Sink) }
 
 // Exclusive is a section whose destination has only one writer, such as a file. Parallel must
 // be 1 then, and no two sinks may have the same resource.
@@ -93,6 +94,7 @@ type Exclusive interface {
 func (s *Sink) Complete() error {
 	s.setDefaults()
 	k := &checker{}
+	k.tagged(s, "")
 	k.sink("", s)
 	if len(k.errors) > 0 {
 		return Errors(k.errors)
@@ -160,19 +162,11 @@ func destinations(kinds Kinds) (names []string) {
 
 func (s *Sink) setDefaults() {
 	for _, section := range s.sections() {
-		section.setDefaults(s)
+		if own, ok := section.(defaulter); ok {
+			own.setDefaults(s)
+		}
 	}
-	setDefault(&s.Format, FormatCloudEvents)
-	setDefault(&s.BatchEvents, 5000)
-	setDefault(&s.BatchBytes, 4<<20)
-	setDefault(&s.Timeout, 30*time.Second)
-	setDefault(&s.Parallel, 1)
-	if s.Match != nil {
-		setDefault(&s.Match.OnError, "deliver")
-	}
-	if s.Redact != nil {
-		setDefault(&s.Redact.Missing, "deliver")
-	}
+	fillIn(s)
 }
 
 // sinks checks each sink, and that no two use a resource that is for one of them only.
@@ -210,11 +204,6 @@ func (k *checker) resource(at, kind string, s section, seen map[string]string) {
 // sink checks a sink by itself.
 func (k *checker) sink(at string, s *Sink) {
 	k.name(join(at, "name"), s.Name)
-	between(k, join(at, "batch_events"), s.BatchEvents, 1, 1_000_000)
-	between(k, join(at, "batch_bytes"), s.BatchBytes, 1<<10, 1<<30)
-	between(k, join(at, "batch_wait"), s.BatchWait, 0, time.Minute)
-	k.positive(join(at, "timeout"), s.Timeout)
-	between(k, join(at, "parallel"), s.Parallel, 1, 64)
 	if s.Match != nil {
 		k.match(join(at, "match"), s.Match)
 	}

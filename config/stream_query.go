@@ -65,7 +65,6 @@ func (k *checker) lokiQuery(at string, q *LokiQuery) {
 	if !all(q.Tenant, isTenant) {
 		k.fail(at+".tenant", q.Tenant, `must be letters, digits and !-_.*'()`)
 	}
-	k.tlsClient(at+".tls", q.TLS)
 }
 
 func (k *checker) datadogSearch(at string, s *StreamDatadog) {

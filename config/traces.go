@@ -15,7 +15,7 @@ type Traces struct {
 	// loopback. Default: no traces.
 	Endpoint string `yaml:"endpoint"`
 	// Ratio is the share of pushes that are traced, above 0 and at most 1. Default 0.001.
-	Ratio float64 `yaml:"ratio"`
+	Ratio float64 `yaml:"ratio" default:"0.001"`
 	// Headers are sent with each request, such as Authorization.
 	Headers map[string]secret.Text `yaml:"headers"`
 	// TLS is for Endpoint.
@@ -40,5 +40,4 @@ func (k *checker) traces(t Traces) {
 		}
 		k.webhookHeader(path, name, t.Headers[name])
 	}
-	k.tlsClient("traces.tls", t.TLS)
 }

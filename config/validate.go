@@ -17,7 +17,7 @@ const (
 )
 
 func (k *checker) config(c *Config) {
-	k.required("data_dir", c.DataDir)
+	k.tagged(c, "")
 	k.workspace(c.Workspace)
 	k.environments(c)
 	k.ingest(c)
@@ -26,15 +26,10 @@ func (k *checker) config(c *Config) {
 	k.rotation(c.Streaming)
 	k.audit(c.Audit)
 	k.witnesses(c.Audit)
-	between(k, "audit.spans.interval", c.Audit.Spans.Interval, time.Second, 24*time.Hour)
-	between(k, "audit.spans.events", c.Audit.Spans.Events, 1, 100_000_000)
 	k.auditServe(c)
 	k.admin(c)
 	k.heartbeat(c.Heartbeat)
 	k.traces(c.Traces)
-	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	k.oneOf("log.format", c.Log.Format, "text", "json")
-	k.positive("shutdown_timeout", c.ShutdownTimeout)
 	k.sinks(c)
 	k.watching(c)
 }
@@ -68,8 +63,6 @@ func (k *checker) workspace(w *Workspace) {
 		k.fail("workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
 	}
 	k.secret("workspace.secret", w.Secret)
-	between(k, "workspace.requests_per_second", w.RequestsPerSecond, 0.01, 1000)
-	k.positive("workspace.timeout", w.Timeout)
 }
 
 // baseURL checks an address that keys are sent to.
@@ -92,7 +85,6 @@ func (k *checker) secret(path string, value secret.Text) {
 func (k *checker) ingest(c *Config) {
 	in := c.Ingest
 	loopback := k.listenAddress("ingest.listen", in.Listen)
-	k.tlsServer("ingest.tls", in.TLS)
 	if !loopback && in.TLS == nil && !in.BehindProxy {
 		k.fail("ingest.listen", in.Listen,
 			"is reachable from outside without TLS; set ingest.tls, or behind_proxy: true where TLS ends at a proxy, or listen on 127.0.0.1")
@@ -134,14 +126,6 @@ func (k *checker) connections(in Ingest) {
 
 func (k *checker) limits(l IngestLimits, j Journal) {
 	const at = "ingest.limits."
-	between(k, at+"body_bytes", l.BodyBytes, 1<<10, 1<<30)
-	between(k, at+"decompressed_bytes", l.DecompressedBytes, 1<<10, 4<<30)
-	between(k, at+"entries", l.Entries, 1, 10_000_000)
-	between(k, at+"labels", l.Labels, 1, 1024) // the journal reads back no more
-	between(k, at+"label_bytes", l.LabelBytes, 1<<10, 256<<10)
-	between(k, at+"concurrent", l.Concurrent, 1, 100_000)
-	between(k, at+"in_flight_bytes", l.InFlightBytes, 1<<10, 1<<40)
-	k.positive(at+"read_timeout", l.ReadTimeout)
 	longest, why := maxLineDisk, "what the journal keeps in one record"
 	if j.URL != "" {
 		longest, why = maxLineExternal, "what fits the 1 MiB payload of an external cluster"
@@ -181,7 +165,6 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 			k.fail("journal.tls", nil, "is for journal.url, which is not set; set it, or remove this")
 		}
 	}
-	k.tlsClient("journal.tls", j.TLS)
 	k.name("journal.stream_prefix", j.StreamPrefix)
 	if j.DeadLetterBytes < 1<<20 {
 		k.fail("journal.dead_letter_bytes", j.DeadLetterBytes, "must be at least 1MiB")
@@ -190,7 +173,6 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 		k.fail("journal.max_bytes", j.MaxBytes,
 			fmt.Sprintf("must be at least 1MiB and ingest.limits.body_bytes, %v, or the largest push would never fit", l.BodyBytes))
 	}
-	k.positive("journal.replay_window", j.ReplayWindow)
 	if w := j.DuplicateWindow; w > 0 && w < time.Second || w > 24*time.Hour {
 		k.fail("journal.duplicate_window", w, "must be between 1s and 24h, or negative to store whatever is pushed")
 	}
@@ -198,7 +180,6 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 
 func (k *checker) admin(c *Config) {
 	loopback := k.listenAddress("admin.listen", c.Admin.Listen)
-	k.tlsServer("admin.tls", c.Admin.TLS)
 	k.adminAccess(c.Admin, loopback)
 	if _, port, _ := strings.Cut(c.Admin.Listen, ":"); c.Admin.Listen == c.Ingest.Listen && port != "0" {
 		k.fail("admin.listen", c.Admin.Listen, "must differ from ingest.listen: the one is private, the other is pushed to")
@@ -223,7 +204,6 @@ func (k *checker) auditServe(c *Config) {
 		return
 	}
 	loopback := k.listenAddress("audit.serve.listen", s.Listen)
-	k.tlsServer("audit.serve.tls", s.TLS)
 	if _, port, _ := strings.Cut(s.Listen, ":"); port != "0" && (s.Listen == c.Ingest.Listen || s.Listen == c.Admin.Listen) {
 		k.fail("audit.serve.listen", s.Listen, "must differ from ingest.listen and admin.listen")
 	}
@@ -253,13 +233,6 @@ func (k *checker) adminAccess(a Admin, loopback bool) {
 		k.warn("admin.listen", "everybody who reaches this address can read the metrics; set admin.token and admin.tls, or listen on 127.0.0.1")
 	case a.TLS == nil:
 		k.warn("admin.listen", "admin.token goes over the network in the clear; set admin.tls, or listen on 127.0.0.1")
-	}
-}
-
-func (k *checker) tlsServer(path string, t *TLSServer) {
-	if t != nil {
-		k.required(path+".cert_file", t.CertFile)
-		k.required(path+".key_file", t.KeyFile)
 	}
 }
 

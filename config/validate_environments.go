@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -28,7 +27,6 @@ func (k *checker) environments(c *Config) {
 		if e.Stream != nil {
 			k.stream(at+".stream", e.Stream, c)
 		}
-		k.oneOf(at+".mode", cmp.Or(e.Mode, ModeEnforce), ModeEnforce, ModeObserve)
 		for n, credential := range e.Credentials {
 			k.credential(fmt.Sprintf("%s.credentials[%d]", at, n), credential, seen)
 		}
@@ -83,7 +81,6 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 		count++
 		k.secret(at+".datadog.api_key", s.Datadog.APIKey)
 		k.datadogKey(at+".datadog.api_key", s.Datadog.APIKey)
-		k.required(at+".datadog.site", s.Datadog.Site)
 		k.datadogSearch(at+".datadog", s.Datadog)
 	}
 	if s.GrafanaLoki != nil {

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// The default of a field and its limits are in its tags, next to the comment that explains them:
+//
+//	default:"30s"         what an empty field is set to
+//	check:"1KiB..1GiB"    from one value to another
+//	check:"positive"      a duration that is not negative
+//	check:"text|json"     one of these words
+//	check:"required"      not empty
+//
+// What depends on other fields is written out, in SetDefaults and in the checker.
+
+// eachTagged calls visit for each field of the sections in v, with its path. A section of a Go
+// program's own kind has no such tags.
+func eachTagged(v reflect.Value, at string, visit func(field reflect.Value, at string, tag reflect.StructTag)) {
+	switch {
+	case v.Type() == reflect.TypeFor[Custom]():
+		return
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			if name := field.Tag.Get("yaml"); name != "" && name != "-" {
+				visit(v.Field(i), join(at, name), field.Tag)
+			}
+		}
+	}
+	eachField(v, at, func(v reflect.Value, at string) { eachTagged(v, at, visit) })
+}
+
+// fillIn sets the empty fields of the section at v to the defaults in their tags.
+func fillIn(v any) {
+	eachTagged(reflect.ValueOf(v), "", func(field reflect.Value, at string, tag reflect.StructTag) {
+		text, given := tag.Lookup("default")
+		if !given || !field.IsZero() {
+			return
+		}
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		if err := setScalar(field, text); err != nil { // a mistake in this package
+			panic(fmt.Sprintf("config: the default of %s: %v", at, err))
+		}
+	})
+}
+
+// tagged checks the fields of the section at v by their tags, and its certificates.
+func (k *checker) tagged(v any, at string) {
+	eachTagged(reflect.ValueOf(v), at, func(field reflect.Value, at string, tag reflect.StructTag) {
+		if tls, is := field.Interface().(*TLSClient); is {
+			k.tlsClient(at, tls)
+		}
+		if rule, given := tag.Lookup("check"); given && (field.Kind() != reflect.Pointer || !field.IsNil()) {
+			k.rule(at, reflect.Indirect(field), rule)
+		}
+	})
+}
+
+func (k *checker) rule(at string, field reflect.Value, rule string) {
+	low, high, isRange := strings.Cut(rule, "..")
+	switch {
+	case rule == "required":
+		k.required(at, field.String())
+	case rule == "positive":
+		k.positive(at, time.Duration(field.Int()))
+	case isRange:
+		k.within(at, field, valueOf(field.Type(), low), valueOf(field.Type(), high))
+	default:
+		k.oneOf(at, field.String(), strings.Split(rule, "|")...)
+	}
+}
+
+func (k *checker) within(at string, field, low, high reflect.Value) {
+	switch v := field.Interface().(type) {
+	case int:
+		between(k, at, v, low.Interface().(int), high.Interface().(int))
+	case float64:
+		between(k, at, v, low.Interface().(float64), high.Interface().(float64))
+	case Size:
+		between(k, at, v, low.Interface().(Size), high.Interface().(Size))
+	case time.Duration:
+		between(k, at, v, low.Interface().(time.Duration), high.Interface().(time.Duration))
+	}
+}
+
+// valueOf reads the text of a tag.
+func valueOf(t reflect.Type, text string) reflect.Value {
+	v := reflect.New(t).Elem()
+	if err := setScalar(v, text); err != nil { // a mistake in this package
+		panic(fmt.Sprintf("config: the limit %q: %v", text, err))
+	}
+	return v
+}
