@@ -82,7 +82,6 @@ func floors() map[string]int {
 		"relay/relaytest":               1,
 		"sinks/template":                1,
 		"internal/json/jsonscan":        0,
-		"internal/json/jsonpointer":     0,
 		"internal/json/jsondiff":        0,
 		"internal/routing/condition":    0,
 		"internal/wildcard":             0,
@@ -111,8 +110,7 @@ func sideways() map[string]string {
 		"cmd/auditrelay -> cmd/auditrelay/cli":                  "the command is the program without kinds of its own",
 		"internal/control/console -> internal/trail/eventproof": "an event is proven by command",
 		"config -> config/secret":                               "the type that a configuration keeps secrets in",
-		"internal/json/jsonpointer -> internal/json/jsonscan":   "the scanner that a value is found with",
-		"config -> internal/json/jsonpointer":                   "a pointer is checked where the configuration is",
+		"config -> internal/json/jsonscan":                      "a pointer is checked where the configuration is",
 		"config -> internal/wildcard":                           "a name in match is held against those that are configured",
 		"config -> internal/routing/condition":                  "so is an expression",
 		"config -> internal/workspace/kinds":                    "and the name of a kind of setting",
@@ -190,7 +188,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, nil},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonpointer", module + "/internal/json/jsonscan", module + "/internal/routing/condition", module + "/internal/wildcard", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
+		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/condition", module + "/internal/wildcard", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
@@ -41,19 +41,19 @@ func keyNamed(name string) keyFunc {
 	case "none":
 		return func([]byte, *relay.Event) []byte { return nil }
 	}
-	pointer, _ := jsonpointer.Parse(name) // the configuration has checked it
+	pointer, _ := jsonscan.ParsePointer(name) // the configuration has checked it
 	return bodyKey(pointer)
 }
 
 // bodyKey is the text of the value that the pointer finds in the body. An empty value, null, an
 // object or an array is no key.
-func bodyKey(pointer jsonpointer.Pointer) keyFunc {
+func bodyKey(pointer jsonscan.Pointer) keyFunc {
 	return func(dst []byte, e *relay.Event) []byte {
 		raw, ok := pointer.Find(e.Body)
 		if !ok {
 			return nil
 		}
-		key, ok := jsonpointer.AppendText(dst, raw)
+		key, ok := jsonscan.AppendValue(dst, raw)
 		if !ok || len(key) == len(dst) {
 			return nil
 		}

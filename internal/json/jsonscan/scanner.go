@@ -5,6 +5,8 @@
 // It is as strict as encoding/json about the grammar, and stricter about text. It reports a
 // string of invalid UTF-8, and one that escapes half of a surrogate pair, where encoding/json
 // would insert U+FFFD.
+//
+// A [Pointer] finds a value in a body in one pass.
 package jsonscan
 
 import (

@@ -3,7 +3,7 @@ package redact
 import (
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -46,7 +46,7 @@ func (r *labelRules) of(name []byte) (action uint8, found bool) {
 
 // flatNames returns the pointer as senders write it where there are no objects, folded:
 // user.email and user_email for /user/email.
-func flatNames(p jsonpointer.Pointer) []string {
+func flatNames(p jsonscan.Pointer) []string {
 	var steps []string
 	for name := range p.Tokens {
 		steps = append(steps, fold(name))

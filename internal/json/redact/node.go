@@ -3,7 +3,7 @@ package redact
 import (
 	"bytes"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // The actions on a value. The lower one takes more of it.
@@ -23,7 +23,7 @@ type node struct {
 }
 
 // add adds the pointer with this number.
-func (n *node) add(p jsonpointer.Pointer, action uint8, number int) {
+func (n *node) add(p jsonscan.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
 	}

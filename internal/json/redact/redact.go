@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
@@ -68,7 +67,7 @@ func New(cfg config.Redact) (*Rules, error) {
 
 // add takes a pointer into the body, and into the message inside a Datadog entry's
 // body.
-func (r *Rules) add(p jsonpointer.Pointer, action uint8) {
+func (r *Rules) add(p jsonscan.Pointer, action uint8) {
 	number := len(r.pointers)
 	r.pointers = append(r.pointers, p.String())
 	r.root.add(p, action, number)
@@ -78,8 +77,8 @@ func (r *Rules) add(p jsonpointer.Pointer, action uint8) {
 	}
 }
 
-func parse(text string) (jsonpointer.Pointer, error) {
-	p, err := jsonpointer.Parse(text)
+func parse(text string) (jsonscan.Pointer, error) {
+	p, err := jsonscan.ParsePointer(text)
 	if err == nil && text == "" {
 		err = errors.New("the empty pointer names the whole body; name a part of it, as in /user/email")
 	}

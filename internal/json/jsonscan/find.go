@@ -1,12 +1,10 @@
-package jsonpointer
-
-import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
+package jsonscan
 
 // Find returns the value that p names, as it is written in body. The result is a part of body,
 // without capacity to append in place.
 //
 // ok is false if there is no such value, if body is not JSON to its very end, and if a value
-// that p does not lead through nests deeper than jsonscan.MaxDepth. Of several members with the
+// that p does not lead through nests deeper than MaxDepth. Of several members with the
 // same name the last counts, as in encoding/json, whatever the earlier ones contain. Names are
 // compared by their text, escaped or not; an invalid text equals none.
 //
@@ -25,7 +23,7 @@ func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 // finder walks through a body. Its methods return nil for a value that is missing, and an error
 // only if the body is not JSON.
 type finder struct {
-	jsonscan.Scanner
+	Scanner
 
 	body []byte
 }
@@ -86,7 +84,7 @@ func (f *finder) element(tokens []token) (found []byte, err error) {
 }
 
 // same reports whether key is name, in which each byte may be escaped with up to six.
-func same(key jsonscan.Raw, name string) bool {
+func same(key Raw, name string) bool {
 	if !key.Escaped {
 		return string(key.Bytes) == name
 	}
@@ -98,13 +96,13 @@ func same(key jsonscan.Raw, name string) bool {
 	return err == nil && string(text) == name
 }
 
-// AppendText appends the value in raw, from [Pointer.Find], as text: a string unescaped, and a
+// AppendValue appends the value in raw, from [Pointer.Find], as text: a string unescaped, and a
 // number, true or false as written.
 //
 // ok is false, and dst is returned as it was, for values that have no text: null, which means
 // no value; objects and arrays, which can be written in many ways; and strings with invalid
 // UTF-8 or half of a surrogate pair.
-func AppendText(dst, raw []byte) (_ []byte, ok bool) {
+func AppendValue(dst, raw []byte) (_ []byte, ok bool) {
 	if len(raw) == 0 {
 		return dst, false
 	}
@@ -112,7 +110,7 @@ func AppendText(dst, raw []byte) (_ []byte, ok bool) {
 	case '{', '[', 'n':
 		return dst, false
 	case '"':
-		var s jsonscan.Scanner
+		var s Scanner
 		s.Reset(raw)
 		text, err := s.String()
 		if err == nil {

@@ -1,6 +1,4 @@
-// Package jsonpointer finds a value in a JSON body by a JSON pointer (RFC 6901), in one
-// pass over the bytes and without decoding the rest.
-package jsonpointer
+package jsonscan
 
 import (
 	"errors"
@@ -10,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pointer names a value in a JSON text. The zero value is the pointer "", which names the
+// Pointer is a JSON pointer (RFC 6901): it names a value in a JSON text. The zero value is the pointer "", which names the
 // whole. It is not changed once made, and may be used by several goroutines.
 type Pointer struct {
 	text   string
@@ -23,15 +21,15 @@ type token struct {
 	index int    // -1 if the name is not an index of an array
 }
 
-// Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a name,
+// ParsePointer reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a name,
 // and "~0" for "~". The error names the column; columns count characters from 1.
-func Parse(text string) (Pointer, error) {
+func ParsePointer(text string) (Pointer, error) {
 	p := Pointer{text: text}
 	if text == "" {
 		return p, nil
 	}
 	if text[0] != '/' {
-		return Pointer{}, fmt.Errorf(`column 1: a JSON pointer begins with "/", as in /user/id; this begins with %q`, first(text))
+		return Pointer{}, fmt.Errorf(`column 1: a JSON pointer begins with "/", as in /user/id; this begins with %q`, firstRune(text))
 	}
 	if at, err := misspelt(text); err != nil {
 		return Pointer{}, fmt.Errorf("column %d: %w", utf8.RuneCountInString(text[:at])+1, err)
@@ -47,7 +45,7 @@ func Parse(text string) (Pointer, error) {
 // String returns the pointer as it was parsed.
 func (p Pointer) String() string { return p.text }
 
-func first(text string) rune {
+func firstRune(text string) rune {
 	r, _ := utf8.DecodeRuneInString(text)
 	return r
 }
@@ -63,6 +61,16 @@ func misspelt(text string) (at int, _ error) {
 		}
 	}
 	return 0, nil
+}
+
+// Tokens yields the steps of p from the outside in: the unescaped name of each, and its index,
+// or -1 if the name is not an index of an array.
+func (p Pointer) Tokens(yield func(name string, index int) bool) {
+	for _, t := range p.tokens {
+		if !yield(t.name, t.index) {
+			return
+		}
+	}
 }
 
 // indexOf reads an array index: digits without a leading zero. "-", the place after the last

@@ -1,4 +1,4 @@
-package jsonpointer
+package jsonscan
 
 import (
 	"bytes"
@@ -10,13 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 func parse(t testing.TB, text string) Pointer {
 	t.Helper()
-	p, err := Parse(text)
+	p, err := ParsePointer(text)
 	require.NoError(t, err, text)
 	require.Equal(t, text, p.String())
 	return p
@@ -86,23 +84,23 @@ func TestParseNamesTheColumn(t *testing.T) {
 		"/é/b~2c":   `column 5: "~" must be followed by 0`,
 		"/ok/b\xff": "column 6: it is not valid UTF-8",
 	} {
-		_, err := Parse(text)
+		_, err := ParsePointer(text)
 		require.ErrorContains(t, err, want, text)
 	}
 }
 
-func TestAppendText(t *testing.T) {
+func TestAppendValue(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
 		`"plain"`: "plain", `"a\"\u00e9\n"`: "a\"é\n", `"\ud83d\ude00"`: "😀", `""`: "",
 		"12.50": "12.50", "-1e9": "-1e9", "true": "true", "false": "false",
 	} {
-		text, ok := AppendText([]byte("x"), []byte(raw))
+		text, ok := AppendValue([]byte("x"), []byte(raw))
 		assert.True(t, ok, raw)
 		assert.Equal(t, "x"+want, string(text))
 	}
 	for _, raw := range []string{"null", `{"a":1}`, `[1]`, `"\ud83d"`, "\"\xff\"", ""} {
-		text, ok := AppendText([]byte("x"), []byte(raw))
+		text, ok := AppendValue([]byte("x"), []byte(raw))
 		assert.False(t, ok, raw)
 		assert.Equal(t, "x", string(text))
 	}
@@ -118,7 +116,7 @@ func TestFindAllocatesNothing(t *testing.T) {
 		p := parse(t, text)
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			raw, _ := p.Find(body)
-			_, _ = AppendText(buf, raw)
+			_, _ = AppendValue(buf, raw)
 		}), text)
 	}
 	assert.Equal(t, event, string(body))
@@ -137,14 +135,14 @@ func FuzzFind(f *testing.F) {
 		f.Add([]byte(s[0]), s[1])
 	}
 	f.Fuzz(func(t *testing.T, body []byte, text string) {
-		p, err := Parse(text)
+		p, err := ParsePointer(text)
 		if err != nil {
 			return
 		}
 		before := slices.Clone(body)
 		raw, ok := p.Find(body)
 		require.Equal(t, before, body, "the body must not be written to")
-		if bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth {
+		if bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > MaxDepth {
 			return
 		}
 		var whole any
@@ -164,7 +162,7 @@ func FuzzFind(f *testing.F) {
 		var got any
 		decode(t, raw, &got)
 		require.Equal(t, want, got)
-		asText, ok := AppendText(nil, raw)
+		asText, ok := AppendValue(nil, raw)
 		switch want := want.(type) {
 		case string:
 			require.Equal(t, want, string(asText))
@@ -219,6 +217,6 @@ func BenchmarkFind(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		raw, _ := p.Find(body)
-		buf, _ = AppendText(buf[:0], raw)
+		buf, _ = AppendValue(buf[:0], raw)
 	}
 }
