@@ -91,9 +91,9 @@ func TestPumpSetsAPoisonAside(t *testing.T) {
 // kept, and it is not flooded with attempts.
 func TestPumpTakesAnOutageForNoPoison(t *testing.T) {
 	events := relaytest.Events(1000)
-	down := true
+	var up atomic.Bool
 	outage := func(int, []relay.Event) relaytest.Outcome {
-		if down {
+		if !up.Load() {
 			return relaytest.Outcome{Err: errFell}
 		}
 		return relaytest.Outcome{}
@@ -105,7 +105,7 @@ func TestPumpTakesAnOutageForNoPoison(t *testing.T) {
 		assert.Zero(t, p.source.Acked())
 		assert.Less(t, len(p.sink.Calls()), 2*72*260)
 		assert.Empty(t, compare(p.reg, "auditrelay_sink_failing", `{sink="test"}`, 1))
-		down = false
+		up.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, ids(events), ids(p.sink.Arrived()))
@@ -117,9 +117,9 @@ func TestPumpTakesAnOutageForNoPoison(t *testing.T) {
 // Where nothing else arrives, nothing is held up, and there is no proof.
 func TestPumpKeepsALoneEvent(t *testing.T) {
 	events := relaytest.Events(1)
-	down := true
+	var up atomic.Bool
 	pumpingAhead(t, func(int, []relay.Event) relaytest.Outcome {
-		if down {
+		if !up.Load() {
 			return relaytest.Outcome{Err: errFell}
 		}
 		return relaytest.Outcome{}
@@ -129,7 +129,7 @@ func TestPumpKeepsALoneEvent(t *testing.T) {
 		assert.Empty(t, p.dead.Kept("test"))
 		assert.Zero(t, p.source.Acked())
 		assert.Greater(t, len(p.sink.Calls()), 24*110)
-		down = false
+		up.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, ids(events), ids(p.sink.Arrived()))
