@@ -183,8 +183,7 @@ func (w *worker) again(s *suspected, err error, v verdict) {
 	if v.split {
 		s.proofs = 1 // some event among them is refused for good: halving will show which
 	}
-	w.outage.recover(s.error.Error())
-	w.outage.retry("", err.Error(), len(s.events))
+	w.outage.retry(s.error.Error(), err.Error(), len(s.events))
 	s.error = err
 	if time.Now().Before(s.due) {
 		return

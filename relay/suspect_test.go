@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,7 @@ func TestPumpSetsAPoisonAside(t *testing.T) {
 				assert.Len(t, arrived, 1300-len(bad), "each of the others once")
 				assert.Equal(t, relay.Position(1300), p.source.Acked())
 				assert.Empty(t, compare(p.reg, "auditrelay_sink_failing", `{sink="test"}`, 0))
+				assert.LessOrEqual(t, strings.Count(p.log.String(), "delivery failed"), 2*len(bad), "it is logged once")
 				assert.Less(t, len(p.sink.Calls()), 300+60*len(bad)+200)
 			})
 		})

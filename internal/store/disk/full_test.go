@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -68,6 +69,13 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 		"the values' mark is missing":   func(m *model) error { return m.fs.Remove("/s/values.mark") },
 		"one file of values is missing": func(m *model) error { return m.fs.Remove("/s/values.a") },
 		"the segment is missing":        func(m *model) error { return m.fs.Remove("/s/events/" + segmentName(1)) },
+		"the log's folder is missing": func(m *model) error {
+			names, err := m.fs.Names("/s/events")
+			for _, name := range names {
+				err = errors.Join(err, m.fs.Remove("/s/events/"+name))
+			}
+			return err
+		},
 		"a stray file": func(m *model) error {
 			f, err := m.fs.Open("/s/events/"+segmentName(1000), true)
 			if err == nil {
@@ -85,9 +93,13 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 			m.leave()
 			require.NoError(t, harm(m), name)
 			m.damaged = true
-			m.fs.fail = func(op, _ string) error {
-				if op == "allocate" || op == "write" || op == "rename" {
+			bare := name == "the log's folder is missing"
+			m.fs.fail = func(op, path string) error {
+				switch {
+				case op == "allocate", op == "write", op == "rename", bare && op == "mkdir":
 					return unix.ENOSPC
+				case bare && op == "open" && strings.HasPrefix(path, "/s/events/"):
+					return unix.ENOENT
 				}
 				return nil
 			}

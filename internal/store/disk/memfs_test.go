@@ -94,7 +94,11 @@ func (m *memFS) Names(dir string) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-func (m *memFS) MakeDir(string) error { return nil }
+func (m *memFS) MakeDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failing("mkdir", dir)
+}
 
 func (m *memFS) Rename(from, to string) error {
 	m.mu.Lock()

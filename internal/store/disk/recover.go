@@ -45,7 +45,7 @@ func newLog(s *Store, name string, opts store.Options) *Log {
 // openLog opens a log, or makes it.
 func openLog(s *Store, name string, opts store.Options) (*Log, error) {
 	l := newLog(s, name, opts)
-	if err := s.fs.MakeDir(l.dir); err != nil {
+	if err := s.fs.MakeDir(l.dir); err != nil && !isFull(err) { // the first segment will have it made
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
 	r := &recovery{Log: l}

@@ -84,6 +84,9 @@ func (l *Log) roll(base store.Pos, size int64) error {
 
 // make makes the file of a segment, and its name, durable.
 func (l *Log) make(h *segmentHeader, size int64) (file, error) {
+	if err := l.store.fs.MakeDir(l.dir); err != nil {
+		return nil, l.notMade(err)
+	}
 	path := l.path(h.base)
 	// A file of this name has no record that counts: it is of a roll that failed, or was
 	// poisoned by its first write.

@@ -19,7 +19,7 @@ import (
 //	12 value
 //	.. checksum  8
 //
-// A file that cannot be written or synced any more, or that was removed, is replaced.
+// A file that cannot be made, written or synced any more, or that was removed, is replaced.
 type slots struct {
 	fs      filesystem
 	path    string
@@ -31,7 +31,7 @@ type slots struct {
 	dirty   atomic.Bool // something was written since the last sync
 
 	mu      sync.Mutex
-	f       file   // guarded by mu
+	f       file   // nil if there was no room to make it; guarded by mu
 	broken  bool   // the file has to be replaced; guarded by mu
 	number  uint64 // of the newest value; guarded by mu
 	value   []byte // the newest; nil before the first; guarded by mu
@@ -42,11 +42,15 @@ const slotSize = 4096
 
 // openSlots opens or makes the file, and returns its value, or nil.
 func openSlots(s *Store, path, purpose string) (*slots, []byte, error) {
-	f, err := s.fs.Open(path, true)
+	v := &slots{fs: s.fs, path: path, purpose: sum(0, []byte(purpose)), log: s.log}
+	var err error
+	if v.f, err = s.fs.Open(path, true); !s.view && (isFull(err) || isMissing(err)) {
+		v.broken = true // a full disk has no room for the file, or for its folder
+		return v, nil, nil
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	v := &slots{fs: s.fs, path: path, purpose: sum(0, []byte(purpose)), log: s.log, f: f}
 	v.damaged = !v.read()
 	for tries := 0; v.damaged && s.view && tries < 10; tries++ {
 		v.damaged = !v.read() // it was perhaps written meanwhile
@@ -141,7 +145,9 @@ func (s *slots) replace() error {
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", s.path, err)
 	}
-	_ = s.f.Close() // nothing in it counts any more
+	if s.f != nil {
+		_ = s.f.Close() // nothing in it counts any more
+	}
 	s.f, s.broken = f, false
 	return nil
 }
@@ -181,7 +187,7 @@ func (s *slots) sync() error {
 	if err != nil && f == s.f && !s.broken {
 		s.fail("sync", err)
 	}
-	if s.broken {
+	if s.broken && s.value != nil {
 		return s.replace()
 	}
 	return nil
@@ -210,4 +216,10 @@ func (s *slots) check(fromDisk bool) error {
 	return nil
 }
 
-func (s *slots) close() error { return errors.Join(s.sync(), s.f.Close()) }
+func (s *slots) close() error {
+	err := s.sync()
+	if s.f != nil {
+		err = errors.Join(err, s.f.Close())
+	}
+	return err
+}
