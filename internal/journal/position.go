@@ -67,6 +67,10 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 	if err == nil && known.Data == nil {
 		_, err = j.table.Put(ctx, sinkKey+sink, []byte("{}"), store.If{})
 	}
+	if errors.Is(err, store.ErrFull) { // this process knows the sink, and its position will tell the next one
+		j.log.Warn("a sink cannot be registered with the journal for want of room", "sink", sink, "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("register sink %s with the journal: %w", sink, err)
 	}

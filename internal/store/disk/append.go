@@ -250,9 +250,10 @@ func (l *Log) advance(end, base store.Pos, offset int64) error {
 	return nil
 }
 
-// unwrite takes back a write that failed, so that nothing of it stands after the next one.
+// unwrite takes back a write that failed, so that nothing of it stands after the next one. That
+// goes to another segment unless the disk is full: so there is no room before writes succeed.
 func (l *Log) unwrite(cause error) error {
-	if err := l.cut(l.f, l.offset, l.size); err != nil {
+	if err := l.cut(l.f, l.offset, l.size); err != nil || !isFull(cause) {
 		l.poisoned = true
 	}
 	if isFull(cause) {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // many is how often a random test runs: in full, with -short, or as FAULTS says.
@@ -123,5 +127,34 @@ func TestAKillInARecoveryCostsNothing(t *testing.T) {
 		m.open()
 		m.check()
 		goesOn(m, what+", and kills")
+	}
+}
+
+// Where writes fail, there is no room, whatever was allocated before. As soon as they succeed
+// there is some.
+func TestThereIsNoRoomWhileWritesFail(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		m := newModel(t, seed)
+		m.append()
+		log := m.log.(*Log)
+		m.fs.fail = func(op, path string) error {
+			if op == "write" && strings.HasSuffix(path, segmentSuffix) {
+				return unix.EIO
+			}
+			return nil
+		}
+		for range 3 {
+			_, err := m.log.Append(t.Context(), store.Draft{Data: make([]byte, 100)})
+			require.ErrorIs(t, err, unix.EIO)
+			require.ErrorIs(t, log.Room(t.Context(), 100), unix.EIO)
+		}
+		m.fs.fail = nil
+		require.NoError(t, log.Room(t.Context(), 100))
+		m.append()
+		m.check()
+		m.kill()
+		m.check()
+		m.leave()
 	}
 }

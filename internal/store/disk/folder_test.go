@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -115,30 +116,57 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// A folder that stands where the store has a file, and a file where it has a folder, cost no more
-// than if nothing stood there.
+// standIns make something at a path that is neither a file nor a folder, or not the right one.
+var standIns = map[string]func(path string, wasFolder bool) error{
+	"the other one": func(path string, wasFolder bool) error {
+		if wasFolder {
+			return os.WriteFile(path, []byte("x"), 0o600)
+		}
+		return os.MkdirAll(filepath.Join(path, "x"), 0o700)
+	},
+	"a pipe":          func(path string, _ bool) error { return unix.Mkfifo(path, 0o600) },
+	"a loop":          func(path string, _ bool) error { return os.Symlink(filepath.Base(path), path) },
+	"a dangling link": func(path string, _ bool) error { return os.Symlink("/nonexistent/folder/file", path) },
+}
+
+// What stands where the store has a file or a folder, and is none, costs no more than if nothing
+// stood there.
 func TestWhatIsNoFileIsMovedAside(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"events", "events/end", "events/first", "events/" + segmentName(1), "lazy", "values.a", "values.b", "values.mark"} {
+	for about, put := range standIns {
+		for _, name := range []string{"events", "events/end", "events/first", "events/" + segmentName(1), "lazy", "values.a", "values.b", "values.mark"} {
+			f := openFolder(t).(*folder)
+			for range 3 {
+				appendTo(t, f.Log(t, "events"), 100)
+			}
+			require.NoError(t, f.store.Close())
+			info, err := os.Stat(f.at(name))
+			require.NoError(t, err)
+			require.NoError(t, os.RemoveAll(f.at(name)))
+			require.NoError(t, put(f.at(name), info.IsDir()))
+			f.open(t)
+			assert.Greater(t, appendTo(t, f.Log(t, "events"), 100), store.Pos(3), "%s for %s", about, name)
+			_, err = f.Table().Put(t.Context(), "key", []byte("value"), store.If{})
+			require.NoError(t, err, "%s for %s", about, name)
+			kept, err := os.ReadDir(f.cfg.Salvage)
+			require.NoError(t, err)
+			assert.NotEmpty(t, kept, "%s for %s", about, name)
+		}
+	}
+}
+
+// The salvage folder itself may be something else.
+func TestThingsAreMovedAsideWithoutASalvageFolder(t *testing.T) {
+	t.Parallel()
+	for about, put := range standIns {
 		f := openFolder(t).(*folder)
-		for range 3 {
-			appendTo(t, f.Log(t, "events"), 100)
-		}
+		appendTo(t, f.Log(t, "events"), 100)
 		require.NoError(t, f.store.Close())
-		info, err := os.Stat(f.at(name))
-		require.NoError(t, err)
-		require.NoError(t, os.RemoveAll(f.at(name)))
-		if info.IsDir() {
-			require.NoError(t, os.WriteFile(f.at(name), []byte("x"), 0o600))
-		} else {
-			require.NoError(t, os.MkdirAll(f.at(name, "x"), 0o700))
-		}
+		require.NoError(t, os.RemoveAll(f.cfg.Salvage))
+		require.NoError(t, put(f.cfg.Salvage, true))
+		require.NoError(t, os.Remove(f.at("lazy")))
+		require.NoError(t, unix.Mkfifo(f.at("lazy"), 0o600))
 		f.open(t)
-		assert.Greater(t, appendTo(t, f.Log(t, "events"), 100), store.Pos(3), name)
-		_, err = f.Table().Put(t.Context(), "key", []byte("value"), store.If{})
-		require.NoError(t, err, name)
-		kept, err := os.ReadDir(f.cfg.Salvage)
-		require.NoError(t, err)
-		assert.NotEmpty(t, kept, name)
+		assert.Equal(t, store.Pos(2), appendTo(t, f.Log(t, "events"), 100), about)
 	}
 }

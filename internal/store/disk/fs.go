@@ -63,9 +63,9 @@ func (o osFS) Open(path string, create bool) (file, error) {
 	if create {
 		flags |= os.O_CREATE
 	}
-	f, err := os.OpenFile(path, flags, 0o600)
-	if errors.Is(err, unix.EISDIR) && o.moveAside(path) {
-		f, err = os.OpenFile(path, flags, 0o600)
+	f, err := openRegular(path, flags)
+	if err != nil && o.moveAside(path, fs.FileMode.IsRegular) {
+		f, err = openRegular(path, flags)
 	}
 	if err != nil {
 		return nil, err
@@ -73,14 +73,34 @@ func (o osFS) Open(path string, create bool) (file, error) {
 	return osFile{f}, nil
 }
 
-// moveAside moves what stands at a path out of the way, and reports whether it could. A crash
-// after it leaves nothing there, as if it had been removed.
-func (o osFS) moveAside(path string) bool {
-	if o.aside == "" {
+// openRegular opens a file, but no pipe, whose reader would wait for ever, and no folder.
+func openRegular(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: errNoFile}, err, f.Close())
+	}
+	return f, nil
+}
+
+var errNoFile = errors.New("it is no regular file")
+
+// moveAside moves what stands at a path out of the way unless it is right, and reports whether it
+// could: into the folder for such things, or, where that is none either, to a name of its own. A
+// crash after it leaves nothing there, as if it had been removed.
+func (o osFS) moveAside(path string, right func(fs.FileMode) bool) bool {
+	info, err := os.Lstat(path)
+	if err != nil || right(info.Mode()) || o.aside == "" {
 		return false
 	}
-	to := filepath.Join(o.aside, fmt.Sprintf("%s-%s-%d", filepath.Base(filepath.Dir(path)), filepath.Base(path), time.Now().UnixNano()))
-	err := errors.Join(os.MkdirAll(o.aside, 0o700), os.Rename(path, to))
+	name := fmt.Sprintf("%s-%s-%d", filepath.Base(filepath.Dir(path)), filepath.Base(path), time.Now().UnixNano())
+	to := filepath.Join(o.aside, name)
+	if os.MkdirAll(o.aside, 0o700) != nil {
+		to = filepath.Join(filepath.Dir(o.aside), name)
+	}
+	err = os.Rename(path, to)
 	o.log.Error("something else stands where the store has a file or a folder, and is moved aside", "path", path, "to", to, "error", err)
 	return err == nil
 }
@@ -103,7 +123,7 @@ func (o osFS) MakeDir(dir string) error {
 		return nil
 	}
 	err := os.MkdirAll(dir, 0o700)
-	if errors.Is(err, unix.ENOTDIR) && o.moveAside(dir) {
+	if err != nil && o.moveAside(dir, fs.FileMode.IsDir) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {

@@ -128,6 +128,9 @@ func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, la
 	} else {
 		err = t.durable.put(key, &e, t.entries) // entries change only in a turn
 	}
+	if isFull(err) && !errors.Is(err, store.ErrUnknown) {
+		return 0, fmt.Errorf("%w for the store's table: %w", store.ErrFull, err)
+	}
 	if err != nil {
 		return 0, err
 	}
