@@ -170,3 +170,29 @@ func TestThingsAreMovedAsideWithoutASalvageFolder(t *testing.T) {
 		assert.Equal(t, store.Pos(2), appendTo(t, f.Log(t, "events"), 100), about)
 	}
 }
+
+// What was only reserved need not be read, and what was written is not passed over.
+func TestDataIsNeverPassedOver(t *testing.T) {
+	t.Parallel()
+	f, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	const reserved, written = 4 << 20, 3<<20 + 5
+	require.NoError(t, f.Allocate(reserved))
+	for _, synced := range []bool{false, true} {
+		_, err = f.WriteAt([]byte("x"), written)
+		require.NoError(t, err)
+		if synced {
+			require.NoError(t, f.Sync())
+		}
+		for _, from := range []int64{0, pageSize + 1, written - 1, written} {
+			assert.GreaterOrEqual(t, f.Data(from), from)
+			assert.LessOrEqual(t, f.Data(from), max(from, written), "from %d, synced: %v", from, synced)
+		}
+		w := &window{f: f}
+		assert.EqualValues(t, written+1, w.filled(0, reserved))
+		assert.EqualValues(t, written+1, w.filled(written+1, reserved))
+	}
+	assert.LessOrEqual(t, f.Data(written+1), int64(reserved))
+	assert.EqualValues(t, reserved+7, f.Data(reserved+7), "beyond the end")
+}

@@ -41,6 +41,9 @@ type file interface {
 	// Allocate reserves the disk's blocks for the first size bytes, which read as zeros.
 	Allocate(size int64) error
 	Size() (int64, error)
+	// Data is the first offset from a given one on where the file may have other bytes than
+	// zeros: the given one, if the filesystem cannot tell.
+	Data(offset int64) int64
 	// Forget drops the file's bytes from memory, so that the next read asks the disk.
 	Forget()
 }
@@ -176,6 +179,17 @@ func (f osFile) Size() (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+func (f osFile) Data(offset int64) int64 {
+	at, err := unix.Seek(int(f.Fd()), offset, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) { // only zeros follow
+		at, err = f.Size()
+	}
+	if err != nil {
+		return offset
+	}
+	return max(offset, at)
 }
 
 func (f osFile) Forget() { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -297,6 +298,19 @@ func (f *memFile) Size() (int64, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	return int64(len(f.cache)), nil
+}
+
+// Data passes over pages of zeros.
+func (f *memFile) Data(offset int64) int64 {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	end := int64(len(f.cache))
+	for at := offset; at < end; at = (at/pageSize + 1) * pageSize {
+		if len(bytes.TrimLeft(f.cache[at:min(end, (at/pageSize+1)*pageSize)], "\x00")) > 0 {
+			return at
+		}
+	}
+	return max(offset, end)
 }
 
 // Forget makes the disk's bytes those that are read, as far as they were synced.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // recovery finds out what a log's files hold, and where it goes on.
@@ -115,31 +116,47 @@ func (r *recovery) readSegments() error {
 	if err != nil {
 		return err
 	}
+	var bases []store.Pos
 	for _, name := range names {
-		base, ok := baseOf(name)
-		if !ok {
-			continue
+		if base, ok := baseOf(name); ok {
+			bases = append(bases, base)
 		}
-		f, err := r.store.fs.Open(r.path(base), false)
-		if isPassing(err) {
-			return err // whoever removes the cause gets everything back
-		}
-		if isMissing(err) {
-			continue // it was trimmed since
-		}
-		if err != nil {
-			r.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
-			continue
-		}
-		header, err := r.store.header(f, r.path(base))
-		length, sizeErr := f.Size()
-		if err := errors.Join(err, sizeErr, f.Close()); err != nil {
-			return err
-		}
-		r.files++
-		r.found = append(r.found, &onDisk{segment: segment{base: base, size: length, file: r.files, index: &index{}}, header: header, length: length})
 	}
-	return nil
+	found := make([]*onDisk, len(bases))
+	err = durable.SideBySide(len(bases), func(i int) (err error) { // a disk gives many at a time
+		found[i], err = r.readSegment(bases[i])
+		return err
+	})
+	for _, s := range found {
+		if s != nil {
+			r.files++
+			s.file = r.files
+			r.found = append(r.found, s)
+		}
+	}
+	return err
+}
+
+// readSegment reads the header of a file that is named like a segment, and returns nil if
+// there is no such file any more.
+func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
+	f, err := r.store.fs.Open(r.path(base), false)
+	if isPassing(err) {
+		return nil, err // whoever removes the cause gets everything back
+	}
+	if isMissing(err) {
+		return nil, nil // it was trimmed since
+	}
+	if err != nil {
+		r.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", segmentName(base), "error", err)
+		return nil, nil
+	}
+	header, err := r.store.header(f, r.path(base))
+	length, sizeErr := f.Size()
+	if err := errors.Join(err, sizeErr, f.Close()); err != nil {
+		return nil, err
+	}
+	return &onDisk{segment: segment{base: base, size: length, index: &index{}}, header: header, length: length}, nil
 }
 
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or

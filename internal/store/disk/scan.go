@@ -92,7 +92,7 @@ func (w *window) find(offset, end int64, seed uint64, from, to store.Pos) (at in
 		}
 		i := bytes.Index(b, marker[:])
 		if i < 0 {
-			offset += int64(len(b) - len(marker) + 1)
+			offset = w.f.Data(offset + int64(len(b)-len(marker)+1))
 			continue
 		}
 		offset += int64(i)
@@ -115,7 +115,7 @@ func (w *window) filled(offset, end int64) int64 {
 		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
 			last = offset + int64(n)
 		}
-		offset += int64(len(b))
+		offset = w.f.Data(offset + int64(len(b))) // what was only reserved is not read
 	}
 	return last
 }

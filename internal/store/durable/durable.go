@@ -85,7 +85,7 @@ func (d disk) replaceAll(files []File) error {
 			return err
 		}
 	}
-	err := sideBySide(len(files), func(i int) error {
+	err := SideBySide(len(files), func(i int) error {
 		return d.put(files[i].Path, func(w io.Writer) error {
 			_, err := w.Write(files[i].Data)
 			return err
@@ -94,11 +94,11 @@ func (d disk) replaceAll(files []File) error {
 	if err != nil {
 		return err
 	}
-	return sideBySide(len(dirs), func(i int) error { return d.syncDir(dirs[i]) })
+	return SideBySide(len(dirs), func(i int) error { return d.syncDir(dirs[i]) })
 }
 
-// sideBySide does n things, some at a time, and returns the first error.
-func sideBySide(n int, do func(i int) error) error {
+// SideBySide does n things, some at a time, and returns the first error.
+func SideBySide(n int, do func(i int) error) error {
 	var (
 		all    sync.WaitGroup
 		next   atomic.Int64
