@@ -112,7 +112,7 @@ type process struct {
 	connections  *connlimit.Metrics // of all listeners
 	certificates *certificates      // nil without any
 	store        store.Store
-	letGo        []LetGo // journals given up by a command
+	homes        homes // the note of where the journal is kept, and of journals given up
 	quarantine   *quarantine.Ledger
 	journal      *journal.Journal
 	letters      *deadletters.Store

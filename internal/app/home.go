@@ -138,7 +138,7 @@ func (h *homes) gaveUp(home Home) bool {
 // settleHome refuses to leave an undrained journal, and then notes the present one. After a
 // crash before the note is written, the next start looks again.
 func (r *process) settleHome(ctx context.Context) error {
-	h, now := readHomes(r.cfg.DataDir, r.log), homeOf(r.cfg.Journal)
+	h, now := &r.homes, homeOf(r.cfg.Journal)
 	if old := h.Used; old != nil && !old.isSame(now) && !h.gaveUp(*old) {
 		left, err := leftIn(ctx, r.cfg, *old, r.log)
 		if err != nil {
@@ -152,7 +152,6 @@ func (r *process) settleHome(ctx context.Context) error {
 	known := h.Used != nil && *h.Used == now && !h.gaveUp(now)
 	h.Used = &now
 	h.LetGo = slices.DeleteFunc(h.LetGo, func(l LetGo) bool { return l.Home == now })
-	r.letGo = h.LetGo
 	if known {
 		return nil
 	}
@@ -169,12 +168,11 @@ func (r *process) noteLogs(ctx context.Context) error {
 			return fmt.Errorf("list the logs of the store: %w", err)
 		}
 	}
-	h := readHomes(r.cfg.DataDir, r.log)
-	if slices.Equal(h.Logs, logs) {
+	if slices.Equal(r.homes.Logs, logs) {
 		return nil
 	}
-	h.Logs = logs
-	if err := h.write(r.cfg.DataDir); err != nil {
+	r.homes.Logs = logs
+	if err := r.homes.write(r.cfg.DataDir); err != nil {
 		r.log.Warn("noting which logs the store has failed; the next start tries it again", "error", err)
 	}
 	return nil
@@ -231,7 +229,7 @@ func leftIn(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger
 }
 
 func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left, err error) {
-	s, err := openStore(ctx, cfg, StoreOptions{Logger: log})
+	s, err := openStore(ctx, cfg, StoreOptions{Logger: log}, readHomes(cfg.DataDir, log).Logs)
 	if err != nil {
 		return left, err
 	}

@@ -141,9 +141,9 @@ func TestAJournalIsLetGoByACommand(t *testing.T) {
 	for range 2 {
 		r := &process{cfg: onCluster, log: log}
 		require.NoError(t, r.settleHome(t.Context()))
-		require.Len(t, r.letGo, 1)
-		assert.Equal(t, Left{Events: 3}, r.letGo[0].Left)
-		assert.WithinDuration(t, time.Now(), r.letGo[0].Time, time.Minute)
+		require.Len(t, r.homes.LetGo, 1)
+		assert.Equal(t, Left{Events: 3}, r.homes.LetGo[0].Left)
+		assert.WithinDuration(t, time.Now(), r.homes.LetGo[0].Time, time.Minute)
 	}
 }
 

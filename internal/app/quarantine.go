@@ -19,7 +19,7 @@ const ownProject = "auditrelay"
 // compares the quarantine with the trail: each is told once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
-		for _, old := range r.letGo {
+		for _, old := range r.homes.LetGo {
 			r.recordLetGo(ctx, old)
 		}
 		if err := r.quarantine.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {

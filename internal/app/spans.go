@@ -25,7 +25,13 @@ func (r *process) startSpans(context.Context) error {
 	if r.spans == nil {
 		return nil
 	}
-	r.stack.push("event spans", background(func(ctx context.Context) { r.spans.Run(ctx, r.journal, r.trail) }))
+	r.stack.push("event spans", background(func(ctx context.Context) {
+		select {
+		case <-r.up: // an earlier process may have left much of the journal to be digested
+			r.spans.Run(ctx, r.journal, r.trail)
+		case <-ctx.Done():
+		}
+	}))
 	r.admin.AddCheck(admin.Check{Name: "event spans", Probe: r.spansRemark})
 	r.admin.AddStatus("spans", func(context.Context) (any, error) { return r.spans.State(), nil })
 	return nil

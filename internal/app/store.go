@@ -39,6 +39,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("lock", func(context.Context) error { return guard.Close() })
+	r.homes = readHomes(r.cfg.DataDir, r.log)
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
 	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{
-		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Fuse: r.cfg.Journal.URL == "",
+		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.up, Fuse: r.cfg.Journal.URL == "",
 	})
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func (r *process) openStore(ctx context.Context) (err error) {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
-	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail})
+	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
 	return err
 }
 
@@ -85,7 +86,7 @@ func OpenStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.S
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(ctx, cfg, o)
+	s, err := openStore(ctx, cfg, o, readHomes(cfg.DataDir, o.Logger).Logs)
 	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}
@@ -101,10 +102,11 @@ type lockedStore struct {
 func (s *lockedStore) Close() error { return errors.Join(s.Store.Close(), s.guard.Close()) }
 
 // openStore opens the store of a configuration: on the cluster of journal.url, or on the disk.
-// The caller holds the lock on the data directory.
-func openStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.Store, error) {
+// The caller holds the lock on the data directory. A store on the disk is known to have had
+// some logs.
+func openStore(ctx context.Context, cfg *config.Config, o StoreOptions, had []string) (store.Store, error) {
 	if cfg.Journal.URL == "" {
-		return disk.Open(diskOf(cfg, o))
+		return disk.Open(diskOf(cfg, o, had))
 	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
@@ -121,13 +123,14 @@ func openStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.S
 // ViewStore opens the store in the data directory of a running or a stopped relay, for
 // reading only.
 func ViewStore(cfg *config.Config) (store.Store, error) {
-	return disk.View(diskOf(cfg, StoreOptions{Logger: slog.New(slog.DiscardHandler)}))
+	log := slog.New(slog.DiscardHandler)
+	return disk.View(diskOf(cfg, StoreOptions{Logger: log}, readHomes(cfg.DataDir, log).Logs))
 }
 
-func diskOf(cfg *config.Config, o StoreOptions) disk.Config {
+func diskOf(cfg *config.Config, o StoreOptions, had []string) disk.Config {
 	return disk.Config{
 		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version,
-		Had: readHomes(cfg.DataDir, o.Logger).Logs, Logger: o.Logger,
+		Had: had, Logger: o.Logger,
 	}
 }
 

@@ -44,6 +44,7 @@ type Ledger struct {
 	lost    func()
 	metrics metrics
 	fuse    *fuse
+	ready   <-chan struct{} // Options.Ready
 
 	life      context.Context // ends at Close
 	stop      context.CancelFunc
@@ -72,6 +73,9 @@ type Options struct {
 	// Lost, if set, is called at each loss of events, from any goroutine. It must not call
 	// the ledger.
 	Lost func()
+	// Ready is closed once the relay takes pushes, and only then are logs read through. Nil
+	// means at once.
+	Ready <-chan struct{}
 	// Fuse makes sinks wait before much damage. An external cluster has no fuse, since
 	// the relay cannot bring back what other servers lost.
 	Fuse bool
@@ -106,7 +110,7 @@ func Open(ctx context.Context, s store.Store, o Options) (*Ledger, error) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Ledger{
 		log: o.Logger, store: s, names: names, lost: o.Lost,
-		metrics: newMetrics(o.Registerer), fuse: newFuse(o),
+		metrics: newMetrics(o.Registerer), fuse: newFuse(o), ready: o.Ready,
 		life: life, stop: stop, scrubbing: make(chan struct{}, 1),
 		watched: map[string]store.Log{}, turn: make(chan struct{}, 1), named: map[account]ranges{}, damaged: map[string]ranges{},
 	}

@@ -34,6 +34,13 @@ func (l *Ledger) Watch(ctx context.Context, name string, log store.Log) error {
 }
 
 func (l *Ledger) watch(ctx context.Context, name string, log store.Log) {
+	if l.ready != nil {
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+			return
+		}
+	}
 	for {
 		took := time.Duration(0)
 		err := l.insist(ctx, "reading back the log "+name, func() error {
