@@ -4,16 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
-
-// patience is how long an append or a put is tried.
-const patience = 15 * time.Second
 
 // Append implements [store.Log].
 func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
@@ -83,37 +76,34 @@ type attempt struct {
 	nonce  uint64 // of the first draft; the others follow
 	// after is the sequence that the stream has to end with; nil for any.
 	after *uint64
-	// maybe says that an earlier try may have stored it.
-	maybe    bool
-	deadline time.Time
-	turn     turn   // at the newest try
-	frame    []byte // of a single draft, at the newest try
-	tries    int
+	turn  turn   // at the newest try
+	frame []byte // of a single draft, at the newest try
+	tries int
 }
 
 // keep stores one batch, in however many tries.
 func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) (first store.Pos, err error) {
-	a := &attempt{log: l, drafts: drafts, nonce: newNonce(), deadline: time.Now().Add(l.store.patience)}
-	for {
+	a := &attempt{log: l, drafts: drafts, nonce: newNonce()}
+	_, err = l.store.insist(ctx, func(ctx context.Context) (last uint64, err error) {
 		if err := a.expect(after); err != nil {
 			return 0, err
 		}
-		last, err := a.try(ctx)
+		last, err = a.try(ctx)
 		if isWrongSequence(err) && a.after != nil {
 			last, err = a.conflict(ctx, err)
 		}
-		if err == nil {
-			if first, err = l.accept(ctx, last, a); err == nil {
-				return first, nil
-			}
+		if err != nil {
+			return 0, err
 		}
-		if err := a.judge(err); err != nil {
-			return 0, fmt.Errorf("append to the log %s: %w", l.name, err)
+		if first, err = l.accept(ctx, last, a); err != nil {
+			err = errors.New(err.Error()) // the drafts may be stored, so that it is no refusal
 		}
-		if time.Now().Add(retryPause).After(a.deadline) || retry.Sleep(ctx, retryPause) != nil {
-			return 0, fmt.Errorf("append to the log %s: %w: %w", l.name, store.ErrUnknown, err)
-		}
+		return last, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("append to the log %s: %w", l.name, err)
 	}
+	return first, nil
 }
 
 // expect sets where the stream has to end, if the log has to end after a position.
@@ -164,35 +154,6 @@ func (a *attempt) single(ctx context.Context) (uint64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-}
-
-// judge says whether an error ends the append. It returns nil if the next try may succeed.
-func (a *attempt) judge(err error) error {
-	final := error(nil)
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		return err // nothing can be stored there any more
-	case errors.Is(err, nats.ErrConnectionClosed):
-		final = store.ErrClosed
-	case isFull(err):
-		final = store.ErrFull
-	case errors.Is(err, nats.ErrMaxPayload): // the server of the last reconnect takes less
-		final = store.ErrTooLarge
-	case !isUnsent(err):
-		a.maybe = true
-	}
-	if final != nil && a.maybe {
-		final = store.ErrUnknown
-	}
-	if final != nil {
-		return fmt.Errorf("%w: %w", final, err)
-	}
-	return nil
-}
-
-// isUnsent recognises the failures of a try that reached no server.
-func isUnsent(err error) bool {
-	return errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrNoResponders)
 }
 
 // conflict reads what stands after the expected end, since the refusal alone proves nothing:

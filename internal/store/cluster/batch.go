@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -106,29 +105,5 @@ func (a *attempt) stored(ctx context.Context) (uint64, error) {
 	m := &nats.Msg{Subject: a.log.stream, Header: nats.Header{}}
 	m.Header.Set(jetstream.MsgIDHeader, strconv.FormatUint(a.nonce, 16))
 	m.Header.Set(jetstream.ExpectedLastMsgIDHeader, "none")
-	answer, err := a.log.store.js.Conn().RequestMsgWithContext(ctx, m)
-	if err != nil {
-		return 0, err
-	}
-	seq, _, err := readAck(answer)
-	return seq, err
-}
-
-// readAck reads the answer to a publish.
-func readAck(answer *nats.Msg) (seq uint64, count int, err error) {
-	if answer.Header.Get("Status") == "503" {
-		return 0, 0, nats.ErrNoResponders
-	}
-	var ack struct {
-		Error *jetstream.APIError `json:"error"`
-		Seq   uint64              `json:"seq"`
-		Count int                 `json:"count"`
-	}
-	if err := json.Unmarshal(answer.Data, &ack); err != nil {
-		return 0, 0, fmt.Errorf("read the answer to a publish: %w", err)
-	}
-	if ack.Error != nil {
-		return 0, 0, ack.Error
-	}
-	return ack.Seq, ack.Count, nil
+	return a.log.store.publish(ctx, m)
 }

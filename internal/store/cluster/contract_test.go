@@ -65,7 +65,6 @@ func (b *backend) Kill(t testing.TB) {
 }
 
 func (b *backend) kill() {
-	b.store.table.end()
 	b.store.stop()
 	b.store.js.Conn().Close()
 	b.store.background.Wait()

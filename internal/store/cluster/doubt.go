@@ -22,7 +22,8 @@ type doubt struct {
 	shift uint64
 	// below is the first revision that was given out after the newest loss: values of
 	// earlier ones, and keys without any, are doubtful. 0 if nothing was lost.
-	below uint64
+	below  uint64
+	losses int // how many this process noticed
 }
 
 // revision is that of the message at a sequence. It is larger than every revision that was
@@ -81,6 +82,12 @@ func (t *Table) isDoubtful(seq uint64) bool {
 	return seq < t.doubt.below
 }
 
+func (t *Table) losses() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.doubt.losses
+}
+
 // resume takes over the note of an earlier process, and compares the table with it.
 func (t *Table) resume(ctx context.Context, info *jetstream.StreamInfo) (err error) {
 	var kept note
@@ -118,6 +125,7 @@ func (t *Table) compare(ctx context.Context) error {
 				"stream", t.stream, "newest", last)
 			t.mu.Lock()
 			t.doubt.created, t.doubt.below, t.doubt.shift = made, last+1, max(d.newest, last)-last
+			t.doubt.losses++
 			t.mu.Unlock()
 			t.keepNote()
 			return nil

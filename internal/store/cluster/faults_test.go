@@ -188,12 +188,12 @@ func TestALaterVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "v9")
 }
 
-func TestStreamsOfTheOldLayoutAreRefused(t *testing.T) {
+func TestStreamsOfAnotherProgramAreRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir())
 	js := natstest.JetStream(t, srv)
-	for prefix, name := range map[string]string{"OLD1": "OLD1_SINKS", "OLD2": "KV_OLD2_credentials", "OLD3": "OLD3_EVENTS"} {
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{prefix + ".>"}})
+	for prefix, name := range map[string]string{"OLD1": "OLD1_TABLE", "OLD2": "OLD2_EVENTS"} {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{prefix + ".>"}}) // as an early version made it
 		require.NoError(t, err)
 		s, err := Open(t.Context(), Config{
 			Journal: config.Journal{URL: srv.ClientURL(), Replicas: 1, StreamPrefix: prefix}, Logger: slog.New(slog.DiscardHandler),

@@ -124,8 +124,7 @@ func (l *Log) remember(newest spot) error {
 	if err != nil {
 		return err
 	}
-	l.store.table.lazily(put{subject: l.endSubject(), key: l.name, data: data})
-	return nil
+	return l.store.table.lazily(put{subject: l.endSubject(), key: l.name, data: data})
 }
 
 // endSubject is the subject in the table of how far the log reached.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,10 +63,8 @@ type Store struct {
 
 	opening sync.Mutex // held while a log is opened
 
-	mu      sync.Mutex
-	logs    map[string]*Log    // guarded by mu
-	current context.Context    // ends with the next reconnect; guarded by mu
-	renew   context.CancelFunc // ends current; guarded by mu
+	mu   sync.Mutex
+	logs map[string]*Log // guarded by mu
 }
 
 var _ store.Store = (*Store)(nil)
@@ -88,7 +88,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.notes = filepath.Join(cfg.Dir, s.prefix)
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.current, s.renew = context.WithCancel(s.ctx)
 	if err := s.open(ctx, cfg); err != nil {
 		s.stop()
 		js.Conn().Close()
@@ -99,23 +98,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	connected := js.Conn().StatusChanged(nats.CONNECTED)
 	s.background.Go(func() { s.watch(connected) })
+	s.background.Go(s.table.writeLazily)
 	return s, nil
 }
 
 func (s *Store) open(ctx context.Context, cfg Config) error {
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"what the journal's servers promise", func(ctx context.Context) error { return s.checkPromises(ctx, cfg.Journal) }},
-		{"the streams of the journal", s.refuseOldLayout},
-		{"the journal's table", s.openTable},
-	} {
-		if err := await(ctx, s.log, step.what, step.do); err != nil {
-			return err
-		}
+	err := await(ctx, s.log, "what the journal's servers promise", func(ctx context.Context) error { return s.checkPromises(ctx, cfg.Journal) })
+	if err != nil {
+		return err
 	}
-	return nil
+	return await(ctx, s.log, "the journal's table", s.openTable)
 }
 
 // Table implements [store.Store].
@@ -147,13 +139,6 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// session is a context that ends with the next reconnect.
-func (s *Store) session() context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current
-}
-
 // watch compares the logs with what is known, once a minute and after each reconnect.
 func (s *Store) watch(connected chan nats.Status) {
 	tick := time.NewTicker(compareInterval)
@@ -163,18 +148,11 @@ func (s *Store) watch(connected chan nats.Status) {
 		select {
 		case <-tick.C:
 		case <-connected:
-			s.mu.Lock()
-			s.renew()
-			s.current, s.renew = context.WithCancel(s.ctx)
-			s.mu.Unlock()
 		case <-s.ctx.Done():
 			return
 		}
 		s.mu.Lock()
-		logs := make([]*Log, 0, len(s.logs))
-		for _, l := range s.logs {
-			logs = append(logs, l)
-		}
+		logs := slices.Collect(maps.Values(s.logs))
 		s.mu.Unlock()
 		if err := s.table.compare(s.ctx); err != nil && s.ctx.Err() == nil {
 			s.log.Warn("comparing the table with what is known about it failed; it is tried again", "error", err)
@@ -196,7 +174,6 @@ func (s *Store) Close() error {
 			s.log.Warn("some values of the table were not written at the end", "error", err)
 		}
 	}
-	s.table.end()
 	s.stop()
 	s.js.Conn().Close()
 	s.background.Wait()
@@ -204,7 +181,6 @@ func (s *Store) Close() error {
 	defer s.opening.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renew()
 	failed := s.table.doubt.note.close()
 	for _, l := range s.logs {
 		failed = errors.Join(failed, l.note.close())

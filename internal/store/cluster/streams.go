@@ -34,27 +34,6 @@ func (s *Store) streamName(log string) string {
 	return s.prefix + "_" + strings.ToUpper(strings.NewReplacer(".", "-", "-", "_").Replace(log))
 }
 
-// refuseOldLayout refuses the streams of early versions, which nobody needs to migrate.
-func (s *Store) refuseOldLayout(ctx context.Context) error {
-	old := []string{"KV_" + s.prefix + "_credentials", s.prefix + "_SINKS", s.prefix + "_AUDIT", s.prefix + "_CHECKPOINTS"}
-	for _, name := range old {
-		_, err := s.info(ctx, name)
-		if err == nil {
-			return s.oldLayout(name)
-		}
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) oldLayout(stream string) error {
-	return fmt.Errorf("stream %s was not made by this version of auditrelay: it keeps its records in another form; "+
-		"set another journal.stream_prefix, or delete all streams whose names begin with %s_ and KV_%s_ (what they hold is lost then); nothing was changed",
-		stream, s.prefix, s.prefix)
-}
-
 // ensure makes a stream, or gives it the present settings. It reports whether the stream
 // was made. It can be repeated.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *jetstream.StreamInfo, err error) {
@@ -103,7 +82,9 @@ func orSubject(c jetstream.StreamConfig) []string {
 func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 	noted := info.Config.Metadata[metaForm]
 	if noted == "" {
-		return s.oldLayout(info.Config.Name)
+		return fmt.Errorf("stream %s was not made by this version of auditrelay: it keeps its records in another form; "+
+			"set another journal.stream_prefix, or delete all streams whose names begin with %s_ (what they hold is lost then); the stream was not changed",
+			info.Config.Name, s.prefix)
 	}
 	if n, err := strconv.Atoi(noted); err != nil || n > form {
 		return fmt.Errorf("stream %s has the form %s of auditrelay %s, and this version knows forms up to %d: %w",
@@ -113,14 +94,13 @@ func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 }
 
 func (s *Store) openTable(ctx context.Context) error {
-	name := s.prefix + "_" + tableName
+	s.table = newTable(s)
 	info, err := s.ensure(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1, MaxBytes: -1, Metadata: map[string]string{},
+		Name: s.table.stream, Subjects: []string{s.table.stream + ".>"}, MaxMsgsPerSubject: 1, MaxBytes: -1, Metadata: map[string]string{},
 	})
 	if err != nil {
 		return err
 	}
-	s.table = &Table{store: s, stream: name, lazy: map[string]*lazyValue{}, stale: map[store.If]bool{}}
 	return s.table.resume(ctx, info)
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -25,11 +24,20 @@ type Table struct {
 	store  *Store
 	stream string
 
-	mu    sync.Mutex
-	lazy  map[string]*lazyValue // by subject; guarded by mu
-	ended bool                  // no more lazy values are written; guarded by mu
-	doubt doubt                 // guarded by mu
-	stale map[store.If]bool     // conditions of lazy values that no longer hold; guarded by mu
+	turn      chan struct{} // held by whoever writes a lazy value
+	unwritten chan struct{} // takes a value when lazy values are to be written
+
+	mu     sync.Mutex
+	lazy   map[string]*lazyValue // by subject; guarded by mu
+	newest map[string]uint64     // known revisions of values that may be guards, by subject; guarded by mu
+	doubt  doubt                 // guarded by mu
+}
+
+func newTable(s *Store) *Table {
+	return &Table{
+		store: s, stream: s.prefix + "_" + tableName, turn: make(chan struct{}, 1), unwritten: make(chan struct{}, 1),
+		lazy: map[string]*lazyValue{}, newest: map[string]uint64{},
+	}
 }
 
 var _ store.Table = (*Table)(nil)
@@ -57,7 +65,7 @@ func isUnsafe(r rune) bool {
 // Get implements [store.Table]. It asks the leader.
 func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
 	subject := t.subject(key)
-	if err := t.flush(ctx, subject); err != nil && ctx.Err() != nil {
+	if err := t.flush(ctx, func(p *put) bool { return p.subject == subject }); err != nil {
 		return store.Value{}, err
 	}
 	return t.get(ctx, subject, key)
@@ -66,28 +74,16 @@ func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
 // List implements [store.Table]. It asks the leader for one value after the other: a table is
 // small, and listed seldom.
 func (t *Table) List(ctx context.Context, prefix string) ([]store.Value, error) {
-	if err := t.flushAll(ctx); err != nil && ctx.Err() != nil {
+	if err := t.flush(ctx, func(p *put) bool { return strings.HasPrefix(p.key, prefix) }); err != nil {
 		return nil, err
 	}
 	found := map[string]store.Value{}
-	for seq := uint64(1); ; {
-		got, err := t.store.next(ctx, t.stream, seq)
-		if errors.Is(err, errMissing) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list the table: %w", err)
-		}
-		seq = got.seq + 1
-		v, err := t.value(got)
-		switch {
-		case errors.Is(err, ErrVersion):
-			return nil, fmt.Errorf("list the table: %w", err)
-		case err != nil:
-			t.tellDamage(got)
-		case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix):
-			found[v.Key] = v // a value that was written meanwhile is found again, and newer
-		}
+	_, err := t.scan(ctx, 1, prefix, func(v store.Value) bool {
+		found[v.Key] = v
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the table: %w", err)
 	}
 	var all []store.Value
 	for _, key := range slices.Sorted(maps.Keys(found)) {
@@ -151,25 +147,16 @@ func (t *Table) Put(ctx context.Context, key string, data []byte, c store.If) (r
 		return 0, err
 	}
 	// Lazy values that this key guards were put before.
-	if err := t.flushGuarded(ctx, p.subject); err != nil {
+	if err := t.flush(ctx, func(lazy *put) bool { return lazy.guarded && lazy.guard == p.subject }); err != nil {
 		return 0, err
 	}
-	rev, err = t.put(ctx, p)
-	if err == nil {
-		t.outdate(store.If{Key: key, Rev: rev})
+	if rev, err = t.put(ctx, p); err != nil {
+		return 0, err
 	}
-	return rev, err
-}
-
-// outdate notes that conditions on other revisions of a key no longer hold.
-func (t *Table) outdate(now store.If) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range t.lazy {
-		if v.c.Key == now.Key && v.c.Rev != now.Rev {
-			t.stale[v.c] = true
-		}
-	}
+	t.newest[p.subject] = max(t.newest[p.subject], rev)
+	return rev, nil
 }
 
 func (t *Table) putOf(key string, data []byte, c store.If) (put, error) {
@@ -190,36 +177,21 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 	if p.data == nil {
 		f.draft.Kind = kindTombstone
 	}
-	data, maybe := f.encode(t.stream), false
+	data := f.encode(t.stream)
 	p.rev = t.sequence(p.rev)
-	for deadline := time.Now().Add(t.store.patience); ; {
+	seq, err := t.store.insist(ctx, func(ctx context.Context) (uint64, error) {
 		seq, err := t.try(ctx, p, f.nonce, data)
 		if isWrongSequence(err) {
 			seq, err = t.conflict(ctx, p, f.nonce, err)
-		} else if err != nil && !isUnsent(err) {
-			maybe = true
 		}
-		switch {
-		case err == nil:
-			rev := t.revision(seq)
-			t.wrote(rev)
-			return rev, nil
-		case errors.Is(err, store.ErrConflict):
-			return 0, fmt.Errorf("put the value of %s: %w", p.key, err)
-		case errors.Is(err, nats.ErrConnectionClosed):
-			return 0, store.ErrClosed
-		case isFull(err) && !maybe:
-			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrFull, err)
-		case errors.Is(err, nats.ErrMaxPayload) && !maybe:
-			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrTooLarge, err)
-		}
-		if time.Now().Add(retryPause).After(deadline) || retry.Sleep(ctx, retryPause) != nil {
-			if isWrongSequence(err) && !maybe { // somebody else was writing all the while
-				return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrConflict, err)
-			}
-			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrUnknown, err)
-		}
+		return seq, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("put the value of %s: %w", p.key, err)
 	}
+	rev := t.revision(seq)
+	t.wrote(rev)
+	return rev, nil
 }
 
 func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (seq uint64, err error) {
@@ -233,12 +205,7 @@ func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (seq 
 			m.Header.Set(headerGuard, p.guard)
 		}
 	}
-	answer, err := t.store.js.Conn().RequestMsgWithContext(ctx, m)
-	if err != nil {
-		return 0, err
-	}
-	seq, _, err = readAck(answer)
-	return seq, err
+	return t.store.publish(ctx, m)
 }
 
 // headerGuard names the subject whose newest sequence is expected.

@@ -217,6 +217,46 @@ func TestValuesAreInDoubtAfterALoss(t *testing.T) {
 	}
 }
 
+// A watch goes on after the cluster lost values whose sequences it gives to others.
+func TestAWatchOutlastsALoss(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	b := newBackend(t, srv.srv.ClientURL(), 1)
+	put := func(key, value string) {
+		waiting.Until(t, func() bool {
+			_, err := b.Table().Put(t.Context(), key, []byte(value), store.If{})
+			return err == nil
+		})
+	}
+	put("a", "1")
+	srv.save()
+	for range 5 {
+		put("a", "lost")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(chan store.Value, 10)
+	go func() {
+		for v, err := range b.Table().Watch(ctx, "") {
+			if err != nil {
+				return
+			}
+			seen <- v
+		}
+	}()
+	assert.Equal(t, "lost", string((<-seen).Data))
+	srv.rollBack("*_TABLE")
+	waiting.Until(t, func() bool { return b.store.table.isDoubtful(1) })
+	put("b", "2")
+	for v := range seen {
+		if v.Key == "b" {
+			assert.Equal(t, "2", string(v.Data))
+			return
+		}
+		assert.True(t, v.Doubtful)
+	}
+}
+
 // The table is gone, and the logs are not.
 func TestTheTableIsGone(t *testing.T) {
 	t.Parallel()

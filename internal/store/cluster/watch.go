@@ -6,35 +6,41 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-
-	"github.com/nats-io/nats.go/jetstream"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// Watch implements [store.Table]. After a fault it looks at all values again, and passes on
-// those that are others than before.
+// watchInterval is how often a watch asks for new values.
+const watchInterval = 200 * time.Millisecond
+
+// Watch implements [store.Table]. It asks the leader for what was written since it asked last,
+// and waits while the servers are away.
 func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value, error] {
 	return func(yield func(store.Value, error) bool) {
-		w := &watch{table: t, prefix: prefix, seen: map[string]uint64{}}
+		seen := map[string]uint64{} // revisions, by key
+		seq, losses := uint64(1), 0
 		for {
-			err := w.follow(ctx, yield)
+			if now := t.losses(); now != losses {
+				seq, losses = 1, now // sequences are given to other values
+			}
+			next, err := t.scan(ctx, seq, prefix, func(v store.Value) bool {
+				rev, known := seen[v.Key]
+				seen[v.Key] = v.Rev
+				return rev == v.Rev || v.Data == nil && !known || yield(v, nil)
+			})
 			switch {
 			case errors.Is(err, errEnough):
 				return
-			case ctx.Err() != nil:
-				yield(store.Value{}, ctx.Err())
+			case err != nil && (ctx.Err() != nil || t.store.ctx.Err() != nil || errors.Is(err, ErrVersion)):
+				yield(store.Value{}, t.store.closedOr(err))
 				return
-			case t.store.ctx.Err() != nil:
-				yield(store.Value{}, store.ErrClosed)
-				return
-			case errors.Is(err, ErrVersion):
-				yield(store.Value{}, err)
-				return
+			case err != nil:
+				t.store.log.Debug("watching the table was interrupted, and goes on", "error", err)
 			}
-			t.store.log.Debug("watching the table was interrupted, and begins again", "error", err)
-			if err := retry.Sleep(ctx, retryPause); err != nil {
+			seq = next
+			if err := retry.Sleep(ctx, watchInterval); err != nil {
 				yield(store.Value{}, err)
 				return
 			}
@@ -45,61 +51,27 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 // errEnough means that the caller wants no more.
 var errEnough = errors.New("the caller wants no more")
 
-type watch struct {
-	table  *Table
-	prefix string
-	seen   map[string]uint64 // revisions, by key
-}
-
-// follow passes on the newest value of each key, and then changes, until something fails.
-func (w *watch) follow(ctx context.Context, yield func(store.Value, error) bool) error {
-	t, session := w.table, w.table.store.session()
-	consumer, err := t.store.js.OrderedConsumer(ctx, t.stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{t.stream + ".key.*", t.stream + ".b64.*"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	})
-	if err != nil {
-		return fmt.Errorf("watch the table: %w", err)
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("watch the table: %w", err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(session, messages.Stop)()
+// scan calls take with the values of a prefix whose messages stand at a sequence or later, until
+// it returns false. A value that is written meanwhile is given again. The sequence that it
+// returns is where another scan goes on.
+func (t *Table) scan(ctx context.Context, seq uint64, prefix string, take func(store.Value) bool) (next uint64, err error) {
 	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // the consumer is made again by itself
+		got, err := t.store.next(ctx, t.stream, seq)
+		if errors.Is(err, errMissing) {
+			return seq, nil
 		}
 		if err != nil {
-			return fmt.Errorf("watch the table: %w", err)
+			return seq, err
 		}
-		if err := w.pass(m, yield); err != nil {
-			return err
+		v, err := t.value(got)
+		switch {
+		case errors.Is(err, ErrVersion):
+			return seq, fmt.Errorf("read the table: %w", err)
+		case err != nil:
+			t.tellDamage(got)
+		case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix) && !take(v):
+			return seq, errEnough
 		}
+		seq = got.seq + 1
 	}
-}
-
-// pass passes a value on, unless it is known or has another prefix.
-func (w *watch) pass(m jetstream.Msg, yield func(store.Value, error) bool) error {
-	meta, err := m.Metadata()
-	if err != nil {
-		return err
-	}
-	v, err := w.table.value(message{seq: meta.Sequence.Stream, data: m.Data()})
-	if errors.Is(err, ErrVersion) {
-		return err
-	}
-	rev, known := w.seen[v.Key]
-	if err != nil || !strings.HasPrefix(v.Key, w.prefix) || rev == v.Rev {
-		return nil //nolint:nilerr // [Table.Get] tells of a damaged one
-	}
-	w.seen[v.Key] = v.Rev
-	if v.Data == nil && !known {
-		return nil
-	}
-	if !yield(v, nil) {
-		return errEnough
-	}
-	return nil
 }
