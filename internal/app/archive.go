@@ -15,7 +15,7 @@ const archiveSubject = "trail_archives"
 // archiveTrail moves old entry bundles to a folder.
 func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error) {
 	a := &tiles.Archiver{
-		Store: r.tiles(), Generations: r.trail.Generations(), Dir: req.Dir, Before: req.Before, Logger: r.log, Progress: progress,
+		Store: r.tiles(), Generations: r.trail.Generations(), Dir: req.Dir, Before: req.Before, Progress: progress,
 		Enter: func(ctx context.Context, moved proof.Archived) error { return r.enterArchive(ctx, moved, by) },
 	}
 	if req.DryRun {

@@ -55,6 +55,11 @@ func (p *progress) report(now *console.Progress) {
 	}
 }
 
+// entries reports how many entries of how many are done.
+func (p *progress) entries(done, total int64) {
+	p.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
+}
+
 func (p *progress) state() string {
 	text := fmt.Sprintf("%d of %d %s", p.last.Done, p.last.Total, p.last.Unit)
 	for _, c := range []struct {

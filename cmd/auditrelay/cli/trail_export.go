@@ -30,7 +30,7 @@ the same entries with the columns of 'trail list --output csv'. Without --projec
 of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
 bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
 files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
-older export. It copies the files in DATA_DIR/tlog without asking the running relay; entries
+older export. It copies the files in DATA_DIR/tlog, whether the relay runs or not; entries
 moved out by 'trail archive' come from --archive.
 ` + whichTrail + `
 
@@ -55,7 +55,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if form.value == "tlog" {
-			return func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir, archives) }(cmd, args)
+			return which.exportLog(cmd, dir, archives)
 		}
 		return lines(cmd, args)
 	}

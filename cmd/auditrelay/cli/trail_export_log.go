@@ -3,15 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
@@ -27,7 +23,7 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 	case form != "tlog":
 		return nil
 	}
-	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "archive": true}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "archive": true}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !allowed[f.Name] && err == nil {
 			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
@@ -36,23 +32,20 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 	return err
 }
 
-// exportLog writes the trail's logs into dir.
+// exportLog copies the files that a relay keeps of its trail to dir.
 func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) error {
+	data, err := f.dir()
+	if err != nil {
+		return err
+	}
 	shown := newProgress(cmd.ErrOrStderr())
-	progress := func(done, total int64) {
-		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
-	}
-	export := f.exportFiles
-	if f.offline {
-		export = f.exportLogs
-	}
-	list, err := export(cmd, dir, archives, progress)
+	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, shown.entries)
 	shown.end()
 	switch {
 	case errors.Is(err, tiles.ErrArchived):
 		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
 	case err != nil:
-		return fmt.Errorf("%w; given again, the command goes on", err)
+		return fmt.Errorf("%w; given again, the command goes on; damaged files are written again by the next start of the relay", err)
 	case len(list) == 0:
 		return errors.New("the trail has no signed entries yet")
 	}
@@ -63,32 +56,4 @@ func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string
 		}
 	}
 	return nil
-}
-
-// exportFiles copies the files that a relay keeps.
-func (f *trailFlags) exportFiles(cmd *cobra.Command, dir string, archives []string, progress func(done, total int64)) ([]tiles.Exported, error) {
-	data, err := f.dir()
-	if err != nil {
-		return nil, err
-	}
-	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, progress)
-	if err != nil && !errors.Is(err, tiles.ErrArchived) && cmd.Context().Err() == nil {
-		err = fmt.Errorf("%w; with --offline the export is made from the stopped relay's logs", err)
-	}
-	return list, err
-}
-
-// exportLogs writes the files of a stopped relay's trail from its logs in the store.
-func (f *trailFlags) exportLogs(cmd *cobra.Command, dir string, _ []string, progress func(done, total int64)) ([]tiles.Exported, error) {
-	cfg, trail, err := f.openTrail(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	defer trail.Close()
-	report, _, err := audit.VerifyOffline(cmd.Context(), app.TrailOptions(cfg), trail)
-	if err != nil {
-		return nil, err
-	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return tiles.Export(cmd.Context(), trail, report.Generations, dir, log, progress)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // TestMakeAnExportForProof makes the trail that cmd/proof checks, in AUDITRELAY_PROOF_DIR:
@@ -43,9 +41,8 @@ func TestMakeAnExportForProof(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	start = time.Now()
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), filepath.Join(dir, "export"), slog.New(slog.DiscardHandler), nil)
-	require.NoError(t, err)
-	require.EqualValues(t, n, list[0].Size)
+	made := writeFiles(t, trail, filepath.Join(dir, "export"))
+	require.EqualValues(t, n, made.Size)
 	fmt.Printf("%d entries exported in %v\n", n, time.Since(start).Round(time.Millisecond))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "trail.pub"), []byte(list[0].PublicKey+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "trail.pub"), []byte(made.PublicKey+"\n"), 0o600))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -22,7 +23,7 @@ type proveFlags struct {
 	site        siteFlags
 	export, out string
 	archives    []string
-	key, policy string
+	given       trustFlags
 }
 
 func (p Program) newTrailProve() *cobra.Command {
@@ -75,10 +76,8 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.export, "export", "", "a `DIR` with an export of the trail")
 	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` with an archive of the trail; again for more")
 	flags.StringVar(&f.out, "dir", "", "write into the folder `DIR`")
-	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it: verify each proof")
-	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy): verify each proof")
+	f.given.addTo(cmd, ": verify each proof")
 	f.chosen.addTo(cmd, 0)
-	cmd.MarkFlagsMutuallyExclusive("key", "policy")
 	cmd.MarkFlagsMutuallyExclusive("url", "export", "data-dir")
 	needFlags(cmd, "dir")
 	before(cmd, func() error {
@@ -90,7 +89,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 }
 
 func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
-	given, err := readPolicy(f.key, f.policy)
+	given, err := f.given.read()
 	if err != nil {
 		return err
 	}
@@ -166,11 +165,16 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 		}
 		dir = filepath.Join(data, tiles.Dir)
 	}
+	return proverOf(ctx, dir, f.archives)
+}
+
+// proverOf proves entries from the files in a folder.
+func proverOf(ctx context.Context, dir string, archives []string) (*verify.Prover, error) {
 	fetch, dirs, err := verify.Folder(dir)
 	if err != nil {
 		return nil, err
 	}
-	return verify.NewProver(ctx, fetch, dirs, f.archives)
+	return verify.NewProver(ctx, fetch, dirs, archives)
 }
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its

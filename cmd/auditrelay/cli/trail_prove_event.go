@@ -28,8 +28,7 @@ type proveEventFlags struct {
 	body   string
 	out    string
 	verify string
-
-	key, policy string
+	trust  trustFlags
 }
 
 func newTrailProveEvent() *cobra.Command {
@@ -84,7 +83,7 @@ func (f *proveEventFlags) addTo(cmd *cobra.Command) {
 		if f.verify == "" {
 			return needsRelay(cmd, args)
 		}
-		if f.key == "" && f.policy == "" {
+		if f.trust == (trustFlags{}) {
 			return errors.New("a bundle needs somebody to trust: give --key or --policy")
 		}
 		return nil
@@ -93,9 +92,7 @@ func (f *proveEventFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.body, "body", "", "only the event whose body is that of this `FILE`; the argument is its id then")
 	cmd.Flags().StringVar(&f.out, "file", "", "write the bundle to a new `FILE` instead of standard output")
 	cmd.Flags().StringVar(&f.verify, "verify", "", "check this `BUNDLE` instead, by --key or --policy")
-	cmd.Flags().StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it, with --verify")
-	cmd.Flags().StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses, with --verify")
-	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+	f.trust.addTo(cmd, ", with --verify")
 }
 
 func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {
@@ -130,11 +127,7 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	if err != nil {
 		return "", err
 	}
-	fetch, dirs, err := verify.Folder(filepath.Join(dir, tiles.Dir))
-	if err != nil {
-		return "", err
-	}
-	prover, err := verify.NewProver(ctx, fetch, dirs, nil)
+	prover, err := proverOf(ctx, filepath.Join(dir, tiles.Dir), nil)
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +187,7 @@ func readEvent(path string) (relay.Event, error) {
 }
 
 func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
-	policy, err := readPolicy(f.key, f.policy)
+	policy, err := f.trust.read()
 	if err != nil {
 		return err
 	}

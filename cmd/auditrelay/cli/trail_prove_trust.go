@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,43 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
+
+// trustFlags name whom a signature is taken from.
+type trustFlags struct{ key, policy string }
+
+// addTo adds the flags; when says what they are for.
+func (f *trustFlags) addTo(cmd *cobra.Command, when string) {
+	cmd.Flags().StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it"+when)
+	cmd.Flags().StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)"+when)
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+}
+
+// read gives the trust anchor; nil for none.
+func (f *trustFlags) read() (*proof.Policy, error) {
+	if f.policy != "" {
+		text, err := os.ReadFile(f.policy)
+		if err != nil {
+			return nil, fmt.Errorf("read the policy: %w", err)
+		}
+		p, err := proof.ParsePolicy(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.policy, err)
+		}
+		return &p, nil
+	}
+	if f.key == "" {
+		return nil, nil
+	}
+	key := f.key
+	if text, err := os.ReadFile(key); err == nil {
+		key = strings.TrimSpace(string(text))
+	}
+	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	return &p, nil
+}
 
 // trust is whom the written proofs are to be verified with.
 type trust struct {
@@ -26,11 +64,11 @@ func (f *proveFlags) trust(cmd *cobra.Command, given *proof.Policy, prover *veri
 		return f.ownTrust(cmd, prover)
 	}
 	t.of = func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }
-	if f.policy == "" {
+	if f.given.policy == "" {
 		t.text = []byte("log " + given.Logs[0].Key + "\nquorum none\n")
 		return t, nil
 	}
-	if t.text, err = os.ReadFile(f.policy); err != nil {
+	if t.text, err = os.ReadFile(f.given.policy); err != nil {
 		return t, fmt.Errorf("read the policy: %w", err)
 	}
 	return t, nil

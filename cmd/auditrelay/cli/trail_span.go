@@ -84,7 +84,7 @@ func provenHead(ctx context.Context, which *relayFlags, line []byte) ([]byte, er
 }
 
 func newTrailVerifySpan() *cobra.Command {
-	var key, policy string
+	var trust trustFlags
 	cmd := &cobra.Command{
 		Use:   "verify-span LIST FILE...",
 		Short: "Compare a full copy of a span's events with its list",
@@ -105,16 +105,14 @@ Exit codes: 0 the files have all events, 1 not all of them, or failed, 64 wrong 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			trusted, err := readPolicy(key, policy)
+			trusted, err := trust.read()
 			if err != nil {
 				return err
 			}
 			return verifySpan(cmd.OutOrStdout(), *trusted, args[0], args[1:])
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
-	cmd.Flags().StringVar(&policy, "policy", "", "a `FILE` with the trusted logs and witnesses")
-	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+	trust.addTo(cmd, "")
 	cmd.MarkFlagsOneRequired("key", "policy")
 	return cmd
 }

@@ -7,16 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
@@ -29,7 +26,7 @@ type verifyFlags struct {
 	dir           string
 	proof, record string
 	events        string
-	key, policy   string
+	trust         trustFlags
 	known         []string
 	archives      []string
 	output        outputFlag
@@ -105,13 +102,11 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.events, "from-events", "", "a `FILE` of events as JSON lines; - for standard input")
 	flags.StringVar(&f.proof, "proof", "", "a .tlog-proof `FILE`")
 	flags.StringVar(&f.record, "record", "", "the `FILE` with the entry, with --proof")
-	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
-	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)")
+	f.trust.addTo(cmd, "")
 	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
 	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` that 'trail archive' moved old entries to; again for more")
 	f.output = forms("text", "json")
 	f.output.addTo(cmd)
-	cmd.MarkFlagsMutuallyExclusive("key", "policy")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
@@ -135,9 +130,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return f.runProof(cmd, o.Policy)
 	}
 	shown := newProgress(cmd.ErrOrStderr())
-	o.Progress = func(done, total int64) {
-		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
-	}
+	o.Progress = shown.entries
 	report, err := f.verify(cmd, shown, o)
 	shown.end()
 	if err != nil {
@@ -159,7 +152,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 // options reads the files to hold the trail against.
 func (f *verifyFlags) options() (o verify.Options, err error) {
 	o.Archives = f.archives
-	if o.Policy, err = readPolicy(f.key, f.policy); err != nil {
+	if o.Policy, err = f.trust.read(); err != nil {
 		return o, err
 	}
 	for _, name := range f.known {
@@ -170,32 +163,6 @@ func (f *verifyFlags) options() (o verify.Options, err error) {
 		o.Known = append(o.Known, note)
 	}
 	return o, nil
-}
-
-// readPolicy gives the trust anchor; nil for none.
-func readPolicy(key, file string) (*proof.Policy, error) {
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("read the policy: %w", err)
-		}
-		p, err := proof.ParsePolicy(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		return &p, nil
-	}
-	if key == "" {
-		return nil, nil
-	}
-	if text, err := os.ReadFile(key); err == nil {
-		key = strings.TrimSpace(string(text))
-	}
-	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
-	if err != nil {
-		return nil, fmt.Errorf("--key: %w", err)
-	}
-	return &p, nil
 }
 
 // verify reads the trail named by the flags.

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 )
@@ -54,20 +52,19 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 		add(relay.Event{Type: e.Type, Subject: e.Subject, Project: e.Project, Environment: e.Environment, Time: e.Time}, fmt.Sprint(i), body)
 	}
 	dir := filepath.Join(t.TempDir(), "export")
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), nil)
-	require.NoError(t, err)
+	made := writeFiles(t, trail, dir)
 	note, err := os.ReadFile(filepath.Join(dir, "0", proof.CheckpointFile))
 	require.NoError(t, err)
-	trusted, err := readPolicy(list[0].PublicKey, "")
+	trusted, err := (&trustFlags{key: made.PublicKey, policy: ""}).read()
 	require.NoError(t, err)
 	_, by, err := trusted.Open(note)
 	require.NoError(t, err)
 	body, err := json.Marshal(map[string]any{
-		"type": audit.TypeCheckpoint, "checkpoint": string(note), "origin": list[0].Origin, "base": 0, "size": list[0].Size, "root": list[0].Root, "time": by.Time,
+		"type": audit.TypeCheckpoint, "checkpoint": string(note), "origin": made.Origin, "base": 0, "size": made.Size, "root": made.Root, "time": by.Time,
 	})
 	require.NoError(t, err)
-	add(relay.Event{Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject, Project: audit.OwnProject, Time: by.Time}, fmt.Sprintf("checkpoint-%d-1", list[0].Size), body)
-	return events, list[0].PublicKey
+	add(relay.Event{Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject, Project: audit.OwnProject, Time: by.Time}, fmt.Sprintf("checkpoint-%d-1", made.Size), body)
+	return events, made.PublicKey
 }
 
 // A topic filled by the relay's own sink, in any order over partitions and some of it twice,

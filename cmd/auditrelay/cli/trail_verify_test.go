@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,10 +32,19 @@ func exportedTrail(t *testing.T, n int) (dir, key string) {
 	trail, err = audit.Open(t.Context(), kept, o) // Close has signed
 	require.NoError(t, err)
 	dir = filepath.Join(t.TempDir(), "export")
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), nil)
-	require.NoError(t, err)
+	writeFiles(t, trail, dir)
+	key = trail.PublicKey()
 	require.NoError(t, trail.Close(t.Context()))
-	return dir, list[0].PublicKey
+	return dir, key
+}
+
+// writeFiles writes the files of a trail, as a relay does, and gives its only generation.
+func writeFiles(t *testing.T, trail *audit.Trail, dir string) audit.Generation {
+	t.Helper()
+	require.NoError(t, tiles.NewKeeper(tiles.Open(dir), trail, trail.Generations, nil).Run(t.Context()))
+	generations := trail.Generations()
+	require.Len(t, generations, 1)
+	return generations[0]
 }
 
 // trailCommand runs a command, and returns its output.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,7 +49,6 @@ type Archiver struct {
 	Enter func(context.Context, proof.Archived) error
 	// Progress is told of the entries copied, and how many there are. May be nil.
 	Progress func(done, total int64)
-	Logger   *slog.Logger
 }
 
 // Plan lists the files to move, by log, and changes nothing.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -21,38 +19,11 @@ type Exported struct {
 	Root      string `json:"root"`
 }
 
-// Export writes the logs of a trail's generations into a folder of their own, or brings an
-// older or interrupted export there up to date. In the end it reads all files back, and
-// holds them against the signed checkpoints. A folder with a symbolic link in it is refused:
-// whoever planted one chose where to write. progress may be nil.
-func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(done, total int64)) ([]Exported, error) {
-	k := NewKeeper(Open(dir), trail, func() []audit.Generation { return generations }, log)
-	total := int64(0)
-	for _, g := range generations {
-		total += g.Size
-	}
-	if progress != nil {
-		k.wrote = func(entries int64) { progress(entries, total) }
-	}
-	if err := plain(dir); err != nil {
-		return nil, err
-	}
-	var list []Exported
-	for _, g := range generations {
-		if g.Size == 0 {
-			continue // nothing of it is signed
-		}
-		e, err := k.export(ctx, g)
-		if err != nil {
-			return nil, fmt.Errorf("export the log %s: %w", g.Origin, err)
-		}
-		list = append(list, e)
-	}
-	return list, nil
-}
-
-// Export is [Export] of the logs in the store as they are now. Entries that were moved to an
-// archive are copied from there.
+// Export copies the logs of the store, as they are now, into a folder of their own, or brings an
+// older or interrupted export there up to date. Entries that were moved to an archive are copied
+// from there. In the end it reads all files back, and holds them against the signed checkpoints. A
+// folder with a symbolic link in it is refused: whoever planted one chose where to write. progress
+// may be nil.
 func (s *Store) Export(ctx context.Context, dir string, archives []string, progress func(done, total int64)) ([]Exported, error) {
 	if err := plain(dir); err != nil {
 		return nil, err
@@ -137,30 +108,4 @@ func plain(dir string) error {
 		return fmt.Errorf("write to %s: %w", dir, err)
 	}
 	return nil
-}
-
-func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, error) {
-	var l Log
-	check := func() (err error) {
-		if err = k.Run(ctx); err == nil {
-			l, err = k.logOf(g)
-		}
-		if err == nil {
-			err = l.Check(ctx, g.PublicKey, 0)
-		}
-		return err
-	}
-	err := check()
-	if errors.Is(err, errDamaged) { // of an older export
-		k.damaged(g.Base, l, err)
-		err = check()
-	}
-	if err != nil {
-		return Exported{}, err
-	}
-	_, c, err := l.Checkpoint()
-	if err == nil && c.Size < g.Size {
-		err = fmt.Errorf("%d of its %d signed entries are proven and written: %w for the rest", c.Size, g.Size, errUnproven)
-	}
-	return Exported{l.dir, c.Origin, g.PublicKey, c.Size, c.Root.String()}, err
 }

@@ -14,16 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// offline reads the trail's logs as those of a stopped relay are read.
-func (h *house) offline() *audit.Reader {
-	r, err := audit.OpenReader(h.tb.Context(), h.kept)
-	require.NoError(h.tb, err)
-	h.tb.Cleanup(r.Close)
-	return r
-}
-
-// An export of the files and one of the logs are the files themselves; an older or
-// damaged one is brought up to date.
+// An export has the files themselves; an older or damaged one is brought up to date.
 func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 300)
@@ -33,44 +24,33 @@ func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 	h.open() // another generation
 	h.add(long(301))
 	h.run()
-	generations := h.trail.Generations()
 	want := files(t, h.store.dir)
-	for name, export := range map[string]func(dir string, progress func(done, total int64)) ([]Exported, error){
-		"files": func(dir string, progress func(done, total int64)) ([]Exported, error) {
-			return h.store.Export(t.Context(), dir, nil, progress)
-		},
-		"logs": func(dir string, progress func(done, total int64)) ([]Exported, error) {
-			return Export(t.Context(), h.offline(), generations, dir, nil, progress)
-		},
-	} {
-		dir := filepath.Join(t.TempDir(), "export")
-		whole := func() {
-			t.Helper()
-			var ended, all int64
-			list, err := export(dir, func(done, total int64) { ended, all = done, total })
-			require.NoError(t, err, name)
-			require.Len(t, list, 2)
-			require.EqualValues(t, []int64{302, 302}, []int64{ended, all}, name)
-			require.Equal(t, want, files(t, dir), name)
-		}
-		whole()
-		damaged := map[string]func(text string) string{
-			"0/checkpoint": func(string) string { return "" }, "0/tile/0/000": func(string) string { return "damage" },
-			"0/tile/entries/000": flip, "0/tile/entries/001.p/44": func(text string) string { return text + "more" },
-			"0/checkpoints": flip, "1/checkpoints": func(string) string { return "" }, "1/records": nil,
-		}
-		for file, change := range damaged {
-			path := filepath.Join(dir, file)
-			if change == nil {
-				require.NoError(t, os.RemoveAll(path))
-				continue
-			}
-			text, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(path, []byte(change(string(text))), 0o600))
-		}
-		whole()
+	dir := filepath.Join(t.TempDir(), "export")
+	whole := func() {
+		t.Helper()
+		var ended, all int64
+		list, err := h.store.Export(t.Context(), dir, nil, func(done, total int64) { ended, all = done, total })
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		require.EqualValues(t, []int64{302, 302}, []int64{ended, all})
+		require.Equal(t, want, files(t, dir))
 	}
+	whole()
+	for file, change := range map[string]func(text string) string{
+		"0/checkpoint": func(string) string { return "" }, "0/tile/0/000": func(string) string { return "damage" },
+		"0/tile/entries/000": flip, "0/tile/entries/001.p/44": func(text string) string { return text + "more" },
+		"0/checkpoints": flip, "1/checkpoints": func(string) string { return "" }, "1/records": nil,
+	} {
+		path := filepath.Join(dir, file)
+		if change == nil {
+			require.NoError(t, os.RemoveAll(path))
+			continue
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, []byte(change(string(text))), 0o600))
+	}
+	whole()
 }
 
 // An older export is brought up to date; one of another history, or a newer one, is refused.

@@ -29,7 +29,6 @@ type Keeper struct {
 	// generations are the trail's, as it knows them now.
 	generations func() []audit.Generation
 	log         *slog.Logger
-	wrote       func(entries int64) // nil, or told of the progress
 
 	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
@@ -243,19 +242,7 @@ func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c aud
 		k.tell(fmt.Sprintf("unproven %d", c.Base), "a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
 		return nil
 	}
-	k.progress()
 	return k.failed(c.Base, w, err)
-}
-
-func (k *Keeper) progress() {
-	if k.wrote == nil {
-		return
-	}
-	entries := int64(0)
-	for _, w := range k.writers {
-		entries += w.written.Len()
-	}
-	k.wrote(entries)
 }
 
 // isOf reports whether a known generation's key has signed c.
@@ -274,7 +261,6 @@ func (k *Keeper) flush(ctx context.Context) error {
 		if err := k.failed(base, w, w.write(ctx)); err != nil {
 			return err
 		}
-		k.progress()
 		if w.lost > 0 {
 			k.log.Error("entries are lost in the audit trail and in its files alike; they stand empty in the entry bundles", "entries", w.lost, "folder", w.dir)
 			w.lost = 0
