@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -43,10 +42,14 @@ func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]t
 
 // gather reads the hashes of wanted subtrees, by their stored index (see tlog).
 func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64) ([]tlog.Hash, error) {
-	seq, err := t.firstBeyond(ctx, o, old)
+	beyond, err := keptRun{t, Generation{Base: o.base}, 1, o.seq}.covering(ctx, o.base+old+1)
+	if err == nil && (beyond == nil || beyond.base != o.base) {
+		err = fmt.Errorf("%w: those after %d", errNoProof, old)
+	}
 	if err != nil {
 		return nil, err
 	}
+	seq := beyond.seq
 	g := gathering{found: make(map[int64]tlog.Hash, len(wanted))}
 	for _, index := range wanted {
 		g.found[index] = tlog.Hash{}
@@ -82,23 +85,6 @@ func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64
 		hashes[i] = g.found[index]
 	}
 	return hashes, nil
-}
-
-// firstBeyond finds the first kept checkpoint of o's generation with more than old
-// entries. Sizes never fall within a generation, so it looks at a few only.
-func (t *Trail) firstBeyond(ctx context.Context, o offered, old int64) (uint64, error) {
-	var failed error
-	n := sort.Search(int(o.seq), func(i int) bool {
-		c, err := t.keptAt(ctx, uint64(i)+1, o.base)
-		if err != nil && !errors.Is(err, errNoProof) {
-			failed = err
-		}
-		return err == nil && c.size > old
-	})
-	if failed != nil {
-		return 0, failed
-	}
-	return uint64(n) + 1, nil
 }
 
 // keptAt reads one kept checkpoint of a generation; one of another is errNoProof.

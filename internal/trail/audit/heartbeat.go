@@ -83,8 +83,8 @@ func (g Gap) String() string {
 // trail was read back, and the one up to now if this process could not sign for so long.
 func (t *Trail) Gaps(most int) []Gap {
 	gaps := []Gap{}
-	if found := t.gaps.Load(); found != nil {
-		gaps = append(gaps, *found...)
+	if v := t.view.Load(); v != nil {
+		gaps = append(gaps, v.gaps...)
 	}
 	p := Pulse{last: time.Unix(0, t.signedAt.Load()), within: t.options.Heartbeat}
 	if t.signedAt.Load() > 0 {

@@ -188,7 +188,9 @@ func TestARunningTrailTellsOfItsGaps(t *testing.T) {
 	require.Len(t, gaps, 1)
 	require.True(t, silent.Equal(gaps[0].After))
 	old := []Gap{{After: silent.Add(-2 * time.Hour), Until: silent.Add(-time.Hour), Checkpoint: 3}}
-	trail.gaps.Store(&old)
+	shown := *trail.view.Load()
+	shown.gaps = old
+	trail.view.Store(&shown)
 	require.Equal(t, old[0], trail.Gaps(10)[0])
 	require.Len(t, trail.Gaps(1), 1)
 	require.True(t, silent.Equal(trail.Gaps(1)[0].After), "the newest")

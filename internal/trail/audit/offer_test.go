@@ -163,10 +163,8 @@ func TestARefusalIsEnteredOnce(t *testing.T) {
 	require.NoError(t, trail.RecordAgreement(t.Context(), a))
 	require.NoError(t, trail.RecordRefusal(t.Context(), a))
 	require.EqualValues(t, 5, trail.Size())
-	entries, err := trail.Read(t.Context(), 1, 10)
-	require.NoError(t, err)
 	kinds := ""
-	for _, e := range entries {
+	for _, e := range entriesFrom(t, trail, 1) {
 		kinds += fmt.Sprintln(e.Type, e.Subject)
 	}
 	assert.Equal(t, "trail.witness_refused witness witness.example.com/a+0+x\ntrail.witness_refused witness witness.example.com/b+0+x\n"+

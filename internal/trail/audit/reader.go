@@ -180,34 +180,6 @@ func (r *Reader) Each(ctx context.Context, from int64, handle func(Recorded) err
 
 var errEnd = errors.New("the trail has no more entries")
 
-// Read returns at most limit entries from index from on, fewer or none at the
-// trail's end. A missing entry is an error: see [Trail.Verify].
-func (r *Reader) Read(ctx context.Context, from int64, limit int) (entries []Entry, err error) {
-	if from < 0 {
-		return nil, fmt.Errorf("read audit trail: index %d is negative", from)
-	}
-	next := from
-	err = r.Tail(ctx, from, func(e Recorded) error {
-		if e.Index > next {
-			return fmt.Errorf("%w: entry %d", ErrMissing, next)
-		}
-		if len(entries) == limit {
-			return errEnd
-		}
-		entries, next = append(entries, e.Entry), next+1
-		return nil
-	}, func(end int64) error {
-		if next < end {
-			return fmt.Errorf("%w: entry %d", ErrMissing, next)
-		}
-		return errEnd
-	})
-	if errors.Is(err, errEnd) {
-		err = nil
-	}
-	return entries, err
-}
-
 // Size is 0: no entry is added while a trail is only read.
 func (r *Reader) Size() int64 { return 0 }
 

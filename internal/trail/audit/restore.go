@@ -63,7 +63,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	}
 	t.newKey, t.sound = false, true
 	t.offerAgain(x)
-	t.show(x)
+	t.show(viewOf(x))
 	t.grown()
 	if t.pinDue || t.tree.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
 		t.nudge()

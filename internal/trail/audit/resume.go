@@ -181,7 +181,7 @@ func (t *Trail) resume(ctx context.Context) bool {
 	t.pinned.Store(true)
 	t.offer()
 	last.Size, last.Root = c.size, c.root
-	t.showView(&view{generations: v.Generations, unsound: v.Unsound, passed: v.Unsound, problems: v.Problems})
+	t.show(&view{generations: v.Generations, unsound: v.Unsound, passed: v.Unsound, problems: v.Problems})
 	t.lastNoted.Store(v.Entries)
 	t.grown()
 	if t.beat.due(false) {
@@ -278,19 +278,22 @@ func (t *Trail) readBack(ctx context.Context) {
 		return
 	case <-t.opened:
 	}
-	if t.resumed && t.isAsResumed(ctx) && t.lock(ctx) == nil {
+	if x := t.isAsResumed(ctx); x != nil && t.lock(ctx) == nil {
 		t.sound = true
+		shown := *t.view.Load()
+		shown.gaps = x.report.Gaps
+		t.view.Store(&shown)
 		t.unlock()
 	}
 	close(t.read)
 	t.noteReading(ctx)
 }
 
-// isAsResumed reads everything, and reports whether a whole reading at the start would
-// have found the same.
-func (t *Trail) isAsResumed(ctx context.Context) bool {
-	if err := t.lock(ctx); err != nil {
-		return false
+// isAsResumed reads everything of a resumed trail, and returns what it found if a whole reading at
+// the start would have found the same, else nil.
+func (t *Trail) isAsResumed(ctx context.Context) *examination {
+	if !t.resumed || t.lock(ctx) != nil {
+		return nil
 	}
 	r := t.examiner()
 	t.unlock()
@@ -299,10 +302,10 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 	x, err := r.examine(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return false
+		return nil
 	case err != nil:
 		t.log.Warn("the audit trail cannot be read back; the next start tries it again", "error", err)
-		return false
+		return nil
 	}
 	same := slices.EqualFunc(x.gens, before.generations, func(a, b Generation) bool {
 		return a.Base == b.Base && a.Origin == b.Origin && a.PublicKey == b.PublicKey
@@ -310,13 +313,12 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 	news := x.named.unnamed(x.report.Problems)
 	if len(news) > 0 || len(x.copied) > 0 || !same || !slices.Equal(unsound(x.report.Problems), before.unsound) {
 		t.suspect(cmp.Or(spellOut(news), "it is not what the note of the newest reading says"))
-		return false
+		return nil
 	}
-	t.gaps.Store(&x.report.Gaps)
 	for where, index := range x.newest {
 		if !contains(before.passed, index) {
 			t.newest.add(where, index)
 		}
 	}
-	return true
+	return x
 }

@@ -29,9 +29,10 @@
 //
 // # Types
 //
-// A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a
-// Reader that appends, too: it has an index of the newest entries (index.go) and a signer
-// (sign.go).
+// A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a Reader
+// with an appender and a keeper. The appender has the tree with its key (sign.go) and an index
+// of the newest entries (index.go); whoever uses it takes turns. The keeper works in the
+// background: it signs in time, reads all entries back, and has witnesses asked (offer.go).
 //
 // # Delivery
 //
@@ -121,17 +122,38 @@ type Files interface {
 
 // Trail is an open trail. Its methods may be called concurrently.
 type Trail struct {
-	*Reader
+	*Reader  // reads
+	appender // appends, signs and restores
+	keeper   // works in the background
+
 	store   store.Store
 	options Options
 	log     *slog.Logger
 	metrics *metrics
 
-	// turn is the lock of the fields below, as a channel: waiting for it ends with a
-	// context. Whoever appends or signs holds it.
+	places    lastPlace // of the entries placed for their events
+	forwarded forwarded // the note of the newest one
+}
+
+// appender is the state of a trail that grows.
+type appender struct {
+	// turn is the lock of the parts up to newest, as a channel: waiting for it ends with a context.
+	// Whoever appends or signs holds it.
 	turn chan struct{}
 	signer
-	newest   newest
+	reading
+	newest newest
+
+	fileKey  atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
+	rotating sync.Mutex              // held by Rotate
+	pinned   atomic.Bool             // a checkpoint of this key is next to it
+	stale    atomic.Bool             // something unsound was met: restore is due
+	size     atomic.Int64            // entries, for readers without the turn
+	signedAt atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
+}
+
+// reading is how the trail was read back, and why it cannot be used.
+type reading struct {
 	newKey   bool   // generated since the last restore
 	keyLoss  string // why it had to be, if something was signed before
 	restored bool   // it was opened once
@@ -140,24 +162,26 @@ type Trail struct {
 	tried    time.Time
 	failure  error // why the last try to restore failed
 	outage   retry.Failure
+}
 
-	fileKey   atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
-	rotating  sync.Mutex              // held by Rotate
-	cosigned  atomic.Int64            // the number of entries under the newest checkpoint that all witnesses have signed
-	pinned    atomic.Bool             // a checkpoint of this key is next to it
-	stale     atomic.Bool             // something unsound was met: restore is due
-	size      atomic.Int64            // entries, for readers without the turn
-	signedAt  atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
-	lastNoted atomic.Int64            // the entries in the note of the newest reading; see noteReading
-	gaps      atomic.Pointer[[]Gap]   // between heartbeats; nil before the trail was read back once
-	places    lastPlace               // of the entries placed for their events
-	forwarded forwarded               // the note of the newest one
-	grew      chan struct{}           // of one place: there is something to do for the keeper
+// keeper is the work in the background: it signs in time, reads a resumed trail back, and has
+// witnesses asked.
+type keeper struct {
 	stop      context.CancelFunc
-	done      chan struct{} // closed when the keeper has ended
+	grew      chan struct{} // of one place: there is something to sign
+	done      chan struct{} // closed when nobody signs in time any more
 	read      chan struct{} // closed when the reading in the background has ended
+	lastNoted atomic.Int64  // the entries in the note of the newest reading; see noteReading
 	offers    chan offered  // of one place: the newest checkpoint, for witnesses
 	asked     chan struct{} // closed when nobody asks witnesses any more
+	cosigned  atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
+}
+
+func newKeeper() keeper {
+	return keeper{
+		grew: make(chan struct{}, 1), done: make(chan struct{}), read: make(chan struct{}),
+		offers: make(chan offered, 1), asked: make(chan struct{}),
+	}
 }
 
 // retryPause is the wait between two tries to open an unusable trail.
@@ -180,11 +204,9 @@ func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
 		return nil, fmt.Errorf("open audit trail: %w", err)
 	}
 	t := &Trail{
-		Reader: &Reader{codec: c, files: o.Files, opened: make(chan struct{})},
-		store:  s, options: o, signer: signer{beat: beat{every: o.Heartbeat}},
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
-		turn: make(chan struct{}, 1), grew: make(chan struct{}, 1), done: make(chan struct{}),
-		offers: make(chan offered, 1), asked: make(chan struct{}), read: make(chan struct{}),
+		Reader:   &Reader{codec: c, files: o.Files, opened: make(chan struct{})},
+		appender: appender{turn: make(chan struct{}, 1), signer: signer{beat: beat{every: o.Heartbeat}}}, keeper: newKeeper(),
+		store: s, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 	}
 	t.suspect = t.readBackBecause
 	err = t.open(ctx)
@@ -277,27 +299,27 @@ func (t *Trail) grown() {
 }
 
 // next is the index of the next entry. Needs the turn.
-func (t *Trail) next() int64 { return t.base + t.tree.Len() }
+func (a *appender) next() int64 { return a.base + a.tree.Len() }
 
 // nudge wakes the keeper.
-func (t *Trail) nudge() {
+func (k *keeper) nudge() {
 	select {
-	case t.grew <- struct{}{}:
+	case k.grew <- struct{}{}:
 	default: // it knows already
 	}
 }
 
 // lock takes the turn.
-func (t *Trail) lock(ctx context.Context) error {
+func (a *appender) lock(ctx context.Context) error {
 	select {
-	case t.turn <- struct{}{}:
+	case a.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the trail: %w", ctx.Err())
 	}
 }
 
-func (t *Trail) unlock() { <-t.turn }
+func (a *appender) unlock() { <-a.turn }
 
 // Size is the number of entries seen by this Trail. Another relay with the same logs may
 // have added more.

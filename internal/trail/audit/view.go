@@ -14,11 +14,12 @@ type view struct {
 	copied      []copied // entries read from the files, in order
 	passed      []span   // both: what the log has of them does not count
 	problems    int
+	gaps        []Gap // between heartbeats
 }
 
 // viewOf makes a view of an examination.
 func viewOf(x *examination) *view {
-	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems), copied: x.copied}
+	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems), gaps: x.report.Gaps, copied: x.copied}
 	v.passed = slices.Clone(v.unsound)
 	for i := range v.copied {
 		v.passed = append(v.passed, v.copied[i].span())
@@ -28,12 +29,7 @@ func viewOf(x *examination) *view {
 }
 
 // show shows the result of a reading. Needs the turn.
-func (t *Trail) show(x *examination) {
-	t.gaps.Store(&x.report.Gaps)
-	t.showView(viewOf(x))
-}
-
-func (t *Trail) showView(v *view) {
+func (t *Trail) show(v *view) {
 	t.view.Store(v)
 	t.metrics.damaged.Set(float64(count(v.unsound)))
 	t.metrics.problems.Set(float64(v.problems))
