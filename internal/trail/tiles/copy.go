@@ -10,11 +10,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// copying is a log that is copied to another folder. Its entries are copied, and the tree is
-// computed from them, so that what is published there is proven by the signed root.
+// copying is a log that is copied to another folder. A [writer] writes the copy, from the files as
+// from a trail: so what is published there is proven by the signed root.
 type copying struct {
 	from      Log
 	upTo      proof.Checkpoint // a signed one of the log
@@ -23,180 +24,119 @@ type copying struct {
 	// passArchived: bundles that are in other archives are left out.
 	passArchived bool
 
-	to    output
+	to    Log
 	wrote func(entries int64) // nil, or told of the progress
 }
 
-// run brings the copy up to the checkpoint. The tiles, the bundles and the records are
-// durable before the history is, and the history before the checkpoint: a crash at any line
-// leaves the copy's older checkpoint with all of its files, and the next run goes on.
-func (m *copying) run(ctx context.Context) error {
-	before, err := m.continues()
+// run brings the copy up to the checkpoint: see [writer.write] for a crash. With anew, it goes
+// through all of an older copy.
+func (m *copying) run(ctx context.Context, anew bool) error {
+	if err := m.continues(); err != nil {
+		return err
+	}
+	g := audit.Generation{Base: proof.BaseOf(m.upTo.Origin), Origin: m.upTo.Origin, PublicKey: m.publicKey}
+	w, err := openWriter(m.to, g, m.records, anew)
 	if err != nil {
 		return err
 	}
-	if err := durable.MakeDir(m.to.dir); err != nil {
+	w.whole = true
+	if err := m.checkpoints(func(c audit.Kept) error { return w.add(ctx, c) }); err != nil {
 		return err
 	}
-	err = walk(m.upTo, func(n int64, width int) ([]tlog.Hash, error) {
-		leaves, err := m.bundle(n, width)
-		if m.wrote != nil {
-			m.wrote(n*proof.TileWidth + int64(width))
-		}
-		return leaves, errors.Join(err, ctx.Err())
-	}, func(t tlog.Tile, hashes []tlog.Hash) error { return m.to.file(pathOf(t), joined(hashes)) })
-	if err == nil {
-		err = m.to.flush()
+	if err := w.write(ctx); err != nil {
+		return err
 	}
-	if err == nil {
-		err = m.publish()
+	if w.written.Root() != m.upTo.Root {
+		return fmt.Errorf("%w: %s lacks the checkpoint of %d entries", errDamaged, m.from.path(proof.HistoryFile), m.upTo.Size)
 	}
-	if err == nil {
-		m.to.removePartials(before, m.upTo.Size)
+	if m.wrote != nil {
+		m.wrote(m.upTo.Size)
 	}
-	return err
+	return nil
 }
 
-// continues gives the size of an older copy in the folder, and refuses one that
-// the checkpoint does not continue.
-func (m *copying) continues() (size int64, err error) {
+// continues refuses to replace an older copy in the folder that the checkpoint does not continue.
+func (m *copying) continues() error {
 	there, err := m.to.signed(m.publicKey)
 	if err != nil || there.Size == 0 {
-		return 0, nil //nolint:nilerr // there is none, or a damaged one, which is written again
+		return nil //nolint:nilerr // there is none, or a damaged one, which is written again
 	}
 	c := m.upTo
 	if there.Size > c.Size {
-		return 0, fmt.Errorf("%s has %d entries, and this log only %d: the log was put back to an earlier state, or the folder is of another one", m.to.dir, there.Size, c.Size)
+		return fmt.Errorf("%s has %d entries, and this log only %d: the log was put back to an earlier state, or the folder is of another one", m.to.dir, there.Size, c.Size)
 	}
 	root, err := tlog.TreeHash(there.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(m.from.Tile)))
 	if err == nil && root != there.Root {
 		err = fmt.Errorf("%s has another history than this log", m.to.dir)
 	}
-	return there.Size, err
-}
-
-// bundle copies a bundle with its long records, and gives its leaf hashes.
-func (m *copying) bundle(n int64, width int) ([]tlog.Hash, error) {
-	l := m.from
-	data, err := l.Bundle(n, width)
-	for i := 0; errors.Is(err, ErrArchived) && i < len(m.archives); i++ {
-		if found, failed := m.archives[i].Bundle(n, width); failed == nil {
-			l, data, err = m.archives[i], found, nil
-		}
-	}
-	if m.passArchived && errors.Is(err, ErrArchived) {
-		return l.archivedLeaves(n, width)
-	}
-	if err != nil {
-		return nil, err
-	}
-	leaves, err := l.leaves(data, func(d proof.Digest, record []byte) error { return m.to.file(d.Path(), record) })
-	if err != nil {
-		return nil, err
-	}
-	return leaves, m.to.file(proof.BundlePath(n, width), data)
-}
-
-// walk computes the tree of a checkpoint from the hashes of its leaves, which it takes bundle
-// by bundle, and calls visit with each tile of the tree. errDamaged: they do not give the root.
-func walk(c proof.Checkpoint, bundle func(n int64, width int) ([]tlog.Hash, error), visit func(t tlog.Tile, hashes []tlog.Hash) error) error {
-	var err error
-	take := func(t tlog.Tile, hashes []tlog.Hash) {
-		if err == nil {
-			err = visit(t, hashes)
-		}
-	}
-	e := &edge{}
-	for e.Len() < c.Size && err == nil {
-		leaves, failed := bundle(e.Len()/proof.TileWidth, int(min(c.Size-e.Len(), proof.TileWidth)))
-		if failed != nil {
-			return failed
-		}
-		for _, leaf := range leaves {
-			e.grow(leaf, take)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	for _, t := range edgeTiles(c.Size) {
-		take(t, e.levels[t.L])
-	}
-	if err == nil && e.Root() != c.Root {
-		err = fmt.Errorf("%w: the entry bundles do not give the signed root", errDamaged)
-	}
 	return err
 }
 
-// leaves gives the leaf hashes of a bundle of the log, and has its long records visited.
-// errDamaged: it is torn, or lacks a record.
-func (l Log) leaves(bundle []byte, visit func(d proof.Digest, record []byte) error) (leaves []tlog.Hash, err error) {
-	for leaf, err := range proof.Bundle(bundle) {
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errDamaged, err)
-		}
-		leaves = append(leaves, tlog.RecordHash(leaf))
-		d, long := proof.ParseDigest(leaf)
-		if !long {
-			continue
-		}
-		record, err := l.Record(d)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errDamaged, err)
-		}
-		if err := visit(d, record); err != nil {
-			return nil, err
-		}
-	}
-	return leaves, nil
-}
-
-// archivedLeaves gives the leaf hashes of an archived bundle, as the tile has them.
-func (l Log) archivedLeaves(n int64, width int) ([]tlog.Hash, error) {
-	data, err := l.Tile(tile(0, n, width))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return hashesOf(data, width), nil
-}
-
-// publish copies the history up to the checkpoint, and then the checkpoint itself.
-func (m *copying) publish() error {
-	if m.to.checkHistory(m.publicKey) != nil {
-		// After a crash here, the history is empty, and is copied whole.
-		if err := os.Remove(m.to.path(proof.HistoryFile)); err != nil {
-			return fmt.Errorf("replace the history of checkpoints: %w", err)
-		}
-	}
-	last, err := m.to.lastLine(true)
-	if err != nil {
-		return err
-	}
-	var lines []proof.Line
-	c, newest := m.upTo, ""
-	err = m.from.eachLine(func(line proof.Line) error {
-		of, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
-		if err != nil || of.Size > c.Size {
+// checkpoints gives those of the history, up to the one to copy, with the leaf hashes that each
+// adds, as the tiles have them: where they are damaged, the entries decide.
+func (m *copying) checkpoints(handle func(audit.Kept) error) error {
+	var leaves []tlog.Hash // of the last tile, and how many entries came before it
+	size := int64(0)
+	return m.from.eachLine(func(line proof.Line) error {
+		c, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
+		if err != nil || c.Size > m.upTo.Size {
 			return err
 		}
-		if of.Size == c.Size && of.Root == c.Root {
-			newest = line.Checkpoint
+		k := audit.Kept{Seq: line.Seq, PublicKey: line.Key, Note: line.Checkpoint, Size: c.Size, Root: c.Root}
+		for ; size < c.Size; size++ {
+			if n := size / proof.TileWidth; leaves == nil || size%proof.TileWidth == 0 {
+				width := int(min(proof.TileWidth, m.upTo.Size-n*proof.TileWidth))
+				data, _ := m.from.Tile(tile(0, n, width)) // without it, the hashes are none
+				leaves = append(hashesOf(data, width), make([]tlog.Hash, width)...)
+			}
+			k.Leaves = append(k.Leaves, leaves[size%proof.TileWidth])
 		}
-		if line.Seq > last.Seq {
-			lines = append(lines, line)
-		}
-		return nil
+		return handle(k)
 	})
-	if err == nil && newest == "" {
-		err = fmt.Errorf("%w: %s lacks the checkpoint of %d entries", errDamaged, m.from.path(proof.HistoryFile), c.Size)
+}
+
+// records gives the entries in [from, to), by index over all generations.
+func (m *copying) records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
+	base := proof.BaseOf(m.upTo.Origin)
+	for n := (from - base) / proof.TileWidth; base+n*proof.TileWidth < to; n++ {
+		width := int(min(proof.TileWidth, m.upTo.Size-n*proof.TileWidth))
+		l, data, err := m.bundle(n, width)
+		if m.passArchived && errors.Is(err, ErrArchived) {
+			continue
+		}
+		index := base + n*proof.TileWidth
+		for leaf, torn := range proof.Bundle(data) {
+			record := leaf
+			if d, long := proof.ParseDigest(leaf); long && torn == nil {
+				record, torn = l.Record(d)
+			}
+			if err = errors.Join(err, ctx.Err()); err != nil || torn != nil {
+				break // what cannot be read is lost
+			}
+			if from <= index && index < to {
+				err = handle(index, record)
+			}
+			index++
+		}
+		if err != nil {
+			return err
+		}
+		if m.wrote != nil {
+			m.wrote(n*proof.TileWidth + int64(width))
+		}
 	}
-	if err == nil {
-		err = m.to.addLines(lines)
+	return nil
+}
+
+// bundle reads a bundle, and says which log has it.
+func (m *copying) bundle(n int64, width int) (Log, []byte, error) {
+	data, err := m.from.Bundle(n, width)
+	for i := 0; errors.Is(err, ErrArchived) && i < len(m.archives); i++ {
+		if found, failed := m.archives[i].Bundle(n, width); failed == nil {
+			return m.archives[i], found, nil
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(m.to.path(proof.CheckpointFile), []byte(newest))
+	return m.from, data, err
 }
 
 // output is a log whose files are written.

@@ -40,12 +40,9 @@ func (s *Store) Export(ctx context.Context, dir string, archives []string, progr
 		}
 		origin := m.upTo.Origin
 		taken[origin], err = Open(dir).logOf(origin, m.publicKey, taken)
-		m.to.Log = taken[origin]
+		m.to = taken[origin]
 		if err == nil {
-			err = m.run(ctx)
-		}
-		if err == nil {
-			err = m.to.Check(ctx, m.publicKey, 0)
+			err = m.export(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("export the log %s: %w", origin, err)
@@ -54,6 +51,19 @@ func (s *Store) Export(ctx context.Context, dir string, archives []string, progr
 		list = append(list, Exported{m.to.dir, origin, m.publicKey, m.upTo.Size, m.upTo.Root.String()})
 	}
 	return list, nil
+}
+
+// export brings a copy up to date, and reads all of it back. A damaged older one is written again.
+func (m *copying) export(ctx context.Context) (err error) {
+	for _, anew := range []bool{false, true} {
+		if err = m.run(ctx, anew); err == nil {
+			err = m.to.Check(ctx, m.publicKey, 0)
+		}
+		if !errors.Is(err, errDamaged) {
+			break
+		}
+	}
+	return err
 }
 
 // copies are the logs of the store that have signed entries, to be copied up to their newest

@@ -219,7 +219,7 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	if w := k.writers[g.Base]; w != nil && !k.anew[g.Base] {
 		return w, nil
 	}
-	w, err := openWriter(l, g, k.trail, k.anew[g.Base])
+	w, err := openWriter(l, g, k.trail.Records, k.anew[g.Base])
 	if err != nil {
 		return nil, err
 	}

@@ -153,11 +153,11 @@ func (m *moving) copy(ctx context.Context, a *Archiver) error {
 	if err := m.markElsewhere(to); err != nil {
 		return err
 	}
-	copying := copying{from: m.Log, upTo: c, publicKey: m.generation.PublicKey, passArchived: true, to: output{Log: to}}
+	copying := copying{from: m.Log, upTo: c, publicKey: m.generation.PublicKey, passArchived: true, to: to}
 	if a.Progress != nil {
 		copying.wrote = func(entries int64) { a.Progress(entries, c.Size) }
 	}
-	if err := copying.run(ctx); err != nil {
+	if err := copying.run(ctx, false); err != nil {
 		return fmt.Errorf("copy to %s: %w", to.dir, err)
 	}
 	if err := to.Check(ctx, m.generation.PublicKey, 0); err != nil {

@@ -29,11 +29,15 @@ const (
 	flushFiles = 512
 )
 
+// readRecords calls handle with the record of each readable entry in [from, to), in order.
+type readRecords func(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
+
 // writer writes one generation's log. It belongs to one goroutine.
 type writer struct {
 	Log
 	base    int64 // index of the generation's first entry
-	records func(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
+	records readRecords
+	whole   bool // an entry that cannot be had is an error
 
 	written *edge  // of the tiles on the disk
 	from    uint64 // the number of the checkpoint to go on with
@@ -52,8 +56,8 @@ type writer struct {
 // openWriter goes on with a log as far as its newest checkpoint is good and its tiles
 // give the root; else, or with anew, it goes through it from the first entry. Sound files
 // stay, and the checkpoint stays until a larger tree is written.
-func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, error) {
-	w := &writer{Log: l, base: g.Base, records: trail.Records, written: &edge{}, moved: l.archivedEnd()}
+func openWriter(l Log, g audit.Generation, records readRecords, anew bool) (*writer, error) {
+	w := &writer{Log: l, base: g.Base, records: records, written: &edge{}, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}
@@ -184,6 +188,9 @@ func (w *writer) write(ctx context.Context) error {
 	})
 	if err == nil {
 		err = s.fill(end)
+	}
+	if err == nil && w.whole && s.lost > 0 {
+		err = fmt.Errorf("%w: %d entries are lost or altered", errDamaged, s.lost)
 	}
 	if err == nil {
 		err = s.finish()
