@@ -3,13 +3,11 @@ package timeline
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"unicode/utf8"
 )
 
 // reading is an index for one question.
@@ -144,14 +142,12 @@ func (r *reading) text(index int64) (string, error) {
 	return string(summary), err
 }
 
-// texts reads neighbouring pieces of a file, and looks for one text in them.
+// texts reads neighbouring pieces of a file.
 type texts struct {
-	file      *os.File
-	size      int64
-	held      []byte
-	from      int64  // of held
-	lower     []byte // held, in lower case; empty until somebody asks
-	somewhere bool   // the text looked for is in lower
+	file *os.File
+	size int64
+	held []byte
+	from int64 // of held
 }
 
 // heldBytes is how much is read at once.
@@ -167,48 +163,10 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 	return t.held[offset-t.from:][:n], nil
 }
 
-// contain reports whether a piece in lower case has text, the same in all calls. It
-// searches all held pieces first, as few texts are anywhere.
+// contain reports whether a piece in lower case has text.
 func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
-	if _, err := t.read(offset, n); err != nil {
-		return false, err
-	}
-	if !ascii(text) { // a letter's other form may have another length
-		return bytes.Contains(bytes.ToLower(t.held[offset-t.from:][:n]), text), nil
-	}
-	if len(t.lower) == 0 {
-		t.lower = lower(append(t.lower, t.held...))
-		t.somewhere = bytes.Contains(t.lower, text)
-	}
-	return t.somewhere && bytes.Contains(t.lower[offset-t.from:][:n], text), nil
-}
-
-func ascii(text []byte) bool {
-	return !bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
-}
-
-// lower makes the letters A to Z small, in place. Other letters have no form of equal
-// length for certain.
-func lower(text []byte) []byte {
-	rest := text
-	for ; len(rest) >= 8; rest = rest[8:] {
-		binary.LittleEndian.PutUint64(rest, lower8(binary.LittleEndian.Uint64(rest)))
-	}
-	for i, c := range rest {
-		if 'A' <= c && c <= 'Z' {
-			rest[i] = c + 'a' - 'A'
-		}
-	}
-	return text
-}
-
-// lower8 is lower for eight bytes at once. Added to the low seven bits of a byte, each
-// constant carries into the eighth from 'A' on, and from the one after 'Z' on.
-func lower8(x uint64) uint64 {
-	const each = 0x0101010101010101
-	low := x & (0x7f * each)
-	letters := (low + (0x80-'A')*each) ^ (low + (0x80-'Z'-1)*each)
-	return x | letters&^x&(0x80*each)>>2
+	piece, err := t.read(offset, n)
+	return err == nil && bytes.Contains(bytes.ToLower(piece), text), err
 }
 
 // hold reads the surroundings of a piece. A reader goes up or down: the held ones lie on
@@ -219,7 +177,7 @@ func (t *texts) hold(offset int64, n int) error {
 		from = offset + int64(n) - heldBytes
 	}
 	from = max(0, from)
-	t.held, t.lower = slices.Grow(t.held[:0], heldBytes)[:heldBytes], t.lower[:0]
+	t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
 	got, err := t.file.ReadAt(t.held, from)
 	t.held, t.from = t.held[:got], from
 	if err != nil && !errors.Is(err, io.EOF) || offset+int64(n) > from+int64(got) {

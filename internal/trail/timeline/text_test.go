@@ -98,20 +98,6 @@ func TestEachStatementIsFound(t *testing.T) {
 	}
 }
 
-func FuzzLower(f *testing.F) {
-	f.Add([]byte("@AZ[`az{ ÄÖ \xc1\xda\x41 0123456789 Z"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var want []byte
-		for _, c := range text {
-			if c >= 'A' && c <= 'Z' {
-				c |= 0x20
-			}
-			want = append(want, c)
-		}
-		assert.Equal(t, string(want), string(lower(text)))
-	})
-}
-
 // BenchmarkATextThatIsNowhere seeks a text in a million sentences.
 func BenchmarkATextThatIsNowhere(b *testing.B) {
 	x := filled(b, 1_000_000, func(i int) string { return fmt.Sprintf("country GB allowed, by change %d", i) })
