@@ -43,8 +43,8 @@ type Match struct {
 //
 // A name with dots is a path too: /user/email takes a member user.email. Spellings that
 // normalisation makes equal are equal: full-width letters, "ß" and "ss", "ı" and "i". A text
-// that is JSON or holds it, with a value named by a pointer, is replaced whole, by
-// "[redacted]".
+// is replaced whole, by "[redacted]", if it is JSON with a value named by a pointer, or if
+// it holds JSON, or almost JSON, and has all names of a pointer in quotes.
 //
 // An event whose body cannot be read for certain goes to the sink's dead letters with the
 // reason, and not to the sink. Such are: a body other than a JSON object, such as text,

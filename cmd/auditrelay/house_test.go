@@ -72,7 +72,6 @@ func floors() map[string]int {
 		"internal/workspace/meaning":    1,
 		"internal/ingest/credentials":   1,
 		"internal/ingest/dedup":         1,
-		"internal/json/redact":          1,
 		"internal/wire/loki":            1,
 		"internal/wire/datadog":         1,
 		"internal/wire/labelset":        1,

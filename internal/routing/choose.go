@@ -106,7 +106,7 @@ func (f *Form) of(e relay.Event) relay.Event {
 
 // redacted redacts a copy of an event.
 func (c *chooser) redacted(out *relay.Event) (changed bool, err error) {
-	if out.Body, changed, err = c.redact.Apply(out.Body); err != nil {
+	if out.Body, changed, err = c.redact.apply(out.Body); err != nil {
 		return false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
 	}
 	given := out.Labels
@@ -114,7 +114,7 @@ func (c *chooser) redacted(out *relay.Event) (changed bool, err error) {
 		changed = true
 	}
 	if out.OfTrail() && (changed || bytes.Contains(out.Body, []byte(`"omitted"`))) {
-		unsalted, _, err := c.unsalt.Apply(out.Body)
+		unsalted, _, err := c.unsalt.apply(out.Body)
 		if err != nil {
 			return false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
 		}
@@ -130,7 +130,7 @@ func (c *chooser) labels(labels []relay.Label) []relay.Label {
 		return labels
 	}
 	if len(c.given) != len(labels) || &c.given[0] != &labels[0] {
-		c.given, c.kept = labels, c.redact.Labels(labels)
+		c.given, c.kept = labels, c.redact.keepLabels(labels)
 	}
 	return c.kept
 }

@@ -24,7 +24,6 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/redact"
 	"github.com/auditrelay/auditrelay/internal/routing/condition"
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
@@ -55,8 +54,8 @@ type Route struct {
 
 	when   *condition.Condition // nil for always
 	strict bool                 // withhold events for which when fails
-	redact *redact.Rules        // nil for nothing
-	unsalt *redact.Rules        // with redact
+	redact *redaction           // nil for nothing
+	unsalt *redaction           // with redact
 	form   *Form                // nil for as received
 	counts counts
 	views  sync.Pool // of *view
@@ -78,12 +77,12 @@ func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 		route.when, route.strict = when, m.OnError == "withhold"
 	}
 	if r != nil && len(r.Remove)+len(r.Hash)+len(r.Labels) > 0 {
-		rules, err := redact.New(*r)
+		rules, err := newRedaction(*r)
 		if err != nil {
 			return nil, fmt.Errorf("redact: %w", err)
 		}
 		route.redact = rules
-		if route.unsalt, err = redact.New(config.Redact{Remove: hashing}); err != nil {
+		if route.unsalt, err = newRedaction(config.Redact{Remove: hashing}); err != nil {
 			return nil, fmt.Errorf("redact: %w", err) // never: the pointers are fixed
 		}
 	}

@@ -180,7 +180,7 @@ func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
 		s.buf[w] = escapes[s.buf[r+1]]
 		return w + 1, r + 2, nil
 	}
-	c, n, ok := runeAt(s.buf[r:])
+	c, n, ok := EscapedRune(s.buf[r:])
 	if !ok {
 		s.pos = r
 		return w, r, s.fail("invalid escape in a string")
@@ -191,9 +191,9 @@ func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
 	return w + utf8.EncodeRune(s.buf[w:r+n], c), r + n, nil
 }
 
-// runeAt reads one escape of the form \uXXXX, or two of a surrogate pair, and returns the
-// rune and the bytes read. The rune is -1 for half a pair.
-func runeAt(b []byte) (c rune, n int, ok bool) {
+// EscapedRune reads one escape of the form \uXXXX at the start of b, or two of a surrogate pair,
+// and returns the rune and the bytes read. The rune is -1 for half a pair.
+func EscapedRune(b []byte) (c rune, n int, ok bool) {
 	c, ok = hex4(b)
 	if !ok || c < 0xd800 || c > 0xdfff {
 		return c, 6, ok
@@ -212,7 +212,7 @@ func HalfPair(text []byte) bool {
 			return false
 		}
 		text = text[at:]
-		c, n, ok := runeAt(text)
+		c, n, ok := EscapedRune(text)
 		if c < 0 {
 			return true
 		}

@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 // editor reads a body once. After it has found the first value to edit, it copies the rest. It
 // recurses as deep as pointers lead.
 type editor struct {
-	rules  *Rules
+	rules  *redaction
 	body   []byte
 	scan   jsonscan.Scanner
 	out    []byte // nil as long as nothing has changed
@@ -25,9 +25,9 @@ type editor struct {
 // removed.
 var unreadable = &node{ends: true, action: actionRemove}
 
-// Hidden replaces a text that is itself JSON, or contains it, with a value that a pointer
+// hidden replaces a text that is itself JSON, or contains it, with a value that a pointer
 // names. From such a text nothing can be removed with certainty.
-const Hidden = `"[redacted]"`
+const hidden = `"[redacted]"`
 
 var errDeep = fmt.Errorf("it is nested deeper than %d", jsonscan.MaxDepth)
 
@@ -98,7 +98,7 @@ func (e *editor) text(n *node) error {
 	from := e.scan.Pos()
 	raw, err := e.scan.String()
 	if err == nil && mayHold(raw.Bytes, raw.Escaped) && e.rules.hides(textOf(raw), n) {
-		e.replace(from, e.scan.Pos(), Hidden)
+		e.replace(from, e.scan.Pos(), hidden)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"strings"
@@ -54,12 +54,12 @@ func flatNames(p jsonscan.Pointer) []string {
 	return []string{strings.Join(steps, "."), strings.Join(steps, "_")}
 }
 
-// Labels returns labels without those that the configuration names, and without those that have
+// keepLabels returns labels without those that the configuration names, and without those that have
 // a value which a pointer names. The labels count as members of the body, whose names are steps
 // of a pointer or a whole one, such as user.email. A label that corresponds to a whole hashed
 // value is hashed. If nothing is to change, the result is labels itself; they are not written
 // to.
-func (r *Rules) Labels(labels []relay.Label) []relay.Label {
+func (r *redaction) keepLabels(labels []relay.Label) []relay.Label {
 	for i, l := range labels {
 		kept, ok := r.label(l)
 		if ok && kept == l {
@@ -77,7 +77,7 @@ func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 }
 
 // label returns what remains of one label; ok is false if nothing does.
-func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
+func (r *redaction) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)
 	action, found := r.labels.of(name)

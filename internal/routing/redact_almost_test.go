@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"testing"
@@ -34,17 +34,17 @@ func TestATextThatIsAlmostJSONIsReplaced(t *testing.T) {
 		"in a URL in a URL":        "to=%257B%2522user%2522%253A%257B%2522email%2522%253A%2522hunter2%2522%257D%257D",
 		"cut off in a URL":         "state=%7B%22user%22%3A%7B%22email%22%3A%22hunt",
 	} {
-		got, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
+		got, changed, err := r.apply([]byte(`{"a":` + quoted(text) + `}`))
 		require.NoError(t, err, what)
 		assert.True(t, changed, what)
 		assert.Equal(t, `{"a":"[redacted]"}`, string(got), what)
 	}
-	got, _, err := r.Apply([]byte(`{"user":` + quoted(`{'email': 'hunter2'}`) + `}`))
+	got, _, err := r.apply([]byte(`{"user":` + quoted(`{'email': 'hunter2'}`) + `}`))
 	require.NoError(t, err)
 	assert.Equal(t, `{"user":"[redacted]"}`, string(got))
-	assert.Empty(t, r.Labels([]relay.Label{{Name: "said", Value: `{'user': {'email': 'hunter2'}}`}}))
+	assert.Empty(t, r.keepLabels([]relay.Label{{Name: "said", Value: `{'user': {'email': 'hunter2'}}`}}))
 	for _, text := range []string{`{'user': 'x'}`, `{user} changed email`, `{x} the "user" did`, `{'sessions': []}`, `{"email": NaN}`, `100%7B`, `100% of 7b`, `%7B%22email%22:1%7D`, `%7Bx%7`} {
-		_, changed, err := r.Apply([]byte(`{"a":` + quoted(text) + `}`))
+		_, changed, err := r.apply([]byte(`{"a":` + quoted(text) + `}`))
 		require.NoError(t, err, text)
 		assert.False(t, changed, text)
 	}
@@ -55,7 +55,7 @@ func TestAMarkIsFoundBehindWhatIsInvisible(t *testing.T) {
 	t.Parallel()
 	for _, pointer := range []string{"/größe", "/gro\u0308ße"} {
 		for _, name := range []string{"größe", "gro\u0308ße", "gro\u200b\u0308ße", "gro\u034f\u0308ße", "GRO\u00ad\u0308SSE", "ｇｒｏ\u2060\u0308ſſe"} {
-			got, _, err := rules(t, pointer, "").Apply([]byte(`{"` + name + `":"hunter2"}`))
+			got, _, err := rules(t, pointer, "").apply([]byte(`{"` + name + `":"hunter2"}`))
 			require.NoError(t, err)
 			assert.Equal(t, `{}`, string(got), "%q", name)
 		}

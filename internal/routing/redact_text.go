@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"bytes"
@@ -12,18 +12,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-const (
-	// maxQuoted bounds how deep texts of JSON may be nested in each other. Each level takes at
-	// least a quarter more bytes, so nobody has use for many.
-	maxQuoted = 16
-	// maxWork bounds how many bytes of a text are read, as a multiple of its length, since JSON
-	// may begin at each brace, of which there may be many.
-	maxWork = 4
-)
+// maxQuoted bounds how deep texts of JSON may be nested in each other. Each level takes at least
+// a quarter more bytes, so nobody has use for many.
+const maxQuoted = 16
 
 var (
 	errHidden = errors.New("a text holds JSON with a value to redact")
-	errQuoted = errors.New("a text holds JSON in too many places to be looked into")
+	errQuoted = errors.New("a text holds JSON that is quoted too often to be looked into")
 	errName   = errors.New("a member's name is not valid text")
 )
 
@@ -64,124 +59,88 @@ func textOf(raw jsonscan.Raw) []byte {
 // the node above the text (nil for none), or from the start. It only looks, since nothing can
 // be removed from a text without writing it again. A text that it cannot examine to its end
 // counts as hiding a value.
-func (r *Rules) hides(text []byte, n *node) bool {
+func (r *redaction) hides(text []byte, n *node) bool {
 	nodes := []*node{r.root}
 	if n != nil {
 		nodes = append(nodes, n)
 	}
-	l := looker{rules: r, left: maxWork*len(text) + 4096}
-	return l.text(text, nodes, 0) != nil
+	return r.look(text, nodes, 0) != nil
 }
 
-// looker looks for values in one text.
-type looker struct {
-	rules *Rules
-	left  int // bytes it may still read
-}
-
-// text looks for JSON in a text: for one value after the other at its start, as a reader of
-// lines does, and for objects anywhere, as in a line of a log.
-func (l *looker) text(text []byte, nodes []*node, level int) error {
+// look looks into a text that is nested in level others. A text that is JSON from its start to
+// its end is read. Any other text may contain JSON anywhere, as a line of a log does, or
+// something that only some readers take, with NaN, a line break in a string or single quotes. It
+// counts as hiding a value if it mentions a pointer.
+func (r *redaction) look(text []byte, nodes []*node, level int) error {
 	if level == maxQuoted {
 		return errQuoted
 	}
-	if hasPercent(text) {
-		if l.left -= len(text); l.left < 0 {
-			return errQuoted
-		}
-		if plain := unpercent(text); len(plain) < len(text) {
-			if err := l.text(plain, nodes, level+1); err != nil {
-				return err
-			}
-		}
-	}
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
-	lists := anyElements(nodes)
-	// fresh is set at the start and after a value. unquoted says that the remaining text has been
-	// read without its escapes, and searched that it has been searched for the names of pointers.
-	for fresh, unquoted, searched := true, false, false; ; {
-		at := begins(text, fresh, lists)
-		if at < 0 {
-			return nil
-		}
-		text = text[at:]
-		v := valueLooker{looker: l, level: level}
-		v.scan.Reset(text)
-		err := v.value(nodes, 0)
-		if l.left -= v.scan.Pos() + 1; l.left < 0 {
-			return errQuoted
-		}
-		if err == nil {
-			text, fresh = bytes.TrimLeft(text[v.scan.Pos():], " \t\r\n"), true
-			continue
-		}
-		if syntax := (*jsonscan.SyntaxError)(nil); !errors.As(err, &syntax) {
-			return err
-		}
-		if !searched && text[0] == '{' {
-			searched = true
-			if err := l.almost(text, nodes); err != nil {
-				return err
-			}
-		}
-		text, fresh = text[1:], false
-		if !unquoted && bytes.HasPrefix(bytes.TrimLeft(text, " "), []byte{'\\'}) {
-			unquoted = true
-			if l.left -= len(text); l.left < 0 {
-				return errQuoted
-			}
-			if err := l.text(append([]byte{'{'}, unquote(text)...), nodes, level+1); err != nil {
-				return err
-			}
-		}
+	l := looker{rules: r, level: level}
+	l.scan.Reset(text)
+	err := l.value(nodes, 0)
+	if err == nil {
+		err = l.scan.End()
 	}
+	if syntax := (*jsonscan.SyntaxError)(nil); errors.As(err, &syntax) {
+		return mentioned(text, nodes)
+	}
+	return err
 }
 
-// almost reports an error for a text with an object that is not quite JSON, but that some
-// readers take: with NaN, a line break in a string, or single quotes. It looks for the names on
-// the way of a pointer, in quotes.
-func (l *looker) almost(text []byte, nodes []*node) error {
-	if l.left -= len(text); l.left < 0 {
-		return errQuoted
-	}
-	folded := string(appendFold(nil, unquote(text)))
-	for _, n := range nodes {
-		if n.isNamedIn(folded) {
-			return errHidden
+// mentioned reports an error for a text that mentions a pointer, as it is written or after some
+// levels of its escapes are removed.
+func mentioned(text []byte, nodes []*node) error {
+	for range maxQuoted {
+		folded := string(appendFold(nil, text))
+		for _, n := range nodes {
+			if n.isNamedIn(folded) {
+				return errHidden
+			}
 		}
+		plain := unquote(text)
+		if len(plain) == len(text) {
+			plain = unpercent(text)
+		}
+		if len(plain) == len(text) {
+			return nil
+		}
+		text = plain
 	}
-	return nil
+	return errQuoted
 }
 
 // isNamedIn reports whether a folded text has all names on the way from n to the end of a
-// pointer.
+// pointer, wherever they are. The indexes of elements are not written in a text.
 func (n *node) isNamedIn(folded string) bool {
 	if n == nil || n.ends {
 		return n != nil
 	}
+	for _, next := range n.elements {
+		if next.isNamedIn(folded) {
+			return true
+		}
+	}
 	for name, next := range n.members {
-		if (strings.Contains(folded, `"`+name+`"`) || strings.Contains(folded, "'"+name+"'")) && next.isNamedIn(folded) {
+		if hasName(folded, name) && next.isNamedIn(folded) {
 			return true
 		}
 	}
 	return n.every.isNamedIn(folded)
 }
 
-// begins returns where JSON may begin next in a text, or -1. Strings count only at the very
-// start, and so do arrays, unless a pointer names an element by its index.
-func begins(text []byte, first, lists bool) int {
-	if first && len(text) > 0 && (text[0] == '[' || text[0] == '"') {
-		return 0
-	}
-	if lists {
-		return bytes.IndexAny(text, "{[")
-	}
-	return bytes.IndexByte(text, '{')
-}
-
-func anyElements(nodes []*node) bool {
-	for _, n := range nodes {
-		if n.every != nil || len(n.elements) > 0 {
+// hasName reports whether a text has a name in quotes, by itself or as a step of a path with
+// dots.
+func hasName(text, name string) bool {
+	const ends = `"'.`
+	for from := 0; from < len(text); from++ {
+		at := strings.Index(text[from:], name)
+		if at < 0 {
+			break
+		}
+		from += at
+		if end := from + len(name); from > 0 && end < len(text) &&
+			strings.IndexByte(ends, text[from-1]) >= 0 && strings.IndexByte(ends, text[end]) >= 0 {
 			return true
 		}
 	}
@@ -223,31 +182,32 @@ func unquote(text []byte) []byte {
 			continue
 		}
 		i++
-		switch c := text[i]; c {
-		case 'n', 't', 'r', 'b', 'f':
-			out = append(out, ' ')
-		case 'u':
-			if code, err := strconv.ParseUint(string(text[i+1:min(i+5, len(text))]), 16, 16); err == nil {
-				out = utf8.AppendRune(out, rune(code)) //nolint:gosec // 16 bits
-				i += 4
-			}
-		default:
-			out = append(out, c)
+		if at := strings.IndexByte("ntrbf", text[i]); at >= 0 {
+			out = append(out, "\n\t\r\b\f"[at])
+			continue
 		}
+		code, size, ok := jsonscan.EscapedRune(text[i-1:])
+		switch {
+		case !ok:
+			out = append(out, text[i])
+			continue
+		case code >= 0: // some readers drop half of a pair
+			out = utf8.AppendRune(out, code)
+		}
+		i += size - len(`\u`)
 	}
 	return out
 }
 
-// valueLooker examines one value of a text.
-type valueLooker struct {
-	*looker
-
+// looker reads one text that is JSON.
+type looker struct {
+	rules *redaction
 	scan  jsonscan.Scanner
 	level int // how deep the text is nested in texts
 }
 
 // value reads one value, to which all the nodes belong.
-func (l *valueLooker) value(nodes []*node, depth int) error {
+func (l *looker) value(nodes []*node, depth int) error {
 	if depth > jsonscan.MaxDepth {
 		return errDeep
 	}
@@ -262,12 +222,12 @@ func (l *valueLooker) value(nodes []*node, depth int) error {
 			return err
 		}
 		nodes = append(nodes[:len(nodes):len(nodes)], l.rules.root)
-		return l.text(textOf(raw), nodes, l.level+1)
+		return l.rules.look(textOf(raw), nodes, l.level+1)
 	}
 	return l.scan.Skip()
 }
 
-func (l *valueLooker) object(nodes []*node, depth int) error {
+func (l *looker) object(nodes []*node, depth int) error {
 	_ = l.scan.Open('{')
 	for i := 0; ; i++ {
 		more, err := l.scan.More('}', i)
@@ -289,7 +249,7 @@ func (l *valueLooker) object(nodes []*node, depth int) error {
 	}
 }
 
-func (l *valueLooker) array(nodes []*node, depth int) error {
+func (l *looker) array(nodes []*node, depth int) error {
 	_ = l.scan.Open('[')
 	for i := 0; ; i++ {
 		more, err := l.scan.More(']', i)
@@ -309,7 +269,7 @@ func (l *valueLooker) array(nodes []*node, depth int) error {
 }
 
 // step reads the next value, with the nodes that follow by next.
-func (l *valueLooker) step(nodes []*node, depth int, next func(*node) (a, b *node)) error {
+func (l *looker) step(nodes []*node, depth int, next func(*node) (a, b *node)) error {
 	var after []*node
 	for _, n := range nodes {
 		a, b := next(n)

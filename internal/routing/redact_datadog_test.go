@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"bytes"
@@ -51,18 +51,18 @@ func TestDatadogForms(t *testing.T) {
 		var got entries
 		require.NoError(t, datadog.Decode([]byte(c.push), datadog.Limits{Labels: labelset.Limit{Count: 100, Bytes: 1 << 20}, Line: 1 << 20}, &got), name)
 		require.Len(t, got, 1, name)
-		r, err := New(config.Redact{Remove: []string{"/user/email"}})
+		r, err := newRedaction(config.Redact{Remove: []string{"/user/email"}})
 		require.NoError(t, err)
-		body, _, err := r.Apply(got[0].Body)
+		body, _, err := r.apply(got[0].Body)
 		assert.Equal(t, c.delivered, err == nil, "%s: %v", name, err)
 		assert.NotContains(t, string(body), "hunter2", name)
-		assert.NotContains(t, fmt.Sprint(r.Labels(got[0].Labels)), "hunter2", name)
+		assert.NotContains(t, fmt.Sprint(r.keepLabels(got[0].Labels)), "hunter2", name)
 	}
 }
 
-func TestMissing(t *testing.T) {
+func TestMissingPointers(t *testing.T) {
 	t.Parallel()
-	r, err := New(config.Redact{Remove: []string{"/user/email", "/sessions/*/ip"}, Missing: "withhold"})
+	r, err := newRedaction(config.Redact{Remove: []string{"/user/email", "/sessions/*/ip"}, Missing: "withhold"})
 	require.NoError(t, err)
 	for body, want := range map[string]string{
 		`{"user":{"email":1},"sessions":[{"ip":1}]}`:             "",
@@ -70,7 +70,7 @@ func TestMissing(t *testing.T) {
 		`{"user":{"email":1},"sessions":[]}`:                     "/sessions/*/ip names nothing in it, and missing is withhold",
 		`{"sessions":[{"ip":1}],"user":{}}`:                      "/user/email names nothing in it, and missing is withhold",
 	} {
-		_, _, err := r.Apply([]byte(body))
+		_, _, err := r.apply([]byte(body))
 		if want == "" {
 			assert.NoError(t, err, body)
 			continue
@@ -79,13 +79,13 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Rules.Labels never writes to the labels it is given. It returns them if there is nothing to
+// redaction.keepLabels never writes to the labels it is given. It returns them if there is nothing to
 // remove.
-func TestLabels(t *testing.T) {
+func TestRedactedLabels(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email /sessions/*/ip", "/user/id")
 	given := []relay.Label{{Name: "host", Value: "h"}, {Name: "user", Value: "plain"}, {Name: "email", Value: "x"}, {Name: "text", Value: "{not JSON"}}
-	assert.Same(t, &given[0], &r.Labels(given)[0])
+	assert.Same(t, &given[0], &r.keepLabels(given)[0])
 	for _, l := range []relay.Label{
 		{Name: "USER.EMAIL", Value: "x"},
 		{Name: "user", Value: ` {"email":"x"}`},
@@ -94,8 +94,8 @@ func TestLabels(t *testing.T) {
 		{Name: "sessions", Value: `[{"ip":1}]`},
 		{Name: "user", Value: quoted(`{"email":"x"}`)},
 	} {
-		assert.Empty(t, r.Labels([]relay.Label{l}), "%v", l)
+		assert.Empty(t, r.keepLabels([]relay.Label{l}), "%v", l)
 	}
-	hashed := r.Labels([]relay.Label{{Name: "user_id", Value: "7"}})
+	hashed := r.keepLabels([]relay.Label{{Name: "user_id", Value: "7"}})
 	assert.Equal(t, mac("7"), `"`+hashed[0].Value+`"`)
 }

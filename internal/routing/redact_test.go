@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"crypto/hmac"
@@ -22,14 +22,14 @@ func mac(text string) string {
 	return `"hmac-sha256:` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
-func rules(t testing.TB, remove, hash string) *Rules {
+func rules(t testing.TB, remove, hash string) *redaction {
 	t.Helper()
-	r, err := New(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})
+	r, err := newRedaction(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})
 	require.NoError(t, err)
 	return r
 }
 
-func TestApply(t *testing.T) {
+func TestRedaction(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, remove, hash, want string }{
 		{`{"a":1,"b":2,"c":3}`, "/b", "", `{"a":1,"c":3}`},
@@ -71,7 +71,7 @@ func TestApply(t *testing.T) {
 	} {
 		before := strings.Clone(c.body)
 		body := []byte(c.body)
-		got, changed, err := rules(t, c.remove, c.hash).Apply(body)
+		got, changed, err := rules(t, c.remove, c.hash).apply(body)
 		require.NoError(t, err, c.body)
 		assert.Equal(t, before, string(body), "it must not be written to")
 		assert.Equal(t, c.want != "", changed, c.body)
@@ -100,28 +100,28 @@ func TestWhatCannotBeRedacted(t *testing.T) {
 		`"text"`:                               "it is a string, not a JSON object",
 		`{"deep":` + strings.Repeat("[", 1000): "nested deeper than 512",
 	} {
-		got, changed, err := r.Apply([]byte(body))
+		got, changed, err := r.apply([]byte(body))
 		require.ErrorContains(t, err, want, body)
 		assert.Nil(t, got)
 		assert.False(t, changed)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
-	_, changed, err := r.Apply([]byte(`{"other":{"\ud83demail":1}}`))
+	_, changed, err := r.apply([]byte(`{"other":{"\ud83demail":1}}`))
 	require.NoError(t, err, "no pointer leads by that name")
 	assert.False(t, changed)
 }
 
-func TestNewErrors(t *testing.T) {
+func TestRedactionErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ remove, hash, key, want string }{
 		{"email", "", key, `pointer "email": column 1: a JSON pointer begins with "/"`},
 		{"", "/a~2", key, `pointer "/a~2": column 3:`},
 		{"", "/a", "", "a key is required"},
 	} {
-		_, err := New(config.Redact{Remove: strings.Fields(c.remove), Hash: strings.Fields(c.hash), HashKey: secret.New(c.key)})
+		_, err := newRedaction(config.Redact{Remove: strings.Fields(c.remove), Hash: strings.Fields(c.hash), HashKey: secret.New(c.key)})
 		require.ErrorContains(t, err, c.want)
 	}
-	_, err := New(config.Redact{Remove: []string{""}})
+	_, err := newRedaction(config.Redact{Remove: []string{""}})
 	require.ErrorContains(t, err, "names the whole body")
 }
 
@@ -132,14 +132,14 @@ const event = `{"event_id":"evt-1","ts":"2026-06-01T00:00:00Z","actor":{"kind":"
 func TestUnchangedAllocatesNothing(t *testing.T) {
 	r, body := rules(t, "/user/email /actor/*/email /src/ips/*", "/actor/phone"), []byte(event)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, changed, err := r.Apply(body); changed || err != nil {
+		if _, changed, err := r.apply(body); changed || err != nil {
 			t.Fatal(changed, err)
 		}
 	}))
 }
 
-func BenchmarkApply(b *testing.B) {
-	for name, r := range map[string]*Rules{
+func BenchmarkRedaction(b *testing.B) {
+	for name, r := range map[string]*redaction{
 		"nothing":    rules(b, "/user/email /actor/phone", ""),
 		"remove":     rules(b, "/actor/email", ""),
 		"hash":       rules(b, "", "/actor/email"),
@@ -150,7 +150,7 @@ func BenchmarkApply(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := r.Apply(body); err != nil {
+				if _, _, err := r.apply(body); err != nil {
 					b.Fatal(err)
 				}
 			}

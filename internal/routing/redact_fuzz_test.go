@@ -1,4 +1,4 @@
-package redact
+package routing
 
 import (
 	"bytes"
@@ -129,13 +129,13 @@ func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
 	}
 }
 
-// blank replaces each text that a careful redactor might replace with [Hidden].
+// blank replaces each text that a careful redactor might replace with [hidden].
 func blank(t *testing.T, node tree) tree {
 	if node.kind == 0 && node.raw[0] == '"' {
 		var text string
 		require.NoError(t, json.Unmarshal([]byte(node.raw), &text))
 		if strings.ContainsAny(text, `{["`) {
-			node.raw = Hidden
+			node.raw = hidden
 		}
 	}
 	for i, child := range node.children {
@@ -211,9 +211,9 @@ func (t tree) write(b *strings.Builder) {
 	b.WriteByte(t.kind + 2)
 }
 
-// FuzzApply compares the redacted text with the model: each byte must be the same, except white
+// FuzzRedaction compares the redacted text with the model: each byte must be the same, except white
 // space. So a removed value leaves no trace, and no reader can find it in the delivered text.
-func FuzzApply(f *testing.F) {
+func FuzzRedaction(f *testing.F) {
 	for _, s := range [][3]string{
 		{event, "/actor/email /src", "/actor/id /note"},
 		{`{"a":{"b":1,"b":[2,{"c":"\n"}]},"\u0061":{"b":3}}`, "/a/b", "/a/*"},
@@ -235,12 +235,12 @@ func FuzzApply(f *testing.F) {
 		if len(remove)+len(hash) > 60 { // "*" next to names multiplies nodes
 			return
 		}
-		r, err := New(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})
+		r, err := newRedaction(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})
 		if err != nil {
 			return
 		}
 		before := slices.Clone(body)
-		got, changed, err := r.Apply(body)
+		got, changed, err := r.apply(body)
 		require.Equal(t, before, body, "the body must not be written to")
 		all := rulesOf(remove, hash)
 		if len(all) == 0 || bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth {
@@ -263,7 +263,7 @@ func FuzzApply(f *testing.F) {
 		blank(t, read(t, got)).write(&compact)
 		require.Equal(t, want.String(), compact.String(), "%s without %s and %s", body, remove, hash)
 		reach(t, read(t, got), all, all, func(raw string) {
-			require.True(t, raw == "null" || raw == Hidden || strings.HasPrefix(raw, `"hmac-sha256:`), "%s of %s can be read as %s", raw, got, body)
+			require.True(t, raw == "null" || raw == hidden || strings.HasPrefix(raw, `"hmac-sha256:`), "%s of %s can be read as %s", raw, got, body)
 		})
 	})
 }
@@ -276,7 +276,7 @@ func rulesOf(remove, hash string) (all []rule) {
 			for j := range steps {
 				steps[j] = strings.ReplaceAll(strings.ReplaceAll(steps[j], "~1", "/"), "~0", "~")
 			}
-			all = append(all, rule{steps, i == 1}, rule{append([]string{message}, steps...), i == 1})
+			all = append(all, rule{steps, i == 1}, rule{append([]string{messageMember}, steps...), i == 1})
 		}
 	}
 	return all

@@ -1,12 +1,4 @@
-// Package redact removes values from events, or replaces them by keyed hashes, and leaves every
-// other byte of a body as it was: it splices bytes and never re-encodes.
-//
-// Its purpose is to keep personal data from a destination, so it would rather take too much
-// than too little: see [Rules.Apply]. It considers how any reader might read the body: names in
-// any case and in any spelling that normalisation makes equal, names with dots as paths, each
-// of several equal names, JSON inside strings (a string with a value to redact is replaced as a
-// whole), and the object in a Datadog entry's "message". Labels count as members of the body.
-package redact
+package routing
 
 import (
 	"crypto/hmac"
@@ -22,9 +14,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// Rules say what to do at which place. They are immutable, except for a pool, and may be used
-// by several goroutines.
-type Rules struct {
+// redaction removes values from events, or replaces them by keyed hashes, and leaves every other
+// byte of a body as it was: it splices bytes and never re-encodes. It is immutable, except for a
+// pool, and may be used by several goroutines.
+//
+// Its purpose is to keep personal data from a destination, so it would rather take too much
+// than too little: see [redaction.apply]. It considers how any reader might read the body: names
+// in any case and in any spelling that normalisation makes equal, names with dots as paths, each
+// of several equal names, JSON inside strings (a string with a value to redact is replaced as a
+// whole), and the object in a Datadog entry's "message". Labels count as members of the body.
+type redaction struct {
 	root     *node
 	pointers []string // by number
 	strict   bool     // whether each pointer has to name something
@@ -32,22 +31,22 @@ type Rules struct {
 	macs     sync.Pool // of hash.Hash
 }
 
-// message is the member that has the event in a Datadog entry, unless it is plain text.
-const message = "message"
+// messageMember is the member that has the event in a Datadog entry, unless it is plain text.
+const messageMember = "message"
 
-// New reads the redact section of the configuration. Pointers are JSON pointers (RFC 6901); the
+// newRedaction reads the redact section of the configuration. Pointers are JSON pointers (RFC 6901); the
 // step "*" stands for each element of an array and each member of an object. Values that Remove
 // names are taken out: a member with its name, while an element becomes null, so that the
 // others keep their places. Values that Hash names are replaced by "hmac-sha256:HEX", see
-// [Rules.Apply]. If both name a value, or one names a value around it, more is taken: a removed
+// [redaction.apply]. If both name a value, or one names a value around it, more is taken: a removed
 // value is not hashed, and a hashed one is not searched.
 //
 // An error names a pointer, and the column of the fault.
-func New(cfg config.Redact) (*Rules, error) {
+func newRedaction(cfg config.Redact) (*redaction, error) {
 	if len(cfg.Hash) > 0 && cfg.HashKey.Empty() {
 		return nil, errors.New("a key is required to hash with")
 	}
-	r := &Rules{root: &node{}, strict: cfg.Missing == "withhold"}
+	r := &redaction{root: &node{}, strict: cfg.Missing == "withhold"}
 	r.macs.New = func() any { return hmac.New(sha256.New, []byte(cfg.HashKey.Reveal())) }
 	for action, texts := range [...][]string{actionRemove: cfg.Remove, actionHash: cfg.Hash} {
 		for _, text := range texts {
@@ -67,11 +66,11 @@ func New(cfg config.Redact) (*Rules, error) {
 
 // add takes a pointer into the body, and into the message inside a Datadog entry's
 // body.
-func (r *Rules) add(p jsonscan.Pointer, action uint8) {
+func (r *redaction) add(p jsonscan.Pointer, action uint8) {
 	number := len(r.pointers)
 	r.pointers = append(r.pointers, p.String())
 	r.root.add(p, action, number)
-	r.root.step(message, -1).add(p, action, number)
+	r.root.step(messageMember, -1).add(p, action, number)
 	for _, name := range flatNames(p) {
 		r.labels.add(name, action)
 	}
@@ -85,7 +84,7 @@ func parse(text string) (jsonscan.Pointer, error) {
 	return p, err
 }
 
-// Apply returns body after all actions of the rules. If there is nothing to do, changed is
+// apply returns body after all actions of the rules. If there is nothing to do, changed is
 // false and the result is body itself; otherwise the result is new, since body is not written
 // to. The error contains nothing of the body.
 //
@@ -96,13 +95,13 @@ func parse(text string) (jsonscan.Pointer, error) {
 // as it is written.
 //
 // Where a value cannot be removed with certainty, more is removed: a text that contains JSON
-// with a value that a pointer names is replaced by [Hidden], and a member on the way of a
+// with a value that a pointer names is replaced by [hidden], and a member on the way of a
 // pointer is removed if its name has no certain text.
 //
 // An error means that the body itself cannot be read with certainty: it is not a JSON object to
 // its end, is not valid UTF-8, or nests deeper than [jsonscan.MaxDepth]; or, with missing:
 // withhold, that a pointer names nothing.
-func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
+func (r *redaction) apply(body []byte) (redacted []byte, changed bool, _ error) {
 	if len(r.pointers) == 0 {
 		return body, false, nil
 	}
@@ -123,10 +122,10 @@ func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 	return append(e.out, body[e.copied:]...), true, nil
 }
 
-const prefix = "hmac-sha256:"
+const hashPrefix = "hmac-sha256:"
 
 // appendHash appends the JSON string that replaces raw, a JSON value.
-func (r *Rules) appendHash(dst, raw []byte) []byte {
+func (r *redaction) appendHash(dst, raw []byte) []byte {
 	text := raw
 	if raw[0] == '"' {
 		text = raw[1 : len(raw)-1]
@@ -142,11 +141,11 @@ func (r *Rules) appendHash(dst, raw []byte) []byte {
 }
 
 // appendMAC appends the hash of a text.
-func (r *Rules) appendMAC(dst, text []byte) []byte {
+func (r *redaction) appendMAC(dst, text []byte) []byte {
 	mac, _ := r.macs.Get().(hash.Hash)
 	defer r.macs.Put(mac)
 	mac.Reset()
 	_, _ = mac.Write(text) // never fails
 	var sum [sha256.Size]byte
-	return hex.AppendEncode(append(dst, prefix...), mac.Sum(sum[:0]))
+	return hex.AppendEncode(append(dst, hashPrefix...), mac.Sum(sum[:0]))
 }
