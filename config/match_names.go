@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
 // relayProject is the project of the relay's own audit events.
@@ -48,7 +48,7 @@ func (k *checker) matchNames(at string, m *Match, environments []Environment) {
 
 func (k *checker) known(at string, patterns, names []string, what string) {
 	for i, text := range patterns {
-		if pattern := wildcard.Parse(text); !slices.ContainsFunc(names, pattern.Matches) {
+		if pattern := match.ParsePattern(text); !slices.ContainsFunc(names, pattern.Matches) {
 			k.warn(fmt.Sprintf("%s[%d]", at, i), "matches nothing: no "+what+" of that name is in environments")
 		}
 	}

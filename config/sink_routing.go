@@ -7,7 +7,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/routing/condition"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
 // Match chooses events: all of the given fields must match. Other events are acknowledged, and
@@ -97,8 +97,8 @@ func (k *checker) names(at string, names []string) {
 }
 
 func (k *checker) expression(at, text string) {
-	_, err := condition.Compile(text)
-	var found condition.Errors
+	_, err := match.Compile(text)
+	var found match.Errors
 	switch {
 	case err != nil && holdsKey(text):
 		k.fail(at, nil, "is no valid expression; the fault is not shown, as the text seems to hold a key")

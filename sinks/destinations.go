@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -77,7 +77,7 @@ func samples(s config.Sink, environments []config.Environment) (all []sample) {
 }
 
 func fits(patterns []string, name string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return wildcard.Parse(p).Matches(name) })
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return match.ParsePattern(p).Matches(name) })
 }
 
 // addressed is a sink that sends events to places with names.

@@ -82,8 +82,7 @@ func floors() map[string]int {
 		"sinks/template":                1,
 		"internal/json/jsonscan":        0,
 		"internal/json/jsondiff":        0,
-		"internal/routing/condition":    0,
-		"internal/wildcard":             0,
+		"internal/routing/match":        0,
 		"internal/workspace/kinds":      0,
 		"internal/ingest/connlimit":     0,
 		"internal/retry":                0,
@@ -110,8 +109,7 @@ func sideways() map[string]string {
 		"internal/control/console -> internal/trail/eventproof": "an event is proven by command",
 		"config -> config/secret":                               "the type that a configuration keeps secrets in",
 		"config -> internal/json/jsonscan":                      "a pointer is checked where the configuration is",
-		"config -> internal/wildcard":                           "a name in match is held against those that are configured",
-		"config -> internal/routing/condition":                  "so is an expression",
+		"config -> internal/routing/match":                      "an expression is compiled, and a name in match is held against those that are configured",
 		"config -> internal/workspace/kinds":                    "and the name of a kind of setting",
 		"config -> internal/trail/proof":                        "so is a witness's key",
 		"internal/wire/loki -> internal/wire/labelset":          "labels are bounded alike in both formats",
@@ -187,7 +185,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, nil},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/condition", module + "/internal/wildcard", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
+		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/match", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -15,14 +15,14 @@ type labelRules struct {
 }
 
 type labelPattern struct {
-	wildcard.Pattern
+	match.Pattern
 
 	action uint8
 }
 
 func (r *labelRules) add(name string, action uint8) {
 	if strings.Contains(name, "*") {
-		r.patterns = append(r.patterns, labelPattern{wildcard.Parse(name), action})
+		r.patterns = append(r.patterns, labelPattern{match.ParsePattern(name), action})
 		return
 	}
 	if r.names == nil {

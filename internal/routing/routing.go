@@ -24,8 +24,7 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/routing/condition"
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -50,13 +49,13 @@ type Form struct {
 
 // Route is a sink's choice of events, and its redaction.
 type Route struct {
-	types, projects, environments []wildcard.Pattern
+	types, projects, environments []match.Pattern
 
-	when   *condition.Condition // nil for always
-	strict bool                 // withhold events for which when fails
-	redact *redaction           // nil for nothing
-	unsalt *redaction           // with redact
-	form   *Form                // nil for as received
+	when   *match.Condition // nil for always
+	strict bool             // withhold events for which when fails
+	redact *redaction       // nil for nothing
+	unsalt *redaction       // with redact
+	form   *Form            // nil for as received
 	counts counts
 	views  sync.Pool // of *view
 	doubts doubts
@@ -70,7 +69,7 @@ func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)
 	}
 	if m != nil && m.CEL != "" {
-		when, err := condition.Compile(m.CEL)
+		when, err := match.Compile(m.CEL)
 		if err != nil {
 			return nil, fmt.Errorf("match.cel: %w", err)
 		}
@@ -93,10 +92,10 @@ func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 // be held against the hashes in it.
 var hashing = []string{"/salt", "/omitted/before_sha256", "/omitted/after_sha256", "/omitted/detail_sha256"}
 
-func patterns(texts []string) []wildcard.Pattern {
-	all := make([]wildcard.Pattern, len(texts))
+func patterns(texts []string) []match.Pattern {
+	all := make([]match.Pattern, len(texts))
 	for i, text := range texts {
-		all[i] = wildcard.Parse(text)
+		all[i] = match.ParsePattern(text)
 	}
 	return all
 }
@@ -115,7 +114,7 @@ func (r *Route) named(e *relay.Event) bool {
 	return fits(r.types, e.Type) && fits(r.projects, e.Project) && fits(r.environments, e.Environment)
 }
 
-func fits(patterns []wildcard.Pattern, name string) bool {
+func fits(patterns []match.Pattern, name string) bool {
 	for _, p := range patterns {
 		if p.Matches(name) {
 			return true

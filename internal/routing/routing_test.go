@@ -20,7 +20,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/routing/condition"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -94,7 +94,7 @@ func TestEveryNameOfAnExpressionHasItsValue(t *testing.T) {
 	}
 	v := &view{}
 	v.reset(&event)
-	for _, name := range condition.Names() {
+	for _, name := range match.Names() {
 		value, ok := v.ResolveName(name)
 		assert.True(t, ok, name)
 		assert.NotNil(t, value, name)

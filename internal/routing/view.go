@@ -1,7 +1,7 @@
 package routing
 
 import (
-	"github.com/auditrelay/auditrelay/internal/routing/condition"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -14,10 +14,10 @@ type view struct {
 
 func (v *view) reset(e *relay.Event) { *v = view{event: e} }
 
-// Parent implements [condition.Variables].
-func (v *view) Parent() condition.Variables { return nil }
+// Parent implements [match.Variables].
+func (v *view) Parent() match.Variables { return nil }
 
-// ResolveName implements [condition.Variables].
+// ResolveName implements [match.Variables].
 func (v *view) ResolveName(name string) (any, bool) {
 	e := v.event
 	switch name {
@@ -49,7 +49,7 @@ func (v *view) ResolveName(name string) (any, bool) {
 
 func (v *view) json() any {
 	if !v.decoded {
-		v.body, v.decoded = condition.Decode(v.event.Body), true
+		v.body, v.decoded = match.Decode(v.event.Body), true
 	}
 	return v.body
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/routing/condition"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -28,7 +28,7 @@ sink gets them: chosen by its match, redacted, and in its format. Without it the
 they were received, before any redaction.
 
 --match takes a CEL expression over the shown event, with the variables of a sink's
-match.cel: ` + strings.Join(condition.Names(), ", ") + `.
+match.cel: ` + strings.Join(match.Names(), ", ") + `.
 An event without a named member is not shown; test for it with has().
 
 A tap holds up neither pushes nor deliveries. Where events come faster than they can be
@@ -45,7 +45,7 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 			if t.request.Match == "" {
 				return nil
 			}
-			if _, err := condition.Compile(t.request.Match); err != nil {
+			if _, err := match.Compile(t.request.Match); err != nil {
 				return fmt.Errorf("--match: %w", err)
 			}
 			return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -14,7 +14,7 @@ type Match []term
 
 type term struct {
 	key   string
-	value wildcard.Pattern
+	value match.Pattern
 }
 
 // matchKeys are the attributes in terms.
@@ -34,7 +34,7 @@ func ParseMatch(expr string) (Match, error) {
 			return nil, fmt.Errorf("match %q: write KEY=VALUE, where KEY is one of %s and VALUE may hold *",
 				strings.TrimSpace(text), strings.Join(matchKeys(), ", "))
 		}
-		m = append(m, term{key, wildcard.Parse(strings.TrimSpace(value))})
+		m = append(m, term{key, match.ParsePattern(strings.TrimSpace(value))})
 	}
 	return m, nil
 }

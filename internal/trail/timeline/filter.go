@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
 // Filter chooses entries: those with every given property. In Type, Without,
@@ -128,7 +128,7 @@ func (m *matcher) allow(pattern string, of func(*row) uint16) {
 
 // named returns the fitting names of a table.
 func named(t *table, pattern string) []bool {
-	p, ok := wildcard.Parse(pattern), make([]bool, len(t.names))
+	p, ok := match.ParsePattern(pattern), make([]bool, len(t.names))
 	for id, name := range t.names {
 		ok[id] = p.Matches(name)
 	}
@@ -138,7 +138,7 @@ func named(t *table, pattern string) []bool {
 // actors returns the fitting names of actors. Of "root@a (claims ada@b), bob@c" each part fits
 // by itself too: root@a, root, ada@b, ada, bob@c and bob.
 func actors(t *table, pattern string) []bool {
-	p, ok := wildcard.Parse(pattern), named(t, pattern)
+	p, ok := match.ParsePattern(pattern), named(t, pattern)
 	for id, name := range t.names {
 		for _, part := range strings.FieldsFunc(strings.ReplaceAll(name, "(claims ", ","), func(r rune) bool { return r == ',' || r == ')' }) {
 			part = strings.TrimSpace(part)

@@ -1,4 +1,4 @@
-package wildcard
+package match
 
 import (
 	"regexp"
@@ -34,7 +34,7 @@ func TestMatches(t *testing.T) {
 		{"**", "x", true},
 		{"Login", "login", false},
 	} {
-		assert.Equal(t, c.want, Parse(c.pattern).Matches(c.name), "%q, %q", c.pattern, c.name)
+		assert.Equal(t, c.want, ParsePattern(c.pattern).Matches(c.name), "%q, %q", c.pattern, c.name)
 	}
 	assert.False(t, Pattern{}.Matches(""))
 }
@@ -47,6 +47,6 @@ func FuzzMatches(f *testing.F) {
 			return
 		}
 		re := regexp.MustCompile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`) + `$`)
-		require.Equal(t, re.MatchString(name), Parse(pattern).Matches(name))
+		require.Equal(t, re.MatchString(name), ParsePattern(pattern).Matches(name))
 	})
 }

@@ -1,9 +1,10 @@
-// Package condition compiles and evaluates expressions of the Common Expression Language
-// (https://cel.dev) over one event's attributes and body. [Names] lists the variables.
+// Package match tells whether something is chosen: a name by a pattern, and an event by an
+// expression of the Common Expression Language (https://cel.dev) over its attributes and body.
+// [Names] lists the variables of an expression.
 //
 // Expressions come from the operator, bodies from strangers: the work of an evaluation is
 // bounded for any body, and errors hold nothing of a body.
-package condition
+package match
 
 import (
 	"errors"

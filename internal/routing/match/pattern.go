@@ -1,14 +1,13 @@
-// Package wildcard matches names against patterns; a "*" stands for any characters, also
-// for none.
-package wildcard
+package match
 
 import "strings"
 
-// Pattern is a parsed pattern. It is immutable; the zero value matches nothing.
+// Pattern is a parsed pattern for names; a "*" stands for any characters, also for none. It is
+// immutable; the zero value matches nothing.
 type Pattern struct{ parts []string } // between the asterisks
 
-// Parse reads a pattern. Every text is one.
-func Parse(text string) Pattern { return Pattern{strings.Split(text, "*")} }
+// ParsePattern reads a pattern. Every text is one.
+func ParsePattern(text string) Pattern { return Pattern{strings.Split(text, "*")} }
 
 // Matches reports whether name, the whole of it, fits.
 func (p Pattern) Matches(name string) bool {
