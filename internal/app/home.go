@@ -109,7 +109,7 @@ type homes struct {
 // readHomes reads the note. Without one, or with a damaged one, the journal in the data
 // directory may be the last one, where there is one.
 func readHomes(dataDir string, log *slog.Logger) (h homes) {
-	data, err := os.ReadFile(filepath.Join(dataDir, homeFile))
+	data, err := durable.ReadFile(filepath.Join(dataDir, homeFile))
 	if err == nil {
 		err = json.Unmarshal(data, &h)
 	}

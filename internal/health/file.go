@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
@@ -105,12 +104,7 @@ func (k *Keeper) keepAbsent(x *kept) {
 }
 
 func readFile(path string) (*kept, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() { // opening a named pipe could wait for ever
-		return nil, errors.New("it is not a regular file; remove it")
-	}
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return nil, err
 	}

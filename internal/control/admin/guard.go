@@ -8,7 +8,6 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func (o *Options) private() secret.Text {
 // and the next start makes another. With an error, the token is good for this process
 // alone: a full or damaged disk must not keep a relay from starting.
 func FileToken(path string) (secret.Text, error) {
-	text, err := os.ReadFile(path)
+	text, err := durable.ReadFile(path)
 	if token := strings.TrimSpace(string(text)); err == nil && len(token) >= minToken && !strings.ContainsFunc(token, unsendable) {
 		return secret.New(token), nil
 	}

@@ -251,9 +251,10 @@ func (l *Log) advance(end, base store.Pos, offset int64) error {
 }
 
 // unwrite takes back a write that failed, so that nothing of it stands after the next one. That
-// goes to another segment unless the disk is full: so there is no room before writes succeed.
+// goes to another segment, unless the file has to grow and the disk is full: so there is no room
+// before writes succeed.
 func (l *Log) unwrite(cause error) error {
-	if err := l.cut(l.f, l.offset, l.size); err != nil || !isFull(cause) {
+	if err := l.cut(l.f, l.offset, l.size); err != nil || l.opts.Allocate || !isFull(cause) {
 		l.poisoned = true
 	}
 	if isFull(cause) {

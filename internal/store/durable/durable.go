@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // WriteFile replaces the content of path, or creates the file, which only its owner can read.
@@ -31,6 +32,31 @@ func CreateFile(path string, data []byte) error {
 		return err
 	}
 	return WriteFile(path, data)
+}
+
+// ErrNoFile means that a folder, a pipe or the like stands at a path.
+var ErrNoFile = errors.New("it is no regular file")
+
+// Open opens a file to read it, but no pipe, whose reader would wait for ever.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, ErrNoFile), err, f.Close())
+	}
+	return f, nil
+}
+
+// ReadFile is [os.ReadFile] by way of [Open].
+func ReadFile(path string) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(f)
 }
 
 // MakeDir creates the folder dir and its missing parents, for their owner only,

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -135,4 +136,24 @@ func TestAFileIsCreatedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "one", string(kept))
 	require.Error(t, CreateFile(filepath.Join(path, "below"), nil))
+}
+
+func TestOnlyFilesAreRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("file"), []byte("text"), 0o600))
+	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
+	require.NoError(t, os.Symlink("file", at("link")))
+	for _, name := range []string{"file", "link"} {
+		text, err := ReadFile(at(name))
+		require.NoError(t, err)
+		assert.Equal(t, "text", string(text))
+	}
+	for _, path := range []string{dir, at("pipe")} {
+		_, err := ReadFile(path)
+		require.ErrorIs(t, err, ErrNoFile)
+	}
+	_, err := ReadFile(at("nothing"))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // forwarded is the note of the newest entry handed on. It stands apart from the key and
@@ -63,7 +65,7 @@ func readForwarded(path string) (*Place, error) {
 	if path == "" {
 		return nil, nil
 	}
-	line, err := os.ReadFile(path)
+	line, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

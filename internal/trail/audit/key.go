@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ const signedMark = "# This key has signed checkpoints: an empty trail under it i
 
 // loadKey reads the signing key. It gives fs.ErrNotExist where there is none.
 func loadKey(file string) (keyPair, error) {
-	text, err := os.ReadFile(file)
+	text, err := durable.ReadFile(file)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("read signing key: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // errNoKey: the key's place holds none.
@@ -66,7 +68,7 @@ func (t *Trail) useKey(key keyPair) {
 }
 
 func (t *Trail) setKeyAside() error {
-	text, err := os.ReadFile(t.options.KeyFile)
+	text, err := durable.ReadFile(t.options.KeyFile)
 	if err := errors.Join(err, t.salvage(t.options.KeyFile, text)); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".chec
 func markKey(key keyPair, keyFile, markFile string) error {
 	info, err := os.Lstat(keyFile)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 == 0 {
-		text, err := os.ReadFile(keyFile)
+		text, err := durable.ReadFile(keyFile)
 		if err == nil && durable.WriteFile(keyFile, append([]byte(signedMark+"\n"), text...)) == nil {
 			return nil
 		}
@@ -81,7 +81,7 @@ func markKey(key keyPair, keyFile, markFile string) error {
 // isMarked reports whether a key is known to have signed. An unreadable note counts for
 // every key.
 func isMarked(key keyPair, markFile string) bool {
-	text, err := os.ReadFile(markFile)
+	text, err := durable.ReadFile(markFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return key.marked
 	}

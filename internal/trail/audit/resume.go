@@ -66,7 +66,7 @@ func (t *Trail) verifiedFile() string {
 
 // readVerified reads the note, if it is good.
 func (t *Trail) readVerified() (v verifiedNote, good bool) {
-	data, err := os.ReadFile(t.verifiedFile())
+	data, err := durable.ReadFile(t.verifiedFile())
 	if err != nil {
 		return v, false
 	}
@@ -205,7 +205,7 @@ func (t *Trail) newestSigned(ctx context.Context, key keyPair, base int64) (chec
 	if err != nil || c.public != key.public || c.base != base {
 		return checkpoint{}, tree{}, false
 	}
-	text, err := os.ReadFile(t.options.pinFile())
+	text, err := durable.ReadFile(t.options.pinFile())
 	if err != nil {
 		return checkpoint{}, tree{}, false
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // examination is a Report with the state to go on from.
@@ -97,7 +97,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
 	var err error
-	if x.pinText, err = os.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if x.pinText, err = durable.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
 	}
 	if err := r.readCheckpoints(ctx, x); err != nil {

@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -125,7 +125,7 @@ func (s *Store) History(handle func(audit.Published)) {
 		return
 	}
 	for _, listed := range list {
-		f, err := os.Open(s.Log(listed.Number).path(proof.HistoryFile))
+		f, err := durable.Open(s.Log(listed.Number).path(proof.HistoryFile))
 		if err != nil {
 			continue
 		}

@@ -150,7 +150,7 @@ type output struct {
 // file has a file written, unless it is there.
 func (o *output) file(name string, data []byte) error {
 	to := o.path(name)
-	if there, err := os.ReadFile(to); err == nil && bytes.Equal(there, data) {
+	if there, err := durable.ReadFile(to); err == nil && bytes.Equal(there, data) {
 		return nil
 	}
 	o.files = append(o.files, durable.File{Path: to, Data: bytes.Clone(data)})

@@ -49,7 +49,7 @@ func (l Log) checkHistory(publicKey string) error {
 
 // eachLine gives each line with its signature checked. A missing history has none.
 func (l Log) eachLine(handle func(proof.Line) error) error {
-	f, err := os.Open(l.path(proof.HistoryFile))
+	f, err := durable.Open(l.path(proof.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

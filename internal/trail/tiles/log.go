@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -24,7 +25,7 @@ func OpenLog(dir string) Log { return Log{dir} }
 // Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
 // signature.
 func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
-	if signed, err = os.ReadFile(l.path(proof.CheckpointFile)); err != nil {
+	if signed, err = durable.ReadFile(l.path(proof.CheckpointFile)); err != nil {
 		return nil, c, fmt.Errorf("read checkpoint: %w", err)
 	}
 	c, err = proof.ReadCheckpoint(signed)
@@ -73,7 +74,7 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
-	record, err := os.ReadFile(l.path(d.Path()))
+	record, err := durable.ReadFile(l.path(d.Path()))
 	if err == nil && !d.Of(record) {
 		err = fmt.Errorf("%s is damaged", d.Path())
 	}
@@ -96,7 +97,7 @@ func (l Log) widest(t tlog.Tile) ([]byte, error) {
 func (l Log) readWidest(t tlog.Tile) ([]byte, error) {
 	full := wide(t)
 	for _, of := range []tlog.Tile{t, full} {
-		data, err := os.ReadFile(l.path(pathOf(of)))
+		data, err := durable.ReadFile(l.path(pathOf(of)))
 		if err == nil || !errors.Is(err, fs.ErrNotExist) || t.W == proof.TileWidth {
 			return data, err
 		}
@@ -108,7 +109,7 @@ func (l Log) readWidest(t tlog.Tile) ([]byte, error) {
 	if width := slices.Max(append(widths, 0)); width > t.W {
 		t.W = width
 	}
-	return os.ReadFile(l.path(pathOf(t)))
+	return durable.ReadFile(l.path(pathOf(t)))
 }
 
 // widths lists the partial files of a tile.

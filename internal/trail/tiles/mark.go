@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -20,7 +19,7 @@ var ErrArchived = errors.New("it was archived")
 // Archives lists the archives of the log. A lost mark is an empty list: the bundles are
 // written again from the trail.
 func (l Log) Archives() ([]proof.Archived, error) {
-	text, err := os.ReadFile(l.path(MarkFile))
+	text, err := durable.ReadFile(l.path(MarkFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"os"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -105,16 +105,16 @@ func isRecord(name string) bool {
 }
 
 func (l Log) serveFile(w http.ResponseWriter, r *http.Request, name, kind, cache string) {
-	f, err := os.Open(l.path(name))
+	f, err := durable.Open(l.path(name))
+	if errors.Is(err, durable.ErrNoFile) {
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		notServed(w, err)
 		return
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
 	if err != nil {
 		notServed(w, err)
 		return

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	cosignature "github.com/transparency-dev/formats/note"
@@ -26,7 +25,7 @@ func (k Key) Public() string { return k.public }
 
 // LoadKey reads a key in the note form, PRIVATE+KEY+NAME+HASH+SEED.
 func LoadKey(file string) (Key, error) {
-	text, err := os.ReadFile(file)
+	text, err := durable.ReadFile(file)
 	if err != nil {
 		return Key{}, fmt.Errorf("read witness key: %w", err)
 	}

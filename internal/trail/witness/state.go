@@ -54,7 +54,7 @@ func Create(file string, key Key) error {
 // readStates reads the file. Each checkpoint must have the witness's own signature, so that a
 // flipped bit is an error, and never another size.
 func readStates(file string, key Key) (states, error) {
-	data, err := os.ReadFile(file)
+	data, err := durable.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s does not exist; see 'auditrelay witness recover --help'", ErrNoState, file)
 	}
