@@ -248,7 +248,7 @@ func (s *screen) sinks(b brush, width int) []string {
 		if sink.Delivery != nil {
 			last = cmp.Or(s.ago(sink.LastSuccess), "never")
 		}
-		g.add(sinkNotes(sink), inked{name, inkPlain}, sinkState(sink), inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
+		g.add(sinkNotes(sink), inked{name, inkPlain}, sinkTexts[conditionOf(sink)], inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
 			inked{last, inkPlain}, letters, inked{s.past.rate(key), inkPlain}, inked{s.past.spark(key), inkGood})
 	}
 	return g.lines(b, width)
@@ -273,12 +273,12 @@ func sinkNotes(s *console.Sink) (notes []inked) {
 		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain},
 			inked{"do: " + failingRemedy(s), inkStrong})
 	}
-	switch {
-	case s.Position != nil && s.Position.Unknown != "":
+	switch conditionOf(s) {
+	case unplaced:
 		notes = append(notes, inked{s.Position.Unknown, inkPlain})
-	case !s.Configured && s.Position != nil && s.Position.Pending > 0:
+	case abandoned:
 		notes = append(notes, inked{"do: auditrelay sinks retire " + s.Name + ", unless another configuration brings it back", inkStrong})
-	case sinkState(s).text == lags:
+	case lagging:
 		notes = append(notes, inked{"do: see that the destination takes as much as arrives, or raise the sink's parallel and batch_events", inkStrong})
 	}
 	if s.DeadLetters > 0 && s.Configured {

@@ -150,36 +150,49 @@ func stateInk(e *health.Status) ink {
 	return inkTrouble
 }
 
-// lags is the state of a sink that delivers, but whose oldest event has waited for long.
-const lags = "lags"
+// sinkCondition is how the deliveries to a sink are.
+type sinkCondition int
 
-// sinkState says how a sink does, in a word.
-func sinkState(s *console.Sink) inked {
+const (
+	delivering sinkCondition = iota
+	lagging                  // it delivers, but its oldest event has waited for long
+	failing
+	leftOver  // it is not configured
+	abandoned // likewise, and events are kept for it
+	unplaced  // its position is not known
+)
+
+var sinkTexts = [...]inked{
+	delivering: {"delivers", inkGood}, lagging: {"lags", inkTrouble}, failing: {"fails", inkTrouble},
+	leftOver: {"left over", inkFaint}, abandoned: {"left over", inkTrouble}, unplaced: {"unknown", inkTrouble},
+}
+
+func conditionOf(s *console.Sink) sinkCondition {
 	lag := time.Duration(s.LagSeconds * float64(time.Second))
 	switch {
 	case s.Position != nil && s.Position.Unknown != "":
-		return inked{"unknown", inkTrouble}
+		return unplaced
 	case !s.Configured && s.Position != nil && s.Position.Pending > 0:
-		return inked{"left over", inkTrouble}
+		return abandoned
 	case !s.Configured:
-		return inked{"left over", inkFaint}
+		return leftOver
 	case s.Delivery != nil && !s.FailingSince.IsZero():
-		return inked{"fails", inkTrouble}
+		return failing
 	case lag >= laggingAfter:
-		return inked{lags, inkTrouble}
+		return lagging
 	}
-	return inked{"delivers", inkGood}
+	return delivering
 }
 
 // sinkTrouble is a clause about a sink in trouble, else empty.
 func sinkTrouble(s *console.Sink) string {
-	switch state := sinkState(s); {
-	case state.ink == inkTrouble && state.text == "unknown":
+	switch c := conditionOf(s); {
+	case c == unplaced:
 		return "has no known position"
-	case state.ink == inkTrouble && state.text == "left over":
+	case c == abandoned:
 		return "is not configured, and holds events"
-	case state.ink == inkTrouble:
-		return state.text
+	case c == lagging, c == failing:
+		return sinkTexts[c].text
 	case s.DeadLetters > 0:
 		return "has " + count(int(s.DeadLetters), "dead letter")
 	}

@@ -74,13 +74,13 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 		if unbelieved != nil {
 			return unbelieved
 		}
-		return Beside(a.Receipt, err)
+		return ConfirmBy(a.Receipt, err)
 	}
 	parent, probeErr := c.probe(ctx, project, environment)
 	probed, _ := claimOf404(probeErr)
 	switch {
 	case probeErr == nil:
-		return Beside(parent, err)
+		return ConfirmBy(parent, err)
 	case probed == nil || probed.scope == aProject || said.scope == aProject:
 		return unread(err, "its environment", probeErr)
 	}
@@ -101,7 +101,7 @@ func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (
 			return a, unread(err, "its project", parentErr)
 		}
 		var absence *Absence
-		if err = Beside(a.Receipt, err); !errors.As(err, &absence) {
+		if err = ConfirmBy(a.Receipt, err); !errors.As(err, &absence) {
 			return a, err
 		}
 	}
@@ -123,9 +123,9 @@ func SaysAbsent(err error) bool {
 	return said != nil
 }
 
-// Beside is [Client.Confirm] without a request: parent is the receipt of a successful
+// ConfirmBy is [Client.Confirm] without a request: parent is the receipt of a successful
 // read of the parent, or of something in it, after the 404.
-func Beside(parent Receipt, err error) error {
+func ConfirmBy(parent Receipt, err error) error {
 	said, reason := claimOf(err)
 	switch {
 	case said == nil && reason == "":

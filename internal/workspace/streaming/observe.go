@@ -82,7 +82,7 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 		}
 	}
 	if otherErr == nil && other.absent != nil {
-		_, otherErr = w.believe(management.Beside(main.receipt, other.absent))
+		_, otherErr = w.believe(management.ConfirmBy(main.receipt, other.absent))
 	}
 	if main.shape != nil && otherErr == nil && other.empty {
 		otherErr = w.unknownSoFar(ctx, SubjectSecond, w.types[1])
