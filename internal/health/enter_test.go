@@ -84,9 +84,7 @@ func wrong(e *received.Environment) { e.Refused(received.Credential) }
 // entries gives the details of the trail's entries of a subject.
 func (h *hand) entries(subject string) (all []change) {
 	h.t.Helper()
-	entries, err := h.trail.Read(h.t.Context(), 0, 1000)
-	require.NoError(h.t, err)
-	for _, e := range entries {
+	for _, e := range trailtest.Entries(h.t, h.trail) {
 		var c change
 		if e.Subject == subject {
 			require.NoError(h.t, json.Unmarshal(e.Detail, &c))

@@ -54,12 +54,7 @@ func (c *clocked) add(b *Silences, of credentials.Environment, length time.Durat
 	return s
 }
 
-func (c *clocked) entries() (all []audit.Entry) {
-	c.t.Helper()
-	all, err := c.trail.Read(c.t.Context(), 0, 1000)
-	require.NoError(c.t, err)
-	return all
-}
+func (c *clocked) entries() []audit.Entry { return trailtest.Entries(c.t, c.trail) }
 
 func silencedBy(b *Silences, of credentials.Environment, at time.Time) string {
 	s, _ := b.Active(of, at)

@@ -107,9 +107,7 @@ func (s *scene) do(r Request) (Outcome, error) {
 // entries are the details of all entries, oldest first.
 func (s *scene) entries() (details []action, kinds []string) {
 	s.t.Helper()
-	all, err := s.trail.Read(s.t.Context(), 0, 1000)
-	require.NoError(s.t, err)
-	for _, e := range all {
+	for _, e := range trailtest.Entries(s.t, s.trail) {
 		var a action
 		require.NoError(s.t, json.Unmarshal(e.Detail, &a))
 		details, kinds = append(details, a), append(kinds, e.Type)

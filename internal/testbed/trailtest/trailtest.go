@@ -46,6 +46,16 @@ func New(tb testing.TB) *audit.Trail {
 	return trail
 }
 
+// Entries are all entries of a trail, oldest first.
+func Entries(tb testing.TB, trail *audit.Trail) (all []audit.Entry) {
+	tb.Helper()
+	require.NoError(tb, trail.Each(tb.Context(), 0, func(e audit.Recorded) error {
+		all = append(all, e.Entry)
+		return nil
+	}))
+	return all
+}
+
 // Fill appends the records of n entries to the log of a store, without a trail. A trail that is
 // opened later takes them for its own. Their names may contain only letters, digits, - and _.
 func Fill(tb testing.TB, s store.Store, n int, entry func(i int) audit.Entry) {
