@@ -1,0 +1,321 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Work does a job until its context ends, and returns once it has stopped. What it makes
+// durable in the table is conditional on the guard; a [store.ErrConflict] then means that
+// another relay has the job, or had it meanwhile. Work that returns earlier is begun again.
+type Work func(ctx context.Context, guard store.If) error
+
+// Options are of a relay that takes part.
+type Options struct {
+	Table store.Table
+	// Name is the relay's, for people. Two relays may have the same.
+	Name string
+	// Jobs are what it can do.
+	Jobs   map[string]Work
+	Timing Timing // DefaultTiming where it is zero
+	Logger *slog.Logger
+}
+
+// The table's keys.
+const (
+	epochKey = "cluster/epoch/"
+	beatKey  = "cluster/beat/"
+)
+
+// epochValue is a job's epoch in the table.
+type epochValue struct {
+	Number uint64    `json:"number"`
+	Holder string    `json:"holder,omitempty"`
+	For    string    `json:"for,omitempty"`
+	Since  time.Time `json:"since"` // by its writer's clock, for people
+}
+
+// Run takes part in the cluster's work until ctx ends, and has given its jobs away then. It
+// returns an error only if the table cannot be used any more.
+func Run(ctx context.Context, o Options) error {
+	if o.Timing == (Timing{}) {
+		o.Timing = DefaultTiming
+	}
+	for {
+		p := newPart(o)
+		err := p.run(ctx)
+		if !errors.Is(err, errDeclaredDead) {
+			return err
+		}
+		o.Logger.Warn("other relays have declared this one dead, as its heartbeats did not arrive; it begins again under another name", "was", p.self)
+	}
+}
+
+var errDeclaredDead = errors.New("this relay was declared dead")
+
+// part is one life of a relay in the cluster. Its machine and its jobs belong to the
+// goroutine of run; what was read or written elsewhere is passed to it as a function.
+type part struct {
+	Options
+	self    string
+	start   time.Time
+	machine *Machine
+	said    chan func()
+	doing   map[string]*doing // jobs that are under way, or stop
+	putting map[string]bool   // keys that are being written
+	io      sync.WaitGroup
+}
+
+type doing struct {
+	rev    uint64
+	cancel context.CancelFunc
+}
+
+func newPart(o Options) *part {
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	self := o.Name + "." + hex.EncodeToString(id[:])
+	jobs := make([]string, 0, len(o.Jobs))
+	for job := range o.Jobs {
+		jobs = append(jobs, job)
+	}
+	return &part{
+		Options: o, self: self, start: time.Now(), machine: NewMachine(self, jobs, o.Timing),
+		said: make(chan func(), 16), doing: map[string]*doing{}, putting: map[string]bool{},
+	}
+}
+
+// now is the monotonic time since the part's start.
+func (p *part) now() time.Duration { return time.Since(p.start) }
+
+// say has a function run by the goroutine that owns the machine.
+func (p *part) say(ctx context.Context, f func()) {
+	select {
+	case p.said <- f:
+	case <-ctx.Done():
+	}
+}
+
+func (p *part) run(ctx context.Context) error {
+	// The table is in use until the jobs have stopped and were given away.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer p.io.Wait()
+	defer cancel()
+	failed := make(chan error, 1)
+	p.io.Go(func() { failed <- p.watch(inner) })
+	tick := time.NewTicker(p.Timing.Beat / 4)
+	defer tick.Stop()
+	leaving := ctx.Done()
+	for {
+		select {
+		case f := <-p.said:
+			f()
+		case <-tick.C:
+		case <-leaving:
+			p.machine.Leave()
+			leaving = nil
+		case err := <-failed:
+			p.stopAll()
+			return err
+		}
+		p.act(inner, p.machine.Decide(p.now()))
+		if p.machine.Dead() {
+			p.stopAll()
+			return errDeclaredDead
+		}
+		if leaving == nil && p.hasLeft() {
+			return p.left(inner)
+		}
+	}
+}
+
+// hasLeft reports whether no job is under way any more, and no epoch names this relay. One that
+// is cut off does not wait for the latter.
+func (p *part) hasLeft() bool {
+	return len(p.doing) == 0 && (!p.machine.holds() || p.now()-p.machine.heard >= p.Timing.Hold)
+}
+
+// left tells the others that this relay has gone, so that they need not wait. A crash before
+// leaves them to find out.
+func (p *part) left(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timing.Dead)
+	defer cancel()
+	key := beatKey + p.self
+	_, err := p.Table.Put(ctx, key, nil, store.If{Key: key, Rev: p.machine.Known().Rev})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		p.Logger.Info("the other relays could not be told that this one has left; they find out", "error", err)
+	}
+	return nil
+}
+
+// act does what the machine has decided.
+func (p *part) act(ctx context.Context, d Decision) {
+	for job, at := range p.doing {
+		if e, held := d.Hold[job]; !held || e.Rev != at.rev {
+			at.cancel()
+		}
+	}
+	for job, e := range d.Hold {
+		if p.doing[job] == nil {
+			p.do(ctx, job, e.Rev)
+		}
+	}
+	if d.Beat {
+		p.beat(ctx)
+	}
+	for relay, b := range d.Declare {
+		p.declare(ctx, relay, b)
+	}
+	for job, e := range d.Take {
+		p.putEpoch(ctx, job, e, epochValue{Number: e.Number + 1, Holder: p.self})
+	}
+	for job, to := range d.Release {
+		if e := p.machine.epochs[job]; p.doing[job] == nil { // it has stopped
+			p.putEpoch(ctx, job, e, epochValue{Number: e.Number, For: to})
+		}
+	}
+}
+
+// do begins a job.
+func (p *part) do(ctx context.Context, job string, rev uint64) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.doing[job] = &doing{rev, cancel}
+	p.Logger.Info("this relay does a job now", "job", job)
+	p.io.Go(func() {
+		for ctx.Err() == nil {
+			err := p.Jobs[job](ctx, store.If{Key: epochKey + job, Rev: rev})
+			if ctx.Err() == nil {
+				p.Logger.Warn("a job has ended, and is begun again", "job", job, "error", err)
+				_ = retry.Sleep(ctx, p.Timing.Beat) // the context's end ends the loop
+			}
+		}
+		cancel()
+		p.said <- func() { // somebody reads it: nothing ends before its jobs have stopped
+			delete(p.doing, job)
+			p.Logger.Info("this relay no longer does a job", "job", job)
+		}
+	})
+}
+
+// stopAll stops all jobs, and waits until they have stopped.
+func (p *part) stopAll() {
+	for _, at := range p.doing {
+		at.cancel()
+	}
+	for len(p.doing) > 0 {
+		(<-p.said)()
+	}
+}
+
+// beat writes a heartbeat.
+func (p *part) beat(ctx context.Context) {
+	began, key, known := p.now(), beatKey+p.self, p.machine.Known()
+	p.put(ctx, key, []byte("{}"), known.Rev, func(rev uint64, v *store.Value) {
+		if v == nil {
+			p.machine.SawBeat(p.now(), p.self, Beat{Rev: rev})
+			p.machine.Beaten(began)
+			return
+		}
+		p.sawBeat(*v)
+	})
+}
+
+// declare declares a relay dead: its own next heartbeat is refused.
+func (p *part) declare(ctx context.Context, relay string, b Beat) {
+	p.put(ctx, beatKey+relay, nil, b.Rev, func(rev uint64, v *store.Value) {
+		if v == nil {
+			p.machine.SawBeat(p.now(), relay, Beat{Rev: rev, Dead: true})
+			p.Logger.Warn("a relay is declared dead, as its heartbeat has not changed", "relay", relay, "for", p.Timing.Dead)
+			return
+		}
+		p.sawBeat(*v)
+	})
+}
+
+// putEpoch replaces a job's epoch. A crash before leaves the old one, after it the new one:
+// if it names this relay, the others wait until they declare it dead.
+func (p *part) putEpoch(ctx context.Context, job string, e Epoch, next epochValue) {
+	next.Since = time.Now().UTC()
+	data, err := json.Marshal(next)
+	if err != nil {
+		p.Logger.Error("an epoch cannot be encoded", "job", job, "error", err) // it always can
+		return
+	}
+	p.put(ctx, epochKey+job, data, e.Rev, func(rev uint64, v *store.Value) {
+		if v == nil {
+			p.machine.SawEpoch(p.now(), job, Epoch{Rev: rev, Number: next.Number, Holder: next.Holder, For: next.For})
+			return
+		}
+		p.sawEpoch(*v)
+	})
+}
+
+// put replaces a key's value under the condition that it has a revision. Then is given the
+// new revision, or, if that is not known to have succeeded, what stands in the table. Of
+// one key, one write is under way at a time.
+func (p *part) put(life context.Context, key string, data []byte, rev uint64, then func(rev uint64, v *store.Value)) {
+	if p.putting[key] {
+		return
+	}
+	p.putting[key] = true
+	p.io.Go(func() {
+		ctx, cancel := context.WithTimeout(life, p.Timing.Dead)
+		defer cancel()
+		next, err := p.Table.Put(ctx, key, data, store.If{Key: key, Rev: rev})
+		var stands store.Value
+		var unread error
+		if err != nil {
+			stands, unread = p.Table.Get(ctx, key)
+		}
+		p.say(life, func() {
+			delete(p.putting, key)
+			switch {
+			case err == nil:
+				then(next, nil)
+			case unread == nil:
+				then(0, &stands)
+			}
+		})
+	})
+}
+
+// watch passes on what changes in the table.
+func (p *part) watch(ctx context.Context) error {
+	for v, err := range p.Table.Watch(ctx, "cluster/") {
+		if err != nil {
+			return fmt.Errorf("watch the cluster's relays: %w", err)
+		}
+		p.say(ctx, func() {
+			if strings.HasPrefix(v.Key, beatKey) {
+				p.sawBeat(v)
+			} else {
+				p.sawEpoch(v)
+			}
+		})
+	}
+	return ctx.Err()
+}
+
+func (p *part) sawBeat(v store.Value) {
+	p.machine.SawBeat(p.now(), strings.TrimPrefix(v.Key, beatKey), Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0})
+}
+
+// sawEpoch takes an epoch. One that cannot be read has no holder: whoever replaces it knows its revision.
+func (p *part) sawEpoch(v store.Value) {
+	var e epochValue
+	if err := json.Unmarshal(v.Data, &e); err != nil && v.Data != nil {
+		p.Logger.Error("the epoch of a job cannot be read, and is replaced", "key", v.Key, "error", err)
+	}
+	p.machine.SawEpoch(p.now(), strings.TrimPrefix(v.Key, epochKey), Epoch{Rev: v.Rev, Number: e.Number, Holder: e.Holder, For: e.For})
+}

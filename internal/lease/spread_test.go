@@ -1,0 +1,130 @@
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
+)
+
+// cluster is some relays in this process, on one table.
+type cluster struct {
+	t      *testing.T
+	table  store.Table
+	mu     sync.Mutex
+	doing  map[string][]string // relays, by job
+	twice  []string            // jobs that two relays did at a time
+	writes map[string]int      // by relay
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	s, err := disk.Open(disk.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return &cluster{t: t, table: s.Table(), doing: map[string][]string{}, writes: map[string]int{}}
+}
+
+// cuttable is a relay's way to the table.
+type cuttable struct {
+	store.Table
+	cut chan struct{} // closed while it is cut
+}
+
+func (c *cuttable) Put(ctx context.Context, key string, data []byte, if_ store.If) (uint64, error) {
+	select {
+	case <-c.cut:
+		<-ctx.Done()
+		return 0, store.ErrUnknown
+	default:
+		return c.Table.Put(ctx, key, data, if_)
+	}
+}
+
+// join starts a relay. Leave ends it, and cut has nothing that it writes arrive.
+func (c *cluster) join(name string, work []string) (leave, cut func()) {
+	table := &cuttable{c.table, make(chan struct{})}
+	todo := map[string]Work{}
+	for _, job := range work {
+		todo[job] = func(ctx context.Context, guard store.If) error { return c.work(ctx, name, job, guard) }
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{Table: table, Name: name, Jobs: todo, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	return func() { cancel(); require.NoError(c.t, <-ended) }, func() { close(table.cut) }
+}
+
+// work writes under the guard until the job ends.
+func (c *cluster) work(ctx context.Context, name, job string, guard store.If) error {
+	c.mu.Lock()
+	c.doing[job] = append(c.doing[job], name)
+	if len(c.doing[job]) > 1 {
+		c.twice = append(c.twice, job)
+	}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.doing[job] = slices.DeleteFunc(c.doing[job], func(by string) bool { return by == name })
+	}()
+	for ctx.Err() == nil {
+		if _, err := c.table.Put(ctx, "position/"+job, []byte(name), guard); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.writes[name]++
+		c.mu.Unlock()
+		time.Sleep(100 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// shares are how many jobs each relay does.
+func (c *cluster) shares() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]int{}
+	for _, by := range c.doing {
+		for _, name := range by {
+			all[name]++
+		}
+	}
+	return all
+}
+
+func TestJobsAreSpreadAndMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		work := jobs(6)
+		leave1, _ := c.join("a", work)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, map[string]int{"a": 6}, c.shares())
+		leave2, _ := c.join("b", work)
+		leave3, cut3 := c.join("c", work)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.shares())
+		leave2()
+		require.Zero(t, c.shares()["b"], "a relay that has left does nothing any more")
+		time.Sleep(time.Second)
+		require.Equal(t, map[string]int{"a": 3, "c": 3}, c.shares(), "within a second")
+		cut3()
+		time.Sleep(DefaultTiming.Hold + time.Second)
+		require.Zero(t, c.shares()["c"], "who is cut off stops by itself")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, map[string]int{"a": 6}, c.shares())
+		require.Empty(t, c.twice)
+		leave3()
+		leave1()
+		require.Empty(t, c.shares())
+	})
+}
