@@ -17,8 +17,9 @@ type Timing struct {
 	Dead time.Duration
 	// Hold is how long a relay goes on with its jobs after the begin of its last heartbeat that
 	// reached the table. It is less than Dead: a relay that is declared dead has stopped by
-	// itself, as far as clocks run at one speed. Where the store refuses a write of another
-	// epoch this does not matter, but no destination outside of it does.
+	// itself, as far as clocks run at one speed. The store refuses a write under an earlier epoch
+	// in any case, but no destination outside of it does. With 0 it goes on until it hears that
+	// it was declared dead.
 	Hold time.Duration
 }
 
@@ -52,6 +53,7 @@ type Beat struct {
 // It is not safe for concurrent use.
 type Machine struct {
 	self   string
+	was    string
 	jobs   []string
 	timing Timing
 
@@ -59,6 +61,7 @@ type Machine struct {
 	beats  map[string]seenBeat // by relay
 	began  time.Duration       // when the newest heartbeat was begun
 	heard  time.Duration       // when the newest one was begun that has reached the table
+	steady time.Duration       // since when they reach it without a longer break
 	gives  map[string]release  // jobs that are given away: under that epoch they are never done again
 	moved  time.Duration       // when a job was given away last
 	joined bool                // a heartbeat has reached the table
@@ -76,10 +79,11 @@ type seenBeat struct {
 }
 
 // NewMachine returns the machine of a relay that can do these jobs. The relay's name is new:
-// no process before has had it.
-func NewMachine(self string, jobs []string, t Timing) *Machine {
+// no process before has had it. Was is the name of a process that is known to have ended, or
+// empty.
+func NewMachine(self, was string, jobs []string, t Timing) *Machine {
 	return &Machine{
-		self: self, jobs: slices.Sorted(slices.Values(jobs)), timing: t,
+		self: self, was: was, jobs: slices.Sorted(slices.Values(jobs)), timing: t,
 		epochs: map[string]Epoch{}, beats: map[string]seenBeat{}, gives: map[string]release{}, began: math.MinInt64 / 2,
 	}
 }
@@ -104,6 +108,9 @@ func (m *Machine) SawBeat(now time.Duration, relay string, b Beat) {
 
 // Beaten notes that the heartbeat that was begun at a time has reached the table.
 func (m *Machine) Beaten(begun time.Duration) {
+	if !m.joined || begun-m.heard > 3*m.timing.Beat {
+		m.steady = begun
+	}
 	m.heard, m.joined = max(m.heard, begun), true
 }
 
@@ -141,7 +148,7 @@ func (m *Machine) Decide(now time.Duration) Decision {
 	if now-m.began >= m.timing.Beat {
 		d.Beat, m.began = true, now
 	}
-	if !m.joined || now-m.heard >= m.timing.Hold {
+	if !m.joined || m.timing.Hold > 0 && now-m.heard >= m.timing.Hold {
 		return d // others may have declared it dead
 	}
 	share := m.share()
@@ -164,10 +171,14 @@ func (m *Machine) Decide(now time.Duration) Decision {
 	return d
 }
 
-// declare names the relays whose heartbeat did not change for too long.
+// declare names the relays whose heartbeat did not change for too long, while this relay's own
+// ones reached the table: while the table elects its leader, nobody's does.
 func (m *Machine) declare(now time.Duration, d Decision) {
 	for relay, b := range m.beats {
-		if relay != m.self && !b.Dead && now-b.at >= m.timing.Dead {
+		if relay == m.self || b.Dead {
+			continue
+		}
+		if relay == m.was || now-max(b.at, m.steady) >= m.timing.Dead {
 			d.Declare[relay] = b.Beat
 		}
 	}

@@ -124,7 +124,7 @@ func newWorld(seed uint64) *world {
 }
 
 func (w *world) add(name string, work []string) *player {
-	p := &player{w: w, name: name, m: NewMachine(name, work, DefaultTiming), rate: 0.95 + 0.1*w.r.Float64(), holds: map[string]Epoch{}, putting: map[string]bool{}, at: w.now}
+	p := &player{w: w, name: name, m: NewMachine(name, "", work, DefaultTiming), rate: 0.95 + 0.1*w.r.Float64(), holds: map[string]Epoch{}, putting: map[string]bool{}, at: w.now}
 	w.relays = append(w.relays, p)
 	w.after(w.upTo(step), p.tick)
 	return p

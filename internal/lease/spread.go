@@ -26,6 +26,12 @@ type Options struct {
 	Table store.Table
 	// Name is the relay's, for people. Two relays may have the same.
 	Name string
+	// Was is the Self of a process that is known to have ended, and whose jobs may be taken at
+	// once; empty where there is none.
+	Was string
+	// Joining, if set, is called with the relay's name in the cluster, before anybody else can
+	// know it. An error ends Run.
+	Joining func(self string) error
 	// Jobs are what it can do.
 	Jobs   map[string]Work
 	Timing Timing // DefaultTiming where it is zero
@@ -54,10 +60,16 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for {
 		p := newPart(o)
+		if o.Joining != nil {
+			if err := o.Joining(p.self); err != nil {
+				return err
+			}
+		}
 		err := p.run(ctx)
 		if !errors.Is(err, errDeclaredDead) {
 			return err
 		}
+		o.Was = ""
 		o.Logger.Warn("other relays have declared this one dead, as its heartbeats did not arrive; it begins again under another name", "was", p.self)
 	}
 }
@@ -91,7 +103,7 @@ func newPart(o Options) *part {
 		jobs = append(jobs, job)
 	}
 	return &part{
-		Options: o, self: self, start: time.Now(), machine: NewMachine(self, jobs, o.Timing),
+		Options: o, self: self, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Timing),
 		said: make(chan func(), 16), doing: map[string]*doing{}, putting: map[string]bool{},
 	}
 }
@@ -143,7 +155,7 @@ func (p *part) run(ctx context.Context) error {
 // hasLeft reports whether no job is under way any more, and no epoch names this relay. One that
 // is cut off does not wait for the latter.
 func (p *part) hasLeft() bool {
-	return len(p.doing) == 0 && (!p.machine.holds() || p.now()-p.machine.heard >= p.Timing.Hold)
+	return len(p.doing) == 0 && (!p.machine.holds() || p.now()-p.machine.heard >= p.Timing.Dead)
 }
 
 // left tells the others that this relay has gone, so that they need not wait. A crash before
