@@ -113,6 +113,7 @@ type process struct {
 	certificates *certificates      // nil without any
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up
+	turn         store.If // the condition of what only one relay of a cluster may write; empty on a disk
 	quarantine   *quarantine.Ledger
 	journal      *journal.Journal
 	letters      *deadletters.Store
@@ -165,7 +166,7 @@ func (r *process) start(ctx context.Context) error {
 func (r *process) startJournal(ctx context.Context) (err error) {
 	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
-		Sinks: r.sinkNames(), Sources: r.sources(), Sealed: r.makeSpans(),
+		Sinks: r.sinkNames(), Sources: r.sources(), Guard: r.turn, Sealed: r.makeSpans(),
 	})
 	if err != nil {
 		return err

@@ -43,10 +43,9 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
-	if err := r.openStore(ctx); err != nil {
+	if err := r.refusingMeanwhile(ctx, r.openStore, r.awaitTurn); err != nil {
 		return err
 	}
-	r.stack.push("store", func(context.Context) error { return r.store.Close() })
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
 	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{
 		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.up, Fuse: r.cfg.Journal.URL == "",
@@ -58,14 +57,27 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore opens the store of the process. Pushes are refused while the relay waits for a
-// cluster.
-func (r *process) openStore(ctx context.Context) (err error) {
+// refusingMeanwhile takes some steps of the start that may wait for a cluster or for another
+// relay. Pushes are refused meanwhile.
+func (r *process) refusingMeanwhile(ctx context.Context, steps ...func(context.Context) error) (err error) {
 	if r.cfg.Journal.URL != "" {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openStore opens the store of the process.
+func (r *process) openStore(ctx context.Context) (err error) {
 	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
+	if err == nil {
+		r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	}
 	return err
 }
 

@@ -1,14 +1,17 @@
 package journal
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -70,4 +73,52 @@ func TestAJournalOnACluster(t *testing.T) {
 	u, err := j.Usage(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, u.Records)
+}
+
+// Of two relays on a cluster, the one that has lost its turn moves no position and trims
+// nothing, whatever it has read.
+func TestNoPositionMovesAfterTheTurn(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	cfg := testConfig
+	cfg.URL = srv.ClientURL()
+	reg := prometheus.NewRegistry()
+	connect := func(reg prometheus.Registerer) *cluster.Store {
+		s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: reg})
+		require.NoError(t, err)
+		return s
+	}
+	s, other := connect(reg), connect(prometheus.NewRegistry())
+	const epoch = "cluster/epoch/relay"
+	rev, err := s.Table().Put(t.Context(), epoch, []byte("1"), store.If{})
+	require.NoError(t, err)
+	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
+	require.NoError(t, err)
+	opening, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names, Guard: store.If{Key: epoch, Rev: rev}})
+	require.NoError(t, err)
+	j := &opened{Journal: opening, names: names, reg: reg}
+	defer func() {
+		j.Close()
+		require.NoError(t, names.Close())
+		require.NoError(t, errors.Join(s.Close(), other.Close()))
+	}()
+	events := relaytest.Events(8)
+	j.push(t, events[:4])
+	source := j.source(t, "k")
+	defer source.Close()
+	read(t, source, 4, true)
+	require.NoError(t, s.Table().Sync(t.Context()))
+	before, err := s.Table().Get(t.Context(), positionKey+"k")
+	require.NoError(t, err)
+
+	_, err = other.Table().Put(t.Context(), epoch, []byte("2"), store.If{Key: epoch, Rev: rev}) // the other relay takes over
+	require.NoError(t, err)
+	j.push(t, events[4:])
+	read(t, source, 4, true)
+	require.ErrorIs(t, s.Table().Sync(t.Context()), store.ErrConflict)
+	after, err := s.Table().Get(t.Context(), positionKey+"k")
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	_, err = j.Trim(t.Context(), time.Now().Add(time.Hour))
+	require.ErrorIs(t, err, store.ErrConflict)
 }

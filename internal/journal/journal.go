@@ -47,6 +47,7 @@ const (
 type Journal struct {
 	events store.Log
 	table  store.Table
+	guard  store.If // of positions
 	lost   *quarantine.Ledger
 	cfg    config.Journal
 	log    *slog.Logger
@@ -97,6 +98,9 @@ type Options struct {
 	// Sources are those of the environments that may push. With one there is nobody to be
 	// fair to.
 	Sources []string
+	// Guard is the condition of every position that is kept: that this relay still has the
+	// journal's turn. It is empty for a store that no other relay can use.
+	Guard store.If
 	// Sealed, where set, is told of each durable record before its senders are. It must not
 	// block.
 	Sealed func(Sealed)
@@ -110,7 +114,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		return nil, fmt.Errorf("open the log of events: %w", err)
 	}
 	j := &Journal{
-		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
+		events: events, table: s.Table(), guard: opts.Guard, lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
 		sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer),
