@@ -222,8 +222,13 @@ func (s *scene) proveSomeEvents(t *testing.T) {
 // publicKey is the trail's, as the running relay states it once the trail is open.
 func (s *scene) publicKey(t *testing.T) (key string) {
 	t.Helper()
+	return publicKeyAt(t, s.admin, filepath.Join(filepath.Dir(s.config), "data"))
+}
+
+func publicKeyAt(t *testing.T, admin, dataDir string) (key string) {
+	t.Helper()
 	waiting.Until(t, func() bool {
-		_, text := askPrivate(t, s.admin, filepath.Join(filepath.Dir(s.config), "data"), "/status")
+		_, text := askPrivate(t, admin, dataDir, "/status")
 		var status struct {
 			Trail struct {
 				PublicKey string `json:"public_key"`

@@ -28,6 +28,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
@@ -112,8 +113,8 @@ type process struct {
 	connections  *connlimit.Metrics // of all listeners
 	certificates *certificates      // nil without any
 	store        store.Store
-	homes        homes // the note of where the journal is kept, and of journals given up
-	turn         store.If // the condition of what only one relay of a cluster may write; empty on a disk
+	homes        homes       // the note of where the journal is kept, and of journals given up
+	turn         *lease.Turn // the right to do what only one relay of a cluster does; nil on a disk
 	quarantine   *quarantine.Ledger
 	journal      *journal.Journal
 	letters      *deadletters.Store
@@ -166,7 +167,7 @@ func (r *process) start(ctx context.Context) error {
 func (r *process) startJournal(ctx context.Context) (err error) {
 	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
-		Sinks: r.sinkNames(), Sources: r.sources(), Guard: r.turn, Sealed: r.makeSpans(),
+		Sinks: r.sinkNames(), Sources: r.sources(), Turn: r.turn, Sealed: r.makeSpans(),
 	})
 	if err != nil {
 		return err

@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
-	"github.com/auditrelay/auditrelay/internal/lease"
-	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
 // Of several relays on one cluster, one has the turn: it takes pushes, runs the sinks and
@@ -39,7 +38,7 @@ func (r *process) awaitTurn(ctx context.Context) error {
 		return fmt.Errorf("read the relay's name in the cluster: %w", err)
 	}
 	host, _ := os.Hostname() // without it, the name is only the random part
-	got, ended := make(chan store.If), make(chan error, 1)
+	got, ended := make(chan *lease.Turn), make(chan error, 1)
 	var stopping, has atomic.Bool
 	stop := background(func(ctx context.Context) {
 		ended <- lease.Run(ctx, lease.Options{
@@ -48,9 +47,9 @@ func (r *process) awaitTurn(ctx context.Context) error {
 			Timing: lease.Timing{Beat: lease.DefaultTiming.Beat, Dead: lease.DefaultTiming.Dead},
 			// A crash before leaves the name of an earlier process, which has ended too.
 			Joining: func(self string) error { return durable.WriteFile(path, []byte(self)) },
-			Jobs: map[string]lease.Work{turnJob: func(ctx context.Context, guard store.If) error {
+			Jobs: map[string]lease.Work{turnJob: func(ctx context.Context, turn *lease.Turn) error {
 				select {
-				case got <- guard:
+				case got <- turn:
 					has.Store(true)
 				case <-ctx.Done():
 					return ctx.Err()

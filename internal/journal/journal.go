@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
 // ErrFull means that the disk budget is spent, or the disk: nothing was kept. Space returns
@@ -47,7 +49,7 @@ const (
 type Journal struct {
 	events store.Log
 	table  store.Table
-	guard  store.If // of positions
+	turn   *lease.Turn
 	lost   *quarantine.Ledger
 	cfg    config.Journal
 	log    *slog.Logger
@@ -98,9 +100,9 @@ type Options struct {
 	// Sources are those of the environments that may push. With one there is nobody to be
 	// fair to.
 	Sources []string
-	// Guard is the condition of every position that is kept: that this relay still has the
-	// journal's turn. It is empty for a store that no other relay can use.
-	Guard store.If
+	// Turn is this relay's right to deliver from the journal and to move positions in it; nil
+	// for a store that no other relay can use.
+	Turn *lease.Turn
 	// Sealed, where set, is told of each durable record before its senders are. It must not
 	// block.
 	Sealed func(Sealed)
@@ -114,7 +116,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		return nil, fmt.Errorf("open the log of events: %w", err)
 	}
 	j := &Journal{
-		events: events, table: s.Table(), guard: opts.Guard, lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
+		events: events, table: s.Table(), turn: cmp.Or(opts.Turn, new(lease.Turn)), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
 		sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer),

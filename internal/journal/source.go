@@ -243,6 +243,9 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 			return s.piece()
 		}
 		first, err := s.wait(ctx)
+		if err == nil {
+			err = s.j.turn.Await(ctx)
+		}
 		if err != nil {
 			return relay.Batch{}, err
 		}

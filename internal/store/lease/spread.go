@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -17,9 +18,34 @@ import (
 )
 
 // Work does a job until its context ends, and returns once it has stopped. What it makes
-// durable in the table is conditional on the guard; a [store.ErrConflict] then means that
+// durable in the table is conditional on the turn's guard; a [store.ErrConflict] then means that
 // another relay has the job, or had it meanwhile. Work that returns earlier is begun again.
-type Work func(ctx context.Context, guard store.If) error
+type Work func(ctx context.Context, t *Turn) error
+
+// Turn is a relay's right to do a job.
+type Turn struct {
+	// Guard is the condition of what is made durable for the job.
+	Guard store.If
+
+	heard  *atomic.Int64 // when the relay's last heartbeat was begun that reached the table, since start
+	start  time.Time
+	within time.Duration
+}
+
+// Await returns once it is certain that no other relay can have the job: the last heartbeat
+// that reached the table is younger than what others wait for. It is asked before something
+// is done that no store can refuse, such as a delivery. A process that was frozen waits in it,
+// and hears that it was declared dead.
+func (t *Turn) Await(ctx context.Context) error {
+	for t.heard != nil && time.Since(t.start)-time.Duration(t.heard.Load()) >= t.within {
+		if err := retry.Sleep(ctx, awaitPause); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+const awaitPause = 50 * time.Millisecond
 
 // Options are of a relay that takes part.
 type Options struct {
@@ -83,6 +109,7 @@ type part struct {
 	self    string
 	start   time.Time
 	machine *Machine
+	heard   atomic.Int64
 	said    chan func()
 	doing   map[string]*doing // jobs that are under way, or stop
 	putting map[string]bool   // keys that are being written
@@ -203,10 +230,11 @@ func (p *part) act(ctx context.Context, d Decision) {
 func (p *part) do(ctx context.Context, job string, rev uint64) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.doing[job] = &doing{rev, cancel}
+	turn := &Turn{Guard: store.If{Key: epochKey + job, Rev: rev}, heard: &p.heard, start: p.start, within: (p.Timing.Beat + p.Timing.Dead) / 2}
 	p.Logger.Info("this relay does a job now", "job", job)
 	p.io.Go(func() {
 		for ctx.Err() == nil {
-			err := p.Jobs[job](ctx, store.If{Key: epochKey + job, Rev: rev})
+			err := p.Jobs[job](ctx, turn)
 			if ctx.Err() == nil {
 				p.Logger.Warn("a job has ended, and is begun again", "job", job, "error", err)
 				_ = retry.Sleep(ctx, p.Timing.Beat) // the context's end ends the loop
@@ -237,6 +265,7 @@ func (p *part) beat(ctx context.Context) {
 		if v == nil {
 			p.machine.SawBeat(p.now(), p.self, Beat{Rev: rev})
 			p.machine.Beaten(began)
+			p.heard.Store(int64(p.machine.heard))
 			return
 		}
 		p.sawBeat(*v)
