@@ -63,6 +63,7 @@ func floors() map[string]int {
 		"internal/store":                0,
 		"internal/store/disk":           1,
 		"internal/store/cluster":        2,
+		"internal/store/lease":          1,
 		"internal/store/storetest":      1,
 		"internal/journal/deadletters":  3,
 		"internal/journal/record":       2,

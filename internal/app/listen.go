@@ -56,7 +56,7 @@ func (r *process) refuse(ctx context.Context) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "5")
 			w.Header().Set("Connection", "close")
-			http.Error(w, "the relay is starting", http.StatusServiceUnavailable)
+			http.Error(w, "the relay is starting, or stands by for another one of its cluster", http.StatusServiceUnavailable)
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
