@@ -219,8 +219,11 @@ func (m *Machine) share() map[string]int {
 		}
 	}
 	for _, job := range m.jobs {
-		by := cmp.Or(m.epochs[job].Holder, m.epochs[job].For)
-		if _, living := all[by]; living && !(by == m.self && m.epochs[job].Holder == "") {
+		by := m.epochs[job].Holder
+		if e := m.epochs[job]; by == "" && e.For != m.self { // this relay counts it as it takes it
+			by = e.For
+		}
+		if _, living := all[by]; living {
 			all[by]++
 		}
 	}
