@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -128,13 +128,13 @@ func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
 }
 
 // custom decodes the section of a kind into the sink v.
-func (d *decoder) custom(node ast.Node, at string, v reflect.Value, kind Kind) {
-	if node.Type() == ast.NullType {
+func (d *decoder) custom(node *yaml.Node, at string, v reflect.Value, kind Kind) {
+	if isNull(node) {
 		return
 	}
 	s := v.Addr().Interface().(*Sink)
 	if s.Custom != nil {
-		d.fail(node.GetToken().Position.Line, at, "", "is a second destination; make a sink of each")
+		d.fail(node.Line, at, "", "is a second destination; make a sink of each")
 		return
 	}
 	s.Custom = &Custom{Kind: kind.Name, Section: kind.New()}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -20,7 +20,6 @@ import (
 type decoder struct {
 	kinds    Kinds // those of the program
 	env      func(string) (string, bool)
-	anchors  map[string]ast.Node
 	visited  int
 	places   map[string]place
 	errors   []Problem
@@ -31,7 +30,7 @@ type decoder struct {
 }
 
 func newDecoder(env func(string) (string, bool)) *decoder {
-	return &decoder{env: env, places: map[string]place{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
+	return &decoder{env: env, places: map[string]place{}, secretFiles: map[string]string{}}
 }
 
 // A place is where a field is written. Unless the field is a secret or holds other fields, it
@@ -55,13 +54,13 @@ func (d *decoder) full() bool { return len(d.errors) > maxProblems }
 
 // value decodes one node into v, at path. A null leaves v as it is, as if the field were not
 // there.
-func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
+func (d *decoder) value(node *yaml.Node, path string, v reflect.Value) {
 	if d.full() {
 		return
 	}
-	line := node.GetToken().Position.Line
+	line := node.Line
 	node, ok := d.resolve(node, path)
-	if !ok || node.Type() == ast.NullType {
+	if !ok || isNull(node) {
 		return
 	}
 	switch {
@@ -84,20 +83,19 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 
 const noMergeKeys = "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor"
 
-func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value) {
-	m, ok := node.(*ast.MappingNode)
-	if !ok {
+func (d *decoder) mapping(node *yaml.Node, line int, path string, v reflect.Value) {
+	if node.Kind != yaml.MappingNode {
 		d.fail(line, path, "", "must hold fields (NAME: VALUE), not "+kindOf(node))
 		return
 	}
 	fields, seen := d.fieldsOf(v.Type()), map[string]bool{}
-	for _, entry := range m.Values {
-		name := entry.Key.GetToken().Value
-		at := join(path, printable(name, entry.Value.Type() == ast.NullType))
-		line := entry.Key.GetToken().Position.Line
+	for _, entry := range entriesOf(node) {
+		name := entry.name
+		at := join(path, printable(name, isNull(entry.value)))
+		line := entry.key.Line
 		i, known := fields[name]
 		switch {
-		case entry.Key.IsMergeKey():
+		case isMerge(entry.key):
 			d.fail(line, path, "", noMergeKeys)
 		case !known:
 			d.fail(line, at, "", "unknown field"+suggest(name, fields))
@@ -107,29 +105,28 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 			seen[name] = true
 			d.places[at] = place{line: line}
 			if i < v.NumField() {
-				d.value(entry.Value, at, v.Field(i))
+				d.value(entry.value, at, v.Field(i))
 			} else {
-				d.custom(entry.Value, at, v, d.kinds[i-v.NumField()])
+				d.custom(entry.value, at, v, d.kinds[i-v.NumField()])
 			}
 		}
 	}
 }
 
 // named decodes values whose names the user chooses.
-func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
-	m, ok := node.(*ast.MappingNode)
-	if !ok {
+func (d *decoder) named(node *yaml.Node, line int, path string, v reflect.Value) {
+	if node.Kind != yaml.MappingNode {
 		d.fail(line, path, "", "must hold names with values (NAME: VALUE), not "+kindOf(node))
 		return
 	}
-	v.Set(reflect.MakeMapWithSize(v.Type(), len(m.Values)))
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(node.Content)/2))
 	seen := map[string]bool{}
-	for _, entry := range m.Values {
-		name, alone := entry.Key.GetToken().Value, entry.Value.Type() == ast.NullType
+	for _, entry := range entriesOf(node) {
+		name, alone := entry.name, isNull(entry.value)
 		at := join(path, printable(name, alone))
-		line := entry.Key.GetToken().Position.Line
+		line := entry.key.Line
 		switch {
-		case entry.Key.IsMergeKey():
+		case isMerge(entry.key):
 			d.fail(line, path, "", noMergeKeys)
 		case seen[name]:
 			d.fail(line, at, "", "is given twice; remove one")
@@ -139,28 +136,27 @@ func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
 			seen[name] = true
 			d.places[at] = place{line: line}
 			value := reflect.New(v.Type().Elem()).Elem()
-			d.value(entry.Value, at, value)
+			d.value(entry.value, at, value)
 			v.SetMapIndex(reflect.ValueOf(name), value)
 		}
 	}
 }
 
-func (d *decoder) sequence(node ast.Node, line int, path string, v reflect.Value) {
-	s, ok := node.(*ast.SequenceNode)
-	if !ok {
+func (d *decoder) sequence(node *yaml.Node, line int, path string, v reflect.Value) {
+	if node.Kind != yaml.SequenceNode {
 		d.fail(line, path, "", "must be a list (one \"- \" an item), not "+kindOf(node))
 		return
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
-	for i, item := range s.Values {
+	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
+	for i, item := range node.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.places[at] = place{line: item.GetToken().Position.Line}
+		d.places[at] = place{line: item.Line}
 		d.value(item, at, v.Index(i))
 	}
 }
 
 // inShort decodes a section that is given as a single word, if its type allows that.
-func (d *decoder) inShort(node ast.Node, line int, path string, v reflect.Value) bool {
+func (d *decoder) inShort(node *yaml.Node, line int, path string, v reflect.Value) bool {
 	_, short := v.Addr().Interface().(encoding.TextUnmarshaler)
 	raw, single := scalarText(node)
 	if short && single {
@@ -169,7 +165,7 @@ func (d *decoder) inShort(node ast.Node, line int, path string, v reflect.Value)
 	return short && single
 }
 
-func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) {
+func (d *decoder) scalar(node *yaml.Node, line int, path string, v reflect.Value) {
 	raw, ok := scalarText(node)
 	if !ok {
 		d.fail(line, path, "", notSingle(node))
@@ -193,7 +189,7 @@ func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value)
 	}
 }
 
-func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) {
+func (d *decoder) secret(node *yaml.Node, line int, path string, v reflect.Value) {
 	raw, ok := scalarText(node)
 	if !ok {
 		d.fail(line, path, "", notSingle(node))
@@ -220,7 +216,7 @@ func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) 
 }
 
 // notSingle says that a node is not a single value, as it should be.
-func notSingle(node ast.Node) string {
+func notSingle(node *yaml.Node) string {
 	if kind := kindOf(node); kind != "fields" {
 		return "must be a single value, not " + kind
 	}

@@ -18,7 +18,8 @@ func TestFlowLists(t *testing.T) {
 		{`[kafka-1:9092,kafka-2:9092 , "kafka-3:9092"]`, []string{"kafka-1:9092", "kafka-2:9092", "kafka-3:9092"}},
 		{"[kafka-1:9092, # the first\n  10.0.0.1:0x1F\n ]", []string{"kafka-1:9092", "10.0.0.1:0x1F"}},
 		{`[a:b:c, '::1', true:1]`, []string{"a:b:c", "::1", "true:1"}},
-		{`[https://h:1/p?q=r:s]`, []string{"https://h:1/p?q=r:s"}},
+		{`[https://h:1/p, 'https://h:1/p?q=r:s']`, []string{"https://h:1/p", "https://h:1/p?q=r:s"}},
+		{`[https://h:1/p?q=r:s]`, nil}, // the error says to put it in quotes
 		{`[kafka-1: 9092]`, nil},
 		{`["kafka-1":9092]`, nil},
 		{`[{kafka-1: 9092}]`, nil},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -9,23 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are documents that would cost the bare YAML library, or a decoder without bounds, far
-// more than their size.
+// hostile are documents that would cost some YAML libraries, or a decoder without bounds, far more
+// than their size.
 func hostile() map[string]struct{ text, want string } {
 	manyAliases := "environments:\n  - &e {project: a, environment: b, credentials: &c [" +
 		strings.Repeat("{username: a},", 2000) + "]}\n" + strings.Repeat("  - *e\n", 2000)
 	return map[string]struct{ text, want string }{
-		"brackets":    {strings.Repeat("[", 40_000), "nested more than"},
-		"braces":      {strings.Repeat("{a: ", 250_000), "nested more than"},
-		"dashes":      {strings.Repeat("- ", 20_000), "nested more than"},
-		"keys":        {strings.Repeat("? ", 20_000), "nested more than"},
-		"anchors":     {"a: " + strings.Repeat("&a ", 20_000), "nested more than"},
+		"brackets":    {strings.Repeat("[", 40_000), "exceeded max depth"},
+		"braces":      {strings.Repeat("{a: ", 250_000), "exceeded max depth"},
+		"dashes":      {strings.Repeat("- ", 20_000), "exceeded max depth"},
+		"keys":        {strings.Repeat("? ", 20_000), "exceeded max depth"},
+		"anchors":     {"a: " + strings.Repeat("&a ", 20_000), "not valid YAML"},
 		"documents":   {strings.Repeat("---\na\n", 5_000), "more than one YAML document"},
-		"fields":      {strings.Repeat("a: b\n", 15_000), "has more than"},
+		"fields":      {strings.Repeat("a: b\n", 15_000), "and more"},
 		"in a list":   {"sinks:\n" + strings.Repeat("- a: b\n", 10_000), "and more"},
-		"tokens":      {"sinks:\n" + strings.Repeat("- a: b\n", 15_000), "YAML tokens"},
+		"tokens":      {"sinks:\n" + strings.Repeat("- a: b\n", 15_000), "and more"},
 		"flow fields": {"ingest: {" + strings.Repeat("a: b,\n", 10_000) + "}", "and more"},
-		"inline keys": {strings.Repeat("? a\n: b\n", 9_000), "has more than"},
+		"inline keys": {strings.Repeat("? a\n: b\n", 9_000), "and more"},
 		"sections":    {strings.Repeat("log: {level: loud}\n", 900), "is given twice"},
 		"blank lines": {"a: |" + strings.Repeat("\n  ", 300_000), "more than 20000 lines"},
 		"comments":    {strings.Repeat("# a\n", 15_000) + "a: b", "unknown field"},
@@ -72,4 +73,19 @@ func TestProblemsAreBounded(t *testing.T) {
 	_, warnings, err := parse(t, strings.Replace(minimal, `{api_key: "${KEY}"}`, secrets, 1))
 	require.ErrorAs(t, err, &found)
 	require.Len(t, warnings, maxProblems+1)
+}
+
+// A secret with a "*" at its beginning is an alias, also as a name.
+func TestAnAliasIsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"data_dir: *hunter2\n",
+		"*hunter2 : x\n",
+		"data_dir: &hunter2 /tmp\nlog: {*hunter2 : x}\n",
+		"sinks: [{name: w, webhook: {headers: {? [hunter2] : x}}}]\n",
+	} {
+		_, warnings, err := parse(t, text)
+		require.Error(t, err)
+		assert.NotContains(t, fmt.Sprint(err, warnings), "hunter2", text)
+	}
 }

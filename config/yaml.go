@@ -4,28 +4,29 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/scanner"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxLines bounds a document, and maxVisited its values: aliases count as if they were
+	// written out.
+	maxLines   = 20_000
+	maxVisited = 100_000
 )
 
 // document decodes a whole document; nil if it cannot even be parsed.
 func (d *decoder) document(data []byte) *Config {
 	root, err := parseYAML(data)
 	if err != nil {
-		line := 0
-		var syntax yaml.Error
-		if errors.As(err, &syntax) && syntax.GetToken() != nil {
-			line = syntax.GetToken().Position.Line
-			err = errors.New("not valid YAML: " + withoutSource(syntax.GetMessage()))
-		}
-		d.fail(line, "", "", err.Error())
+		line, reason := withoutLine(err)
+		d.fail(line, "", "", reason)
 		return nil
 	}
 	cfg := new(Config)
@@ -33,7 +34,7 @@ func (d *decoder) document(data []byte) *Config {
 	return cfg
 }
 
-func parseYAML(data []byte) (ast.Node, error) {
+func parseYAML(data []byte) (*yaml.Node, error) {
 	switch {
 	case len(data) > maxFile:
 		return nil, fmt.Errorf("the file is larger than %d bytes", maxFile)
@@ -42,115 +43,105 @@ func parseYAML(data []byte) (ast.Node, error) {
 	case bytes.Count(data, []byte{'\n'})+bytes.Count(data, []byte{'\r'}) > maxLines:
 		return nil, fmt.Errorf("the file has more than %d lines", maxLines)
 	}
-	tokens, err := tokenize(string(data))
-	if err != nil {
-		return nil, err
-	}
-	// Repeated keys are allowed here, since the decoder reports them together with the other
-	// errors.
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		return nil, err
-	}
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
 		return nil, errors.New("the file is empty; `auditrelay config init` prints an example")
 	}
-	if len(file.Docs) > 1 {
+	if err != nil {
+		return nil, err
+	}
+	if err := decoder.Decode(&second); err == nil {
 		return nil, errors.New("the file holds more than one YAML document; keep one")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	return file.Docs[0].Body, nil
+	return document.Content[0], nil
 }
 
-// tokenize splits source, and refuses documents too costly for the parser.
-func tokenize(source string) (token.Tokens, error) {
-	var s scanner.Scanner
-	s.Init(source)
-	var tokens token.Tokens
-	var b bounds
-	for {
-		next, err := s.Scan()
-		for _, t := range next {
-			if err := b.take(t); err != nil {
-				return nil, err
-			}
-		}
-		tokens.Add(next...)
-		if err != nil {
-			return plainInLists(tokens), nil //nolint:nilerr // the parser says where an invalid token is
-		}
-	}
+// atLine is how the parser's errors begin.
+var atLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// countsFromZero are the parser's errors about its tokens: their line is the one before.
+var countsFromZero = regexp.MustCompile(`^did not find expected (?:key|node content|'-'|',')`)
+
+// unclear are the parser's errors that need another word, by their beginnings. The name of an
+// alias is not shown, as a secret may begin with a "*".
+var unclear = map[string]string{
+	"unknown anchor": "an alias (*NAME) stands for no anchor (&NAME) before it",
+	"found character that cannot start any token": "a value that starts with @, ` or % must be quoted, and a tab cannot indent; use spaces",
+	"did not find expected ',' or":                "a list or fields within brackets do not end here; put a value that holds a ? or a bracket in quotes",
 }
 
-// withoutSource cuts quotations of the file out of a parser's message: they may be
-// pieces of a secret.
-func withoutSource(message string) string {
-	for _, m := range []string{
-		"invalid header option", "found unknown escape character", "found invalid tag character",
-		"cannot assign default value", "unknown YAML version", "mapping key",
-	} {
-		if strings.HasPrefix(message, m) {
-			return m
+// withoutLine returns the line of a parser's error, or 0, and what is wrong there.
+func withoutLine(err error) (line int, reason string) {
+	reason = err.Error()
+	m := atLine.FindStringSubmatch(reason)
+	if m == nil {
+		return 0, reason
+	}
+	line, _ = strconv.Atoi(m[1]) // 0 without a line
+	if reason = strings.TrimPrefix(reason, m[0]); countsFromZero.MatchString(reason) {
+		line++
+	}
+	for begins, clear := range unclear {
+		if strings.HasPrefix(reason, begins) {
+			reason = clear
 		}
 	}
-	switch {
-	case strings.HasSuffix(message, "is a reserved character"):
-		return "a value that starts with @ or ` must be quoted"
-	case strings.HasSuffix(message, "cannot start any token"):
-		return "a tab cannot indent; use spaces"
-	}
-	return message
+	return line, "not valid YAML: " + reason
 }
 
-// resolve follows anchors and aliases to their node.
-func (d *decoder) resolve(node ast.Node, path string) (ast.Node, bool) {
-	line := node.GetToken().Position.Line
+// resolve follows an alias to its node.
+func (d *decoder) resolve(node *yaml.Node, path string) (*yaml.Node, bool) {
 	if d.visited++; d.visited > maxVisited {
 		if d.visited == maxVisited+1 {
-			d.fail(line, path, "", "the file's aliases expand to too much; write it out shorter")
+			d.fail(node.Line, path, "", "the file's aliases expand to too much; write it out shorter")
 		}
 		return nil, false
 	}
-	switch n := node.(type) {
-	case *ast.AnchorNode:
-		target, ok := d.resolve(n.Value, path)
-		if ok {
-			d.anchors[n.Name.GetToken().Value] = target
-		}
-		return target, ok
-	case *ast.AliasNode:
-		target, ok := d.anchors[n.Value.GetToken().Value]
-		if !ok {
-			d.fail(line, path, "", "the alias (*NAME) stands for no anchor (&NAME) before it")
-		}
-		return target, ok
-	case *ast.TagNode:
-		d.fail(line, path, "", "YAML tags (!…) are not supported; remove it, or quote the value")
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if node.Style&yaml.TaggedStyle != 0 {
+		d.fail(node.Line, path, "", "YAML tags (!…) are not supported; remove it, or quote the value")
 		return nil, false
-	case *ast.MappingValueNode:
-		return &ast.MappingNode{BaseNode: n.BaseNode, Start: n.Start, Values: []*ast.MappingValueNode{n}}, true
 	}
 	return node, true
 }
 
-// scalarText returns a scalar as it is written, without its quotes.
-func scalarText(node ast.Node) (string, bool) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
+// entry is a name in a section, with its value. A name that is no text of its own is empty.
+type entry struct {
+	name       string
+	key, value *yaml.Node
 }
 
+func entriesOf(section *yaml.Node) []entry {
+	entries := make([]entry, len(section.Content)/2)
+	for i := range entries {
+		e := entry{key: section.Content[2*i], value: section.Content[2*i+1]}
+		if e.key.Kind == yaml.ScalarNode {
+			e.name = e.key.Value
+		}
+		entries[i] = e
+	}
+	return entries
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
+
+func isMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
+
+// scalarText returns a scalar as it is written, without its quotes.
+func scalarText(node *yaml.Node) (string, bool) { return node.Value, node.Kind == yaml.ScalarNode }
+
 // kindOf names a node for a person, without its content.
-func kindOf(node ast.Node) string {
-	switch node.Type() {
-	case ast.MappingType, ast.MappingValueType:
+func kindOf(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
 		return "fields"
-	case ast.SequenceType:
+	case yaml.SequenceNode:
 		return "a list"
 	default:
 		return "a single value"

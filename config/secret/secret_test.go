@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 const value = "hunter2-hunter2"

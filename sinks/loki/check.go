@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/klauspost/compress/snappy"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/auditrelay/auditrelay/relay"
 )

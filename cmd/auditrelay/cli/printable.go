@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
@@ -27,19 +29,25 @@ func indented(raw json.RawMessage) string {
 
 // escaped is JSON without the terminal's control characters.
 func escaped(raw []byte) string {
+	return escapedBy(raw, func(r rune) string {
+		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+			return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// escapedBy replaces the terminal's control characters.
+func escapedBy(raw []byte, escape func(rune) string) string {
 	if !bytes.ContainsFunc(raw, steersJSON) {
 		return string(raw)
 	}
 	var out strings.Builder
 	for _, r := range string(raw) {
-		switch {
-		case !steersJSON(r):
+		if steersJSON(r) {
+			out.WriteString(escape(r))
+		} else {
 			out.WriteRune(r)
-		case r > 0xffff:
-			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
 		}
 	}
 	return out.String()

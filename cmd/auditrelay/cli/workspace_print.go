@@ -10,24 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // printState prints a resource of the API.
 func printState(w io.Writer, form string, state json.RawMessage) error {
-	switch form {
-	case "json":
+	if form == "json" {
 		_, err := fmt.Fprintln(w, indented(state))
-		return err
-	case "yaml":
-		text, err := yaml.JSONToYAML(state)
-		if err != nil {
-			return fmt.Errorf("print the answer: %w", err)
-		}
-		if bytes.ContainsFunc(text, steersJSON) {
-			return printState(w, "json", state) // it is YAML too, and escapes such text
-		}
-		_, err = w.Write(text)
 		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(state))
@@ -36,9 +27,35 @@ func printState(w io.Writer, form string, state json.RawMessage) error {
 	if err := decoder.Decode(&value); err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
+	if form == "yaml" {
+		return writeText(w, asYAML(jsondiff.Encode(value)))
+	}
 	out := newTable(w)
 	printRows(out, value)
 	return out.Flush()
+}
+
+// asYAML writes JSON, which is YAML too, in the form that people know. A value with text that
+// could steer the terminal stays in the form of JSON, with YAML's escapes.
+func asYAML(state json.RawMessage) string {
+	var node yaml.Node
+	err := yaml.Unmarshal(state, &node)
+	plain(&node)
+	if text, failed := yaml.Marshal(&node); err == nil && failed == nil && !bytes.ContainsFunc(text, steersJSON) {
+		return string(text)
+	}
+	var b bytes.Buffer
+	_ = json.Indent(&b, state, "", "  ") // cannot fail: it was encoded from a value
+	return escapedBy(b.Bytes(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }) + "\n"
+}
+
+// plain takes away the braces and quotation marks. A text that would be read as something else
+// keeps them.
+func plain(node *yaml.Node) {
+	node.Style = 0
+	for _, inner := range node.Content {
+		plain(inner)
+	}
 }
 
 // printRows prints a list of objects as a table, any other value as lines of path and
