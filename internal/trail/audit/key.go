@@ -1,11 +1,8 @@
 package audit
 
 import (
-	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,8 +20,7 @@ type keyPair struct {
 	public   string // in the note form, NAME+HASH+KEY
 	// secret gives the 64-byte Ed25519 signature of a message. It is nil where there is no key.
 	secret func(ctx context.Context, msg []byte) ([]byte, error)
-	text   string // the signing key in the note form; empty where another program has it
-	marked bool   // by its file, it has signed
+	marked bool // by its file, it has signed
 }
 
 // Name is the origin of the checkpoints.
@@ -76,13 +72,11 @@ func parseKey(text string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("%w: not in the note form PRIVATE+KEY+NAME+HASH+KEY", errKeyForm)
 	}
-	public, err := publicKey(text)
+	public, err := tlogproof.VerifierOf(text)
 	if err != nil {
-		return keyPair{}, err
+		return keyPair{}, fmt.Errorf("%w: %w", errKeyForm, err)
 	}
-	key, err := newKeyPair(public, func(_ context.Context, msg []byte) ([]byte, error) { return signer.Sign(msg) })
-	key.text = text
-	return key, err
+	return newKeyPair(public, func(_ context.Context, msg []byte) ([]byte, error) { return signer.Sign(msg) })
 }
 
 // newKeyPair is the key of a public key in the note form, whose secret signs.
@@ -103,45 +97,15 @@ func (k keyPair) named(name string) (keyPair, error) {
 	if name == k.Name() {
 		return k, nil
 	}
-	public, err := note.NewEd25519VerifierKey(name, publicBytes(k.public)[1:])
+	public, err := tlogproof.Renamed(k.public, name)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("name signing key: %w", err)
 	}
 	return newKeyPair(public, k.secret)
 }
 
-// publicBytes gives the algorithm and the key of NAME+HASH+KEY: the part independent of
-// the name. It is nil for anything else.
-func publicBytes(public string) []byte {
-	parts := strings.SplitN(public, "+", 3)
-	if len(parts) < 3 {
-		return nil
-	}
-	key, err := base64.StdEncoding.DecodeString(parts[2])
-	if err != nil || len(key) != 1+ed25519.PublicKeySize {
-		return nil
-	}
-	return key
-}
-
 // isOwn reports whether a public key is k's, under whatever name.
-func (k keyPair) isOwn(public string) bool {
-	key := publicBytes(public)
-	return key != nil && bytes.Equal(key, publicBytes(k.public))
-}
-
-// publicKey gives the verifier key, NAME+HASH+KEY, of a valid signing key.
-func publicKey(text string) (string, error) {
-	name, public, err := tlogproof.PublicKeyOf(text)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errKeyForm, err)
-	}
-	key, err := note.NewEd25519VerifierKey(name, public)
-	if err != nil {
-		return "", fmt.Errorf("derive public key: %w", err)
-	}
-	return key, nil
-}
+func (k keyPair) isOwn(public string) bool { return tlogproof.SamePublicKey(public, k.public) }
 
 // generateKey makes a key named origin and keeps it in a new file. A crash before the
 // rename leaves no key, and one after it a whole one; nothing is signed before this

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // The pin is the newest checkpoint, kept next to the key. It shows a roll-back of both logs.
@@ -86,7 +87,7 @@ func isMarked(key keyPair, markFile string) bool {
 		return key.marked
 	}
 	named := strings.TrimSpace(string(text))
-	return key.marked || publicBytes(named) == nil || key.isOwn(named)
+	return key.marked || tlogproof.NameOf(named) == "" || key.isOwn(named)
 }
 
 // checkPin holds the pin against the history: a roll-back of both logs leaves it

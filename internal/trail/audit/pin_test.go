@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +18,9 @@ func (d *damageable) reopenUnmarked(t *testing.T, checkpoints int) (*Trail, *tes
 	key, err := loadKey(d.o.KeyFile)
 	require.NoError(t, err)
 	require.True(t, key.marked)
-	require.NoError(t, os.WriteFile(d.o.KeyFile, []byte(key.text+"\n"), 0o600))
+	text, err := os.ReadFile(d.o.KeyFile)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(d.o.KeyFile, bytes.TrimPrefix(text, []byte(signedMark+"\n")), 0o600))
 	return d.reopen(t, d.entries, d.checkpoints[:checkpoints], 0)
 }
 
@@ -119,7 +122,9 @@ func TestANewKeyIsNoLostTrail(t *testing.T) {
 func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	t.Parallel()
 	d := &damageable{o: testOptions(t)}
-	key, err := generateKey(d.o.KeyFile, "example.com/trail")
+	_, err := generateKey(d.o.KeyFile, "example.com/trail")
+	require.NoError(t, err)
+	made, err := os.ReadFile(d.o.KeyFile)
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(d.o.KeyFile, 0o640))
 	st, _ := startStore(t, t.TempDir())
@@ -128,7 +133,7 @@ func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	require.NoError(t, trail.Close(t.Context()))
 	text, err := os.ReadFile(d.o.KeyFile)
 	require.NoError(t, err)
-	require.Equal(t, key.text+"\n", string(text))
+	require.Equal(t, string(made), string(text))
 	require.FileExists(t, filepath.Join(filepath.Dir(d.o.KeyFile), "audit.key.signed"))
 	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
 	fresh, _ := startStore(t, t.TempDir())

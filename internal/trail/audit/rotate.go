@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // A key is replaced in four steps:
@@ -111,10 +112,10 @@ func UseNextKey(keyFile string) error {
 // covers it. The entry says who asked for it. A crash before leaves at most an entry: it names the key to follow, and the
 // old one goes on.
 func (t *Trail) NameNextKey(ctx context.Context, public string, by Person) error {
-	if publicBytes(public) == nil {
+	if tlogproof.NameOf(public) == "" {
 		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
 	}
-	if string(publicBytes(public)) == string(publicBytes(t.PublicKey())) {
+	if tlogproof.SamePublicKey(public, t.PublicKey()) {
 		return errors.New("name next key: it is the signing key already")
 	}
 	if err := t.lock(ctx); err != nil {
@@ -243,8 +244,7 @@ func (r rotations) take(e *Entry) {
 // to reports whether a signed, sound entry of a generation names a key.
 func (r rotations) to(public string, g Generation, damaged []span) bool {
 	for index, key := range r {
-		if index >= g.Base && index < g.Base+g.Size && !contains(damaged, index) &&
-			publicBytes(key) != nil && string(publicBytes(key)) == string(publicBytes(public)) {
+		if index >= g.Base && index < g.Base+g.Size && !contains(damaged, index) && tlogproof.SamePublicKey(key, public) {
 			return true
 		}
 	}
@@ -256,7 +256,6 @@ func (x *examination) endorse() {
 	damaged := unsound(x.report.Problems)
 	for i := 1; i < len(x.gens); i++ {
 		g, before := &x.gens[i], x.gens[i-1]
-		same := publicBytes(g.PublicKey) != nil && string(publicBytes(g.PublicKey)) == string(publicBytes(before.PublicKey))
-		g.Endorsed = same || x.rotations.to(g.PublicKey, before, damaged)
+		g.Endorsed = tlogproof.SamePublicKey(g.PublicKey, before.PublicKey) || x.rotations.to(g.PublicKey, before, damaged)
 	}
 }

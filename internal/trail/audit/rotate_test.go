@@ -15,8 +15,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // rotate does a rotation's steps up to one of them; afterwards the process is killed.
@@ -79,7 +81,7 @@ func TestARotationKilledAtEachStep(t *testing.T) {
 		require.Len(t, report.Generations, 2, "step %d", steps)
 		require.Equal(t, first, report.Generations[0].PublicKey)
 		require.True(t, report.Generations[1].Endorsed)
-		require.NotEqual(t, publicBytes(first), publicBytes(report.Generations[1].PublicKey))
+		require.False(t, tlogproof.SamePublicKey(first, report.Generations[1].PublicKey))
 		require.NoFileExists(t, nextFile(o.KeyFile))
 		require.Contains(t, firstOpening(t, again).Reason, "the signing key was rotated")
 	}
@@ -128,7 +130,7 @@ func TestANextKeyElsewhere(t *testing.T) {
 	elsewhere.PinFile = o.KeyFile + ".checkpoint"
 	next := openTrail(t, st, elsewhere)
 	require.True(t, next.Generations()[1].Endorsed)
-	require.Equal(t, publicBytes(elsewhere.PublicKey), publicBytes(next.PublicKey()))
+	require.True(t, tlogproof.SamePublicKey(elsewhere.PublicKey, next.PublicKey()))
 }
 
 func TestPublicKeyOfAPEMFile(t *testing.T) {
@@ -139,7 +141,9 @@ func TestPublicKeyOfAPEMFile(t *testing.T) {
 	require.NoError(t, err)
 	text, err := PublicKey("example.com/trail", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 	require.NoError(t, err)
-	require.Equal(t, []byte(public), publicBytes(text)[1:])
+	want, err := note.NewEd25519VerifierKey("example.com/trail", public)
+	require.NoError(t, err)
+	require.Equal(t, want, text)
 	_, err = PublicKey("a name", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 	require.Error(t, err)
 	_, err = PublicKey("example.com/trail", []byte("nonsense"))
@@ -201,7 +205,7 @@ func TestARunningTrailRotatesItsKey(t *testing.T) {
 	}
 	stop()
 	appending.Wait()
-	require.NotEqual(t, publicBytes(keys[1]), publicBytes(keys[2]))
+	require.False(t, tlogproof.SamePublicKey(keys[1], keys[2]))
 	require.NoFileExists(t, nextFile(o.KeyFile))
 	require.NoError(t, trail.sign(t.Context()))
 	requireChain(t, trail, keys...)
@@ -292,7 +296,7 @@ func TestARotationThatFails(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, trail.sign(t.Context()))
 	second := trail.PublicKey()
-	require.Equal(t, publicBytes(prepared), publicBytes(second))
+	require.True(t, tlogproof.SamePublicKey(prepared, second))
 	requireChain(t, trail, first, second)
 	third, err := trail.Rotate(t.Context(), Person{})
 	require.NoError(t, err)

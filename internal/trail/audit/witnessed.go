@@ -43,25 +43,18 @@ func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
 	return t.recordWitness(ctx, TypeWitnessAgreed, r)
 }
 
-// recordWitness appends an entry where it differs in type from the witness's newest one. After a
-// crash, or with another relay at work, AppendIf adds it once.
+// recordWitness appends an entry where it differs in type from the witness's newest one.
 func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
 	subject := "witness " + r.Witness
-	last, found, err := t.Last(ctx, OwnProject, "", subject)
-	if err != nil {
-		return err
-	}
-	newest := int64(-1)
-	if found {
-		newest = last.Index
-	}
-	if found && last.Type == kind || !found && kind == TypeWitnessAgreed {
-		return nil
-	}
-	detail, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", kind, err)
-	}
-	_, err = t.AppendIf(ctx, Entry{Type: kind, Project: OwnProject, Subject: subject, Time: time.Now(), Detail: detail}, newest)
+	_, err := Update(ctx, t, OwnProject, "", subject, func(last Entry, found bool) (*Entry, error) {
+		if found && last.Type == kind || !found && kind == TypeWitnessAgreed {
+			return nil, nil
+		}
+		detail, err := json.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", kind, err)
+		}
+		return &Entry{Type: kind, Project: OwnProject, Subject: subject, Time: time.Now(), Detail: detail}, nil
+	})
 	return err
 }

@@ -51,19 +51,19 @@ func parseKey(text string) (verifierKey, error) {
 	return k, nil
 }
 
-// PublicKeyOf gives the name and the public key of a signing key in the note form,
+// VerifierOf is the verifier key, of the type Ed25519, of a signing key in the note form,
 // PRIVATE+KEY+NAME+HASH+SEED. Its errors do not show the key.
-func PublicKeyOf(secret string) (name string, public ed25519.PublicKey, err error) {
+func VerifierOf(secret string) (string, error) {
 	parts := strings.SplitN(secret, "+", 5) // base64 has pluses of its own
 	if len(parts) < 5 {
-		return "", nil, errors.New("it is not in the note form PRIVATE+KEY+NAME+HASH+SEED")
+		return "", errors.New("it is not in the note form PRIVATE+KEY+NAME+HASH+SEED")
 	}
 	seed, err := base64.StdEncoding.DecodeString(parts[4])
 	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return "", nil, errors.New("it is not an Ed25519 key")
+		return "", errors.New("it is not an Ed25519 key")
 	}
-	public, _ = ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
-	return parts[2], public, nil
+	public, _ := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
+	return note.NewEd25519VerifierKey(parts[2], public)
 }
 
 func validName(name string) bool {

@@ -127,6 +127,9 @@ func TestAnExportOfDamagedFilesFails(t *testing.T) {
 	data, err := os.ReadFile(bundle)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(bundle, []byte(flip(string(data))), 0o600))
-	_, err = h.store.Export(t.Context(), t.TempDir(), nil, nil)
+	dir := t.TempDir()
+	_, err = h.store.Export(t.Context(), dir, nil, nil)
 	require.ErrorIs(t, err, errDamaged)
+	require.NoFileExists(t, filepath.Join(dir, "0", proof.CheckpointFile))
+	require.NoFileExists(t, filepath.Join(dir, "0", proof.HistoryFile))
 }

@@ -33,7 +33,6 @@ type Keeper struct {
 	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
 	told    map[string]bool   // the logged failures
-	newest  map[int64]int64   // the largest kept size, by base
 	strange bool              // a checkpoint of an unknown generation was passed over
 
 	mu    sync.Mutex     // guards the fields below
@@ -49,7 +48,7 @@ func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation,
 	}
 	return &Keeper{
 		store: store, trail: trail, generations: generations, log: log,
-		writers: map[int64]*writer{}, anew: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{}, newest: map[int64]int64{},
+		writers: map[int64]*writer{}, anew: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{},
 	}
 }
 
@@ -173,7 +172,6 @@ func (k *Keeper) follow(ctx context.Context, worked func() error) error {
 			k.strange, k.writers = false, map[int64]*writer{}
 			return errAgain
 		}
-		k.compare(generations)
 		return worked()
 	})
 	for _, w := range k.writers {
@@ -236,7 +234,6 @@ func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c aud
 		k.strange = true
 		return nil
 	}
-	k.newest[c.Base] = max(k.newest[c.Base], c.Size)
 	err := w.add(ctx, c)
 	if errors.Is(err, errUnproven) {
 		k.tell(fmt.Sprintf("unproven %d", c.Base), "a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
@@ -275,18 +272,6 @@ func (k *Keeper) failed(base int64, w *writer, err error) error {
 		k.damaged(base, w.Log, err)
 	}
 	return err
-}
-
-// compare tells of a trail with less in it than its published log: it was rolled back.
-func (k *Keeper) compare(generations []audit.Generation) {
-	for _, g := range generations {
-		w := k.writers[g.Base]
-		covered := max(g.Size, k.newest[g.Base])
-		if published := max(w.written.Len(), w.least); covered < published {
-			k.tell(fmt.Sprintf("rolled back %d", g.Base), "the audit trail was rolled back: its published log has more entries than its checkpoints cover; the files stay as they are",
-				"published", published, "covered", covered, "folder", w.dir)
-		}
-	}
 }
 
 // tell logs an error once.

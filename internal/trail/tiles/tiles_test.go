@@ -258,12 +258,55 @@ func TestTheLogOfARolledBackTrailStays(t *testing.T) {
 	require.NoError(t, os.WriteFile(other.options.KeyFile+".checkpoint", pin, 0o600))
 	other.open()
 	other.store = h.store
-	var text strings.Builder
-	k := other.keeper()
-	k.log = textLogger(&text)
-	require.NoError(t, k.Run(t.Context()))
-	require.Contains(t, text.String(), "rolled back")
+	other.run() // the trail itself names it: see audit.Options.Files
 	require.Equal(t, published, files(t, h.store.Log(0).dir))
+	require.NoError(t, h.store.Log(0).Check(t.Context(), h.key(0), 0), "nothing of it is to be written again")
+}
+
+// What the trail itself lacks is no damage to its files: they would be written again at each start.
+func TestALostCheckpointIsNoDamageToTheFiles(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.add(entry(300))
+	h.add(entry(301))
+	damaged := newHouse(t, 0)
+	damaged.close()
+	h.copyLog(damaged, audit.EntriesLog)
+	kept := h.drafts(audit.CheckpointsLog)
+	require.Greater(t, len(kept), 2)
+	kept[1].Data = []byte(flip(string(kept[1].Data)))
+	damaged.append(audit.CheckpointsLog, kept)
+	damaged.options = h.options
+	h.close()
+	damaged.open()
+	damaged.sign()
+	damaged.run()
+	log := damaged.store.Log(0)
+	history, err := os.ReadFile(log.path(proof.HistoryFile))
+	require.NoError(t, err)
+	require.NotContains(t, string(history), `{"seq":2,`)
+	require.NoError(t, log.Check(t.Context(), damaged.key(0), 0))
+}
+
+// A line whose signature is spelled in another way is written again: whoever verifies the history
+// wants each byte to be the relay's.
+func TestAnOddlySpelledHistoryIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	log := h.store.Log(0)
+	want := files(t, log.dir)
+	history := want[proof.HistoryFile]
+	at := strings.LastIndex(history, "==\\n") - 1 // the last digit of a signature: its lowest bits say nothing
+	require.Positive(t, at)
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	odd := digits[strings.IndexByte(digits, history[at])^1]
+	require.NoError(t, os.WriteFile(log.path(proof.HistoryFile), []byte(history[:at]+string(odd)+history[at+1:]), 0o600))
+	require.ErrorIs(t, log.Check(t.Context(), h.key(0), 0), errDamaged)
+	k := h.keeper()
+	k.damaged(0, log, errDamaged)
+	require.NoError(t, k.Run(t.Context()))
+	require.Equal(t, want, files(t, log.dir))
 }
 
 // A trail put back to before a rotation can give an origin twice. The files of the forgotten key

@@ -2,10 +2,8 @@ package verify
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 
@@ -102,19 +100,13 @@ func (p *Prover) KeyOf(origin string) (string, error) {
 	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, proof.HistoryFile)
 }
 
-// statedKey reads the key in the history's first line.
+// statedKey is the key that the first line of a history names.
 func statedKey(ctx context.Context, fetch Fetch) (string, error) {
-	body, err := fetch(ctx, proof.HistoryFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+	lines, err := firstLines(ctx, fetch)
+	if len(lines) == 0 {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", proof.HistoryFile, err)
-	}
-	defer func() { _ = body.Close() }()
-	var of proof.Line
-	_ = json.NewDecoder(io.LimitReader(body, maxLine)).Decode(&of) // verify names the damage
-	return of.Key, nil
+	return lines[0].Key, err
 }
 
 // End is the index after the newest provable entry.

@@ -156,9 +156,21 @@ func originsOf(ctx context.Context, fetch Fetch) (origins []string, err error) {
 	if origin, text := originIn(data); text {
 		origins = append(origins, origin)
 	}
+	lines, err := firstLines(ctx, fetch)
+	for _, line := range lines {
+		if origin, text := originIn([]byte(line.Checkpoint)); text {
+			origins = append(origins, origin)
+		}
+	}
+	return origins, err
+}
+
+// firstLines are the first lines of a history, as far as they can be read: checking it names the
+// damage.
+func firstLines(ctx context.Context, fetch Fetch) (list []proof.Line, err error) {
 	body, err := fetch(ctx, proof.HistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return origins, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", proof.HistoryFile, err)
@@ -166,15 +178,12 @@ func originsOf(ctx context.Context, fetch Fetch) (origins []string, err error) {
 	defer func() { _ = body.Close() }()
 	lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
 	for _, text := range lines {
-		var of proof.Line
-		if json.Unmarshal(text, &of) != nil {
-			continue
-		}
-		if origin, text := originIn([]byte(of.Checkpoint)); text {
-			origins = append(origins, origin)
+		var line proof.Line
+		if json.Unmarshal(text, &line) == nil {
+			list = append(list, line)
 		}
 	}
-	return origins, nil
+	return list, nil
 }
 
 // originIn is the log that a signed note says to be of. It checks no signature.

@@ -1,15 +1,13 @@
 package witness
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 
 	cosignature "github.com/transparency-dev/formats/note"
-	"golang.org/x/mod/sumdb/note"
 
-	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -36,46 +34,25 @@ func LoadKey(file string) (Key, error) {
 	return k, nil
 }
 
-// parseKey reads the text of a key; its errors do not show it.
+// parseKey reads the text of a key; its errors do not show it. The verifier key has the signature
+// type of cosignatures, so that nobody takes it for the key of plain notes.
 func parseKey(text string) (Key, error) {
 	signer, err := cosignature.NewSignerForCosignatureV1(text)
 	if err != nil {
 		return Key{}, errors.New("it is not an Ed25519 key in the note form PRIVATE+KEY+NAME+HASH+SEED")
 	}
-	public, err := publicOf(text)
+	plain, err := proof.VerifierOf(text)
 	if err != nil {
 		return Key{}, err
 	}
-	return Key{signer, public}, nil
+	public, err := cosignature.VKeyToCosignatureV1(plain)
+	return Key{signer, public}, err
 }
 
-// GenerateKey makes a key of this name and keeps it in a new file. A crash before the file's
-// rename leaves no key, and one after it a whole one.
+// GenerateKey makes a key of this name and keeps it in a new file: see [audit.GenerateKey].
 func GenerateKey(file, name string) (Key, error) {
-	text, _, err := note.GenerateKey(rand.Reader, name)
-	if err != nil {
-		return Key{}, fmt.Errorf("generate witness key %q: %w", name, err)
+	if _, err := audit.GenerateKey(file, name); err != nil {
+		return Key{}, fmt.Errorf("make witness key: %w", err)
 	}
-	k, err := parseKey(text)
-	if err != nil {
-		return Key{}, fmt.Errorf("generate witness key %q: %w", name, err)
-	}
-	if err := durable.CreateFile(file, []byte(text+"\n")); err != nil {
-		return Key{}, fmt.Errorf("keep witness key: %w", err)
-	}
-	return k, nil
-}
-
-// publicOf derives the verifier key of a valid signing key. It has the signature type of
-// cosignatures, so that nobody takes it for the key of plain notes.
-func publicOf(text string) (string, error) {
-	name, public, err := proof.PublicKeyOf(text)
-	if err != nil {
-		return "", err
-	}
-	plain, err := note.NewEd25519VerifierKey(name, public)
-	if err != nil {
-		return "", fmt.Errorf("derive public key: %w", err)
-	}
-	return cosignature.VKeyToCosignatureV1(plain)
+	return LoadKey(file)
 }
