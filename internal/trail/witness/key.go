@@ -7,6 +7,7 @@ import (
 
 	cosignature "github.com/transparency-dev/formats/note"
 
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
