@@ -223,6 +223,7 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	}
 	opened(r.trail)
 	r.stack.push("audit trail", r.closeTrail)
+	r.watchTrail(ctx)
 	r.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return r.trail.Remark(), nil }})
 	r.admin.AddStatus("trail", func(context.Context) (any, error) {
 		return map[string]any{
@@ -231,6 +232,20 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 		}, nil
 	})
 	return nil
+}
+
+// watchTrail has the trail's logs read back now and then, as all others are: what is lost while
+// the relay runs is named before the next start.
+func (r *process) watchTrail(ctx context.Context) {
+	for _, name := range []string{audit.EntriesLog, audit.CheckpointsLog} {
+		log, err := r.store.Log(ctx, name, store.Options{})
+		if err == nil {
+			err = r.quarantine.Watch(ctx, name, log)
+		}
+		if err != nil {
+			r.log.Warn("a log of the audit trail is not read back while the relay runs", "log", name, "error", err)
+		}
+	}
 }
 
 // statusGaps bounds the gaps between heartbeats in /status.
