@@ -18,13 +18,19 @@ import (
 // files are the two files of the table's durable values.
 var files = []string{"values.a", "values.b"}
 
-// cut shortens both by the same number of bytes, so that neither has their newest value.
-func cut(t *testing.T, dir string, by int64) {
+// copyOf keeps both as they are now, and returns a function that puts them back.
+func copyOf(t *testing.T, dir string) (putBack func()) {
 	t.Helper()
+	kept := map[string][]byte{}
 	for _, name := range files {
-		info, err := os.Stat(filepath.Join(dir, name))
+		var err error
+		kept[name], err = os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
-		require.NoError(t, os.Truncate(filepath.Join(dir, name), info.Size()-by))
+	}
+	return func() {
+		for name, b := range kept {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		}
 	}
 }
 
@@ -41,13 +47,14 @@ func TestAnOlderRecordIsTold(t *testing.T) {
 	s := open(t, reopen(func() {}))
 	first, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
+	older := copyOf(t, dir)
 	_, err = s.Prepare(t.Context(), live)
 	require.NoError(t, err)
 	for start := range 3 {
 		var told []Damage
 		s = open(t, reopen(func() {
 			if start == 0 {
-				cut(t, dir, 1)
+				older()
 			}
 		}), tells(&told))
 		require.True(t, accepts(s, first), "good pushes are refused")
@@ -74,18 +81,10 @@ func TestARevokedPasswordThatComesBackIsTold(t *testing.T) {
 	s := open(t, reopen(func() {}))
 	issued, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
-	older := map[string][]byte{}
-	for _, name := range files {
-		older[name], err = os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-	}
+	older := copyOf(t, dir)
 	require.NoError(t, s.Revoke(t.Context(), live, issued.LastFour))
 	var told []Damage
-	s = open(t, reopen(func() {
-		for name, b := range older {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
-		}
-	}), tells(&told))
+	s = open(t, reopen(older), tells(&told))
 	require.True(t, accepts(s, issued))
 	require.Len(t, told, 2)
 	require.NoError(t, s.Revoke(t.Context(), live, issued.LastFour))

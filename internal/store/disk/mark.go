@@ -22,7 +22,7 @@ type endMark struct {
 	offset int64     // where its segment goes on
 	newest time.Time // of that record
 	first  store.Pos // the oldest position kept, should its own mark be lost
-	table  uint64    // the revision of the store's durable values, which are never older
+	table  uint64    // the generation of the store's durable values, which are never older
 }
 
 const markLength = 96

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -13,26 +12,22 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// values are the durable entries of the table, in two files. Each put appends to both, so
-// that damage to one of them costs nothing: what one cannot give, the other can. Each frame
-// carries its index in the file and the file's generation, and a mark says how many frames
-// there were, as the end marks of all logs do: so a frame that neither file can give is
-// noticed, at their end as well.
+// values are the durable entries of the table. They are few, and written seldom: so each put
+// writes all of them, to one file after the other, as the next generation of both. Damage to
+// one of the files costs nothing: what one cannot give, the other can. A frame carries its
+// generation and its index in it, a file's header says how many there are, and a mark names
+// the newest generation, as the end marks of all logs do. So a frame that neither file can
+// give is noticed, and so are older files.
 type values struct {
 	fs     filesystem
 	dir    string
 	writer string
 	log    *slog.Logger
-	copies [2]file
-	offset int64
-	frames int  // in each of the files
-	stale  bool // the files have to be written again before the next put
-	// generation counts how often the files were written again.
+	stale  bool // the files are not what they have to be
+	// generation is the newest that a file may have.
 	generation uint64
-	// revision is what was durable at last: the generation, and in the lower half the number
-	// of frames.
-	revision atomic.Uint64
-	mark     *slots // of the revision
+	durable    atomic.Uint64 // the newest generation that both files have
+	mark       *slots        // of that
 	// incomplete means that a value was lost, perhaps the only one of its key.
 	incomplete bool
 }
@@ -61,17 +56,10 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 		if found[i], err = v.read(i); err != nil {
 			return nil, err
 		}
-		v.generation = max(v.generation, found[i].generation)
 	}
-	a, b := found[0], found[1]
-	lost := v.merge(slices.Concat(a.frames, b.frames), noted, into)
-	if s.view {
+	whole := v.merge(found, noted, into)
+	if s.view || whole && found[0].is(v.generation) && found[1].is(v.generation) {
 		return v, nil
-	}
-	if !lost && a.whole && b.whole && len(a.frames) == len(b.frames) && a.generation == b.generation {
-		v.offset, v.frames = a.end, len(a.frames)
-		v.revision.Store(v.durable())
-		return v, v.open()
 	}
 	if err := v.rewrite(into); err != nil {
 		// Both files stay as they are, and the next put tries it again.
@@ -80,14 +68,14 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	return v, nil
 }
 
-// noted opens the mark, and returns the newest revision that it or the end mark of a log
+// noted opens the mark, and returns the newest generation that it or the end mark of a log
 // knows of. So older copies of all files of the table are noticed as well.
 func (v *values) noted(s *Store) (newest uint64, err error) {
 	var b []byte
 	if v.mark, b, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
 		return 0, err
 	}
-	if len(b) == revisionLength {
+	if len(b) == generationLength {
 		newest = binary.LittleEndian.Uint64(b)
 	}
 	names, err := v.fs.Names(v.dir)
@@ -109,29 +97,31 @@ func (v *values) noted(s *Store) (newest uint64, err error) {
 	return newest, nil
 }
 
-// durable is the revision that the files have.
-func (v *values) durable() uint64 { return v.generation<<32 | uint64(v.frames) }
-
-// merge takes the frames of both files. It reports whether one is missing, and then calls
-// each value doubtful that may have been newer there.
-func (v *values) merge(frames []valueFrame, noted uint64, into map[string]entry) (lost bool) {
-	newest := map[string]valueFrame{}
+// merge takes the values of the newest generation that the two files have whole. Where they
+// have none, or only an older one than what is noted, it takes the newest that is left of each
+// value, and reports false: a value of an earlier generation is doubtful then.
+func (v *values) merge(found [2]*valuesFile, noted uint64, into map[string]entry) (whole bool) {
+	frames := slices.Concat(found[0].frames, found[1].frames)
+	v.generation = max(noted, found[0].generation, found[1].generation)
+	newest := v.generation
+	if generation, ok := complete(found, noted); ok {
+		whole, newest = true, generation
+		frames = slices.DeleteFunc(frames, func(f valueFrame) bool { return f.generation != generation })
+	}
+	v.durable.Store(max(noted, newest))
+	last := map[string]valueFrame{}
 	for _, f := range frames {
-		if known, ok := newest[f.key]; !ok || f.after(&known) {
-			newest[f.key] = f
+		if known, ok := last[f.key]; !ok || f.generation > known.generation {
+			last[f.key] = f
 		}
 	}
-	from, lost := v.firstTrusted(frames, noted)
-	if _, told := newest[""]; told || lost { // only rewrite makes a frame without a key
-		v.incomplete = true
-	}
-	delete(newest, "")
+	lost := !whole && (noted > 0 || found[0].length+found[1].length > 0)
+	_, told := last[""] // only rewrite makes a frame without a key
+	v.incomplete = told || lost
+	delete(last, "")
 	doubtful := 0
-	for key, f := range newest {
-		switch old := f.generation != v.generation; {
-		case old && !v.incomplete:
-			continue // of a put that failed: each generation begins with all values
-		case old, lost && f.index < from:
+	for key, f := range last {
+		if f.generation < newest {
 			f.doubtful = true
 			doubtful++
 		}
@@ -141,34 +131,26 @@ func (v *values) merge(frames []valueFrame, noted uint64, into map[string]entry)
 		v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
 			"files", v.path(0)+", "+v.path(1), "possibly_older", doubtful)
 	}
-	return lost
+	return whole
 }
 
-// firstTrusted returns the index from which on the frames of the newest generation are all
-// there, and whether one before it is missing. A frame that is missing may have been a newer
-// one of any key before it.
-func (v *values) firstTrusted(frames []valueFrame, noted uint64) (from int, lost bool) {
-	count, present := 0, map[int]bool{}
-	for _, f := range frames {
-		if f.generation == v.generation {
-			present[f.index] = true
-			count = max(count, f.index+1)
+// complete returns the newest generation of which the two files have every value. An earlier
+// one than what is noted does not count.
+func complete(found [2]*valuesFile, noted uint64) (generation uint64, ok bool) {
+	present := map[uint64]map[int]bool{}
+	for _, f := range slices.Concat(found[0].frames, found[1].frames) {
+		if present[f.generation] == nil {
+			present[f.generation] = map[int]bool{}
+		}
+		present[f.generation][f.index] = true
+	}
+	for _, file := range found {
+		g := file.generation
+		if file.header && g >= max(noted, generation) && len(present[g]) == file.count {
+			generation, ok = g, true
 		}
 	}
-	generation, durable := noted>>32, int(uint32(noted))
-	if generation > v.generation { // older files were put back, or nothing was written yet
-		v.generation = generation
-		return 0, durable > 0
-	}
-	if generation == v.generation {
-		count = max(count, durable)
-	}
-	for i := range count {
-		if !present[i] {
-			from, lost = i+1, true
-		}
-	}
-	return from, lost
+	return generation, ok
 }
 
 // valueFrame is an entry as it stands in a file.
@@ -179,19 +161,20 @@ type valueFrame struct {
 	index      int
 }
 
-// after reports whether f was written after o. The revision does not tell: after a loss,
-// revisions are given out that a file which was put back has, too.
-func (f *valueFrame) after(o *valueFrame) bool {
-	return f.generation > o.generation || f.generation == o.generation && f.index > o.index
-}
-
 // valuesFile is what one of the two files holds.
 type valuesFile struct {
-	frames     []valueFrame
+	length int64
+	header bool // a copy of it can be read
+	// generation and count are what the header says. Without one, generation is the newest of
+	// the frames.
 	generation uint64
-	end        int64 // where its last frame ends
-	whole      bool  // there is nothing else in it
+	count      int
+	frames     []valueFrame
+	intact     bool // every byte is as it was written
 }
+
+// is reports whether the file is what was written as a generation.
+func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generation == generation }
 
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
@@ -204,35 +187,42 @@ func (v *values) read(i int) (*valuesFile, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	f.Forget()
 	header, bad, err := readHeader(f, v.path(i))
 	if err != nil {
 		return nil, err
 	}
-	size, err := f.Size()
-	if err != nil {
+	if found.length, err = f.Size(); err != nil {
 		return nil, err
 	}
-	found.whole = header != nil && bad < 0
+	end := found.readFrames(f)
+	if found.header = header != nil; found.header {
+		found.generation, found.count = uint64(header.base), int(header.before) //nolint:gosec // we wrote it
+	}
+	ours := !slices.ContainsFunc(found.frames, func(f valueFrame) bool { return f.generation != found.generation })
+	found.intact = found.header && bad < 0 && ours && len(found.frames) == found.count && end == found.length
+	return found, nil
+}
+
+// readFrames reads what can be read, and returns where the last frame ends.
+func (v *valuesFile) readFrames(f file) (end int64) {
 	w := &window{f: f}
-	found.end = dataStart
-	for at := found.end; ; {
-		offset, h, ok := w.find(at, size, valuesSeed, 0, ^store.Pos(0))
+	end = dataStart
+	for at := end; ; {
+		offset, h, ok := w.find(at, v.length, valuesSeed, 0, ^store.Pos(0))
 		if !ok {
-			break
+			return end
 		}
 		var record store.Record
 		if !w.record(offset, &h, valuesSeed, &record) {
 			at = offset + 1
 			continue
 		}
-		found.whole = found.whole && offset == found.end
-		found.end = offset + h.size()
-		at = found.end
-		found.frames = append(found.frames, frameOf(&record, &h))
-		found.generation = max(found.generation, uint64(h.time))
+		end = offset + h.size()
+		at = end
+		v.frames = append(v.frames, frameOf(&record, &h))
+		v.generation = max(v.generation, uint64(h.time))
 	}
-	found.whole = found.whole && found.end == size
-	return found, nil
 }
 
 func frameOf(r *store.Record, h *head) valueFrame {
@@ -244,69 +234,32 @@ func frameOf(r *store.Record, h *head) valueFrame {
 	return f
 }
 
-func (v *values) open() error {
-	for i := range v.copies {
-		f, err := v.fs.Open(v.path(i), false)
-		if err != nil {
-			return err
-		}
-		v.copies[i] = f
-	}
-	return nil
-}
-
-// put appends an entry to both files. A crash in it leaves the entry in none, one or both
-// of them, and the next start makes them alike. The mark follows them, so that it never
-// says more than is durable.
+// put writes all entries, with another one for a key. A crash in it leaves two generations: the
+// next start takes the newer one if a file has it whole, and makes both files alike.
 func (v *values) put(key string, e *entry, all map[string]entry) error {
-	if v.stale || v.frames > 2*len(all)+1024 {
-		if err := v.rewrite(all); err != nil {
-			return fmt.Errorf("write the table again: %w", err)
-		}
+	next := make(map[string]entry, len(all)+1)
+	for known, old := range all {
+		next[known] = old
 	}
-	b := v.frame(key, e, v.offset, v.generation, v.frames)
-	for i, f := range v.copies {
-		_, err := f.WriteAt(b, v.offset)
-		if err == nil {
-			err = f.Sync()
-		}
-		if err != nil {
-			// The file may hold the entry or a part of it.
-			v.stale = true
-			return fmt.Errorf("%w: write %s: %w", store.ErrUnknown, v.path(i), err)
-		}
-	}
-	v.offset += int64(len(b))
-	v.frames++
-	if err := v.note(); err != nil {
-		v.stale = true
-		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	next[key] = *e
+	if err := v.rewrite(next); err != nil {
+		return fmt.Errorf("%w: write the table: %w", store.ErrUnknown, err)
 	}
 	return nil
 }
 
-const revisionLength = 8
-
-// note writes the mark, once the files are durable.
-func (v *values) note() error {
-	v.revision.Store(v.durable())
-	return v.mark.put(binary.LittleEndian.AppendUint64(nil, v.durable()))
-}
-
-func (v *values) frame(key string, e *entry, offset int64, generation uint64, index int) []byte {
-	return entryFrame(key, e, valuesSeed, offset, store.Pos(index), time.Unix(0, int64(generation)))
-}
+const generationLength = 8
 
 // rewrite makes both files from the entries, one after the other, so that one of them is
-// whole at any time. A crash in it leaves two generations, of which the next start takes
-// everything, by revision.
+// whole at any time. A generation that failed is never written again: one file may have it.
 func (v *values) rewrite(all map[string]entry) error {
-	h := segmentHeader{base: store.Pos(v.generation + 1), made: time.Now(), writer: v.writer}
+	v.stale = true
+	v.generation++
+	h := segmentHeader{base: store.Pos(v.generation), made: time.Now(), writer: v.writer}
 	b := h.encode()
-	frames := 0
 	add := func(key string, e *entry) {
-		b = append(b, v.frame(key, e, int64(len(b)), v.generation+1, frames)...)
-		frames++
+		b = append(b, entryFrame(key, e, valuesSeed, int64(len(b)), h.before, time.Unix(0, int64(v.generation)))...)
+		h.before++
 	}
 	for key, e := range all {
 		if !e.lazy {
@@ -316,20 +269,16 @@ func (v *values) rewrite(all map[string]entry) error {
 	if v.incomplete {
 		add("", &entry{doubtful: true})
 	}
-	if err := v.closeCopies(); err != nil {
-		v.log.Warn("closing the table's files failed", "error", err)
-	}
-	v.stale = true
-	for i := range v.copies {
+	copy(b, h.encode()) // how many there are is known now
+	for i := range valuesFiles {
 		if err := replaceFile(v.fs, v.path(i), b); err != nil {
 			return err
 		}
 	}
-	v.generation++
-	v.offset, v.frames = int64(len(b)), frames
 	// A crash before this line leaves a mark of the generation before, which is no more than
 	// there is.
-	if err := errors.Join(v.note(), v.open()); err != nil {
+	v.durable.Store(v.generation)
+	if err := v.mark.put(binary.LittleEndian.AppendUint64(nil, v.generation)); err != nil {
 		return err
 	}
 	v.stale = false
@@ -339,36 +288,25 @@ func (v *values) rewrite(all map[string]entry) error {
 // check makes the files again if one of them was removed, or if the disk does not give what
 // was written.
 func (v *values) check(all map[string]entry, fromDisk bool) error {
-	for i, f := range v.copies {
-		if v.stale {
-			break
-		}
-		v.stale = !v.fs.Same(f, v.path(i))
-		if fromDisk && !v.stale {
-			f.Forget()
-			found, err := v.read(i)
-			v.stale = err != nil || !found.whole || len(found.frames) != v.frames
-		}
-		if v.stale {
+	for i := range valuesFiles {
+		if v.stale = v.stale || !v.sound(i, fromDisk); v.stale {
 			v.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
-		}
-	}
-	if v.stale {
-		if err := v.rewrite(all); err != nil {
-			return err
+			if err := v.rewrite(all); err != nil {
+				return err
+			}
 		}
 	}
 	return v.mark.check(fromDisk)
 }
 
-func (v *values) close() error { return errors.Join(v.closeCopies(), v.mark.close()) }
-
-func (v *values) closeCopies() (failed error) {
-	for i, f := range v.copies {
-		if f != nil {
-			failed = errors.Join(failed, f.Close())
-		}
-		v.copies[i] = nil
+// sound reports whether one of the files is there, and as it was written if that is asked for.
+func (v *values) sound(i int, fromDisk bool) bool {
+	if fromDisk {
+		found, err := v.read(i)
+		return err == nil && found.is(v.generation)
 	}
-	return failed
+	f, err := v.fs.Open(v.path(i), false)
+	return err == nil && f.Close() == nil
 }
+
+func (v *values) close() error { return v.mark.close() }
