@@ -59,18 +59,16 @@ func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Dra
 	if err := l.check(drafts); err != nil {
 		return 0, err
 	}
-	if err := l.turn.lock(ctx); err != nil {
-		return 0, err
-	}
 	g := &group{done: make(chan struct{})}
 	g.add(drafts) // whose memory may change once the caller's context has ended
-	go l.writeAt(after, g)
-	return g.wait(ctx)
+	if err := l.turn.during(ctx, func() error { return l.writeAt(after, g) }); err != nil {
+		return 0, err
+	}
+	return g.first, nil
 }
 
-// writeAt writes a group if the log ends with a position, and gives the turn back.
-func (l *Log) writeAt(after store.Pos, g *group) {
-	defer l.turn.unlock()
+// writeAt writes a group if the log ends with a position. The turn is held.
+func (l *Log) writeAt(after store.Pos, g *group) error {
 	l.flush(nil)
 	err := error(nil)
 	if l.end == after { // end changes only in a turn
@@ -79,25 +77,13 @@ func (l *Log) writeAt(after store.Pos, g *group) {
 		err = fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, after)
 	}
 	l.settle(g, err)
+	return err
 }
 
 // Room returns nil if an append of so many bytes would find room now, on the disk as well. It
 // makes the segment that such an append needs.
 func (l *Log) Room(ctx context.Context, need int64) error {
-	if err := l.turn.lock(ctx); err != nil {
-		return fmt.Errorf("the disk has not finished an earlier write: %w", err)
-	}
-	roomy := make(chan error, 1)
-	go func() {
-		defer l.turn.unlock()
-		roomy <- l.room(need)
-	}()
-	select {
-	case err := <-roomy:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("the disk has not made a segment: %w", ctx.Err())
-	}
+	return l.turn.during(ctx, func() error { return l.room(need) })
 }
 
 func (l *Log) check(drafts []store.Draft) error {

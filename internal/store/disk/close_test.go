@@ -164,3 +164,59 @@ func TestALazyValueDoesNotWaitForASync(t *testing.T) {
 	<-fs.began
 	require.NoError(t, s.Close())
 }
+
+// While a sync takes for ever, nobody waits for a put or a trim longer than their context lasts.
+// When the disk comes back, both have been done.
+func TestAPutAndATrimThatHang(t *testing.T) {
+	t.Parallel()
+	for suffix, change := range map[string]func(ctx context.Context, s *Store, l *Log) error{
+		valuesFiles[0]: func(ctx context.Context, s *Store, _ *Log) error {
+			_, err := s.Table().Put(ctx, "key", []byte("value"), store.If{})
+			return err
+		},
+		firstFile: func(ctx context.Context, _ *Store, l *Log) error { return l.Trim(ctx, 100) },
+	} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			fs := &hungFS{newMemFS(1), suffix, make(chan struct{}, 100), make(chan struct{})}
+			close(fs.released)
+			s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
+			require.NoError(t, err)
+			opened, err := s.Log(t.Context(), "events", store.Options{MaxBytes: 4 << 20})
+			require.NoError(t, err)
+			l := opened.(*Log)
+			_, err = s.Table().Put(t.Context(), "another", []byte("value"), store.If{})
+			require.NoError(t, err)
+			for range 30 {
+				appendTo(t, l, 20<<10)
+			}
+			require.Greater(t, len(l.segments), 2)
+			for len(fs.began) > 0 {
+				<-fs.began
+			}
+			fs.released = make(chan struct{})
+
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 2)
+			go func() { failed <- change(ctx, s, l) }()
+			<-fs.began
+			go func() { failed <- change(ctx, s, l) }() // waits for its turn
+			cancel()
+			for range 2 {
+				require.ErrorIs(t, <-failed, context.Canceled)
+			}
+			close(fs.released)
+			require.NoError(t, l.Room(t.Context(), 1))
+			if suffix == firstFile {
+				state, err := l.State(t.Context())
+				require.NoError(t, err)
+				assert.Greater(t, state.First, store.Pos(1))
+			} else {
+				rev, err := s.Table().Put(t.Context(), "key", []byte("newer"), store.If{Key: "key", Rev: 1})
+				require.NoError(t, err)
+				assert.EqualValues(t, 2, rev)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}

@@ -111,35 +111,40 @@ func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, la
 	if key == "" || len(key) > store.MaxKey || len(key)+len(data) > limit {
 		return 0, fmt.Errorf("%w: a value of %d bytes under a key of %d, where %d are taken", store.ErrTooLarge, len(data), len(key), limit)
 	}
-	if err := t.turn.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer t.turn.unlock()
-	old, err := t.judge(key, c, lazy)
-	if err != nil {
-		return 0, err
-	}
-	e := entry{rev: old.rev + 1, lazy: lazy}
+	e := &entry{lazy: lazy}
 	if data != nil {
 		e.data = append([]byte{}, data...)
 	}
-	if lazy {
-		err = t.lazy.put(key, e, t.entries)
+	if err := t.turn.during(ctx, func() error { return t.write(key, e, c) }); err != nil {
+		return 0, err
+	}
+	return e.rev, nil
+}
+
+// write makes e the entry of a key if the condition holds. The turn is held.
+func (t *Table) write(key string, e *entry, c store.If) error {
+	old, err := t.judge(key, c, e.lazy)
+	if err != nil {
+		return err
+	}
+	e.rev = old.rev + 1
+	if e.lazy {
+		err = t.lazy.put(key, *e, t.entries)
 	} else {
-		err = t.durable.put(key, &e, t.entries) // entries change only in a turn
+		err = t.durable.put(key, e, t.entries) // entries change only in a turn
 	}
 	if isFull(err) && !errors.Is(err, store.ErrUnknown) {
-		return 0, fmt.Errorf("%w for the store's table: %w", store.ErrFull, err)
+		return fmt.Errorf("%w for the store's table: %w", store.ErrFull, err)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.entries[key] = e
+	t.entries[key] = *e
 	close(t.changed)
 	t.changed = make(chan struct{})
-	return e.rev, nil
+	return nil
 }
 
 // judge returns the entry of a key if the condition holds.

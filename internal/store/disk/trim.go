@@ -14,10 +14,11 @@ import (
 // is missing from there on is lost, and no reader is told that it was trimmed. A crash
 // after the mark leaves files that the next start removes.
 func (l *Log) Trim(ctx context.Context, before store.Pos) error {
-	if err := l.turn.lock(ctx); err != nil {
-		return err
-	}
-	defer l.turn.unlock()
+	return l.turn.during(ctx, func() error { return l.trim(before) })
+}
+
+// trim is Trim in a turn.
+func (l *Log) trim(before store.Pos) error {
 	n := 0
 	for n < len(l.segments)-1 && l.segments[n+1].base <= before {
 		n++

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -19,7 +20,7 @@ func (t turn) lock(ctx context.Context) error {
 	case <-t.ended:
 		return store.ErrClosed
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("the disk has not finished an earlier write: %w", ctx.Err())
 	}
 }
 
@@ -33,6 +34,26 @@ func (t turn) tryLock() bool {
 }
 
 func (t turn) unlock() { <-t.held }
+
+// during calls do in a turn, on a goroutine of its own: the disk takes as long as it likes, and
+// whoever asked waits no longer than ctx lasts. Then nobody knows how it will end.
+func (t turn) during(ctx context.Context, do func() error) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := do()
+		t.unlock()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the disk has not confirmed it: %w", store.ErrUnknown, ctx.Err())
+	}
+}
 
 // end waits for whoever has the turn. Nobody gets it afterwards.
 func (t turn) end() {

@@ -138,3 +138,28 @@ func soundLog(t *testing.T, b Backend) {
 	records, _ := items(t, b.Log(t, "events"), 41)
 	assert.Len(t, records, 1)
 }
+
+func list(t *testing.T, b Backend) {
+	table := b.Table()
+	all, err := table.List(t.Context(), "a/")
+	require.NoError(t, err)
+	assert.Empty(t, all)
+	for _, key := range []string{"a/2", "a", "a/1", "b/1", "a/3"} {
+		_, err := table.Put(t.Context(), key, []byte("of "+key), store.If{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, table.PutLazy(t.Context(), "a/0", []byte{}, store.If{}))
+	_, err = table.Put(t.Context(), "a/2", nil, store.If{})
+	require.NoError(t, err)
+	for range 2 {
+		all, err = b.Table().List(t.Context(), "a/")
+		require.NoError(t, err)
+		for i := range all {
+			all[i].Rev = 0
+		}
+		assert.Equal(t, []store.Value{
+			{Key: "a/0", Data: []byte{}}, {Key: "a/1", Data: []byte("of a/1")}, {Key: "a/3", Data: []byte("of a/3")},
+		}, all)
+		b.Kill(t)
+	}
+}
