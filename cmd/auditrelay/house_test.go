@@ -73,9 +73,7 @@ func floors() map[string]int {
 		"internal/workspace/meaning":    1,
 		"internal/ingest/credentials":   1,
 		"internal/ingest/dedup":         1,
-		"internal/wire/loki":            1,
-		"internal/wire/datadog":         1,
-		"internal/wire/labelset":        1,
+		"internal/wire":                 1,
 		"internal/routing/cloudevents":  1,
 		"internal/testbed/workspacesim": 1,
 		"internal/testbed/testlog":      1,
@@ -113,8 +111,6 @@ func sideways() map[string]string {
 		"config -> internal/routing/match":                      "an expression is compiled, and a name in match is held against those that are configured",
 		"config -> internal/workspace/kinds":                    "and the name of a kind of setting",
 		"config -> internal/trail/proof":                        "so is a witness's key",
-		"internal/wire/loki -> internal/wire/labelset":          "labels are bounded alike in both formats",
-		"internal/wire/datadog -> internal/wire/labelset":       "as above",
 		"internal/testbed/waiting -> internal/retry":            "as above",
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/wire"
 )
 
 // endpoint is one of the imitated intakes, with all that sets it apart from the others.
@@ -46,10 +46,10 @@ var endpoints = []*endpoint{
 		name: "loki_push", path: "/loki/api/v1/push", taken: http.StatusNoContent, denied: http.StatusUnauthorized,
 		formats: []format{
 			{types: []string{"application/json"}, decode: func(p *push) error {
-				return lokiError(loki.DecodeJSON(p.body.decoded, p.labelLimit(), (*lokiHandler)(p)))
+				return lokiError(wire.DecodeLokiJSON(p.body.decoded, p.labelLimit(), p))
 			}},
 			{types: []string{"application/x-protobuf", "application/protobuf"}, snappy: true, decode: func(p *push) error {
-				return lokiError(loki.DecodeProto(p.body.decoded, p.labelLimit(), (*lokiHandler)(p)))
+				return lokiError(wire.DecodeLokiProto(p.body.decoded, p.labelLimit(), p))
 			}},
 		},
 	},

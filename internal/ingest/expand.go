@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/wire"
 )
 
 // A zstd frame may ask for a window of at most maxWindow. Decoders for windows above
@@ -44,7 +44,7 @@ func (h *Handler) expand(p *push, f form) error {
 	if !f.snappy {
 		return nil
 	}
-	n, err := loki.UnsnappyLen(p.body.decoded)
+	n, err := wire.UnsnappyLen(p.body.decoded)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (h *Handler) expand(p *push, f form) error {
 	if err := p.reserve(&p.body.plain, int64(n)); err != nil {
 		return err
 	}
-	p.body.decoded, err = loki.Unsnappy(p.body.plain, p.body.decoded)
+	p.body.decoded, err = wire.Unsnappy(p.body.plain, p.body.decoded)
 	return err
 }
 

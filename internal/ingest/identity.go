@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/datadog"
+	"github.com/auditrelay/auditrelay/internal/wire"
 )
 
 const (
@@ -49,7 +49,7 @@ func (x *ids) identify(e *record.Entry, source string, isObject bool) {
 		x.typ = append(append(x.typ, '.'), action.Bytes...)
 	}
 	e.Type = x.typ
-	if id := x.wanted[0].Value; isVisible(id, datadog.MaxEventID) {
+	if id := x.wanted[0].Value; isVisible(id, wire.MaxEventID) {
 		e.ID = id.Bytes
 		return
 	}

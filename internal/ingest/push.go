@@ -13,8 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/wire/datadog"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
+	"github.com/auditrelay/auditrelay/internal/wire"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,7 +24,7 @@ type push struct {
 	lease  lease
 	extra  int64 // bytes besides the buffers: of a decompressor, then of a decoder
 	body   body
-	query  labelset.Set // labels in the URL
+	query  wire.LabelSet // labels in the URL
 	ids    ids
 	recent Recent // nil for none
 	batch  batch
@@ -93,15 +92,15 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 }
 
 func (p *push) decodeDatadog() error {
-	limits := datadog.Limits{Labels: p.labelLimit(), Line: int(p.limits.LineBytes)}
+	limits := wire.DatadogLimits{Labels: p.labelLimit(), Line: int(p.limits.LineBytes)}
 	if err := p.hold(limits.Room(len(p.body.decoded))); err != nil {
 		return err
 	}
-	return datadog.Decode(p.body.decoded, limits, (*datadogHandler)(p))
+	return wire.DecodeDatadog(p.body.decoded, limits, p)
 }
 
-func (p *push) labelLimit() labelset.Limit {
-	return labelset.Limit{Count: p.limits.Labels, Bytes: int(p.limits.LabelBytes)}
+func (p *push) labelLimit() wire.LabelLimit {
+	return wire.LabelLimit{Count: p.limits.Labels, Bytes: int(p.limits.LabelBytes)}
 }
 
 // queryLabels reads the attributes in the URL, as Datadog's intakes do.
@@ -115,7 +114,7 @@ func (p *push) queryLabels(r *http.Request) error {
 		}
 	}
 	if err == nil {
-		err = datadog.AddTags(&p.query, queryValue(query, "ddtags"))
+		err = wire.AddTags(&p.query, queryValue(query, "ddtags"))
 	}
 	p.batch.group.Labels = p.query.Labels
 	if err != nil {

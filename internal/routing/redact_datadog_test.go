@@ -10,15 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/wire/datadog"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
+	"github.com/auditrelay/auditrelay/internal/wire"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // entries keeps the decoded entries of a Datadog push.
 type entries []relay.Event
 
-func (e *entries) Entry(_ int, entry *datadog.Entry) error {
+func (e *entries) Entry(_ wire.Place, entry *wire.Entry) error {
 	kept := relay.Event{Body: bytes.Clone(entry.Body)}
 	for _, l := range entry.Labels {
 		kept.Labels = append(kept.Labels, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
@@ -27,7 +26,9 @@ func (e *entries) Entry(_ int, entry *datadog.Entry) error {
 	return nil
 }
 
-func (e *entries) Refuse(p datadog.Problem) error { return p.Err }
+func (e *entries) Stream([]relay.Label) error { return nil }
+
+func (e *entries) Refuse(p wire.Problem) error { return p.Err }
 
 // For any form of an entry, the value is removed or the event is withheld: in the body, and in
 // the labels that are made from attributes when the body is the event inside.
@@ -49,7 +50,7 @@ func TestDatadogForms(t *testing.T) {
 		"an array as the message":      {`{"message":[` + quoted(event) + `]}`, true},
 	} {
 		var got entries
-		require.NoError(t, datadog.Decode([]byte(c.push), datadog.Limits{Labels: labelset.Limit{Count: 100, Bytes: 1 << 20}, Line: 1 << 20}, &got), name)
+		require.NoError(t, wire.DecodeDatadog([]byte(c.push), wire.DatadogLimits{Labels: wire.LabelLimit{Count: 100, Bytes: 1 << 20}, Line: 1 << 20}, &got), name)
 		require.Len(t, got, 1, name)
 		r, err := newRedaction(config.Redact{Remove: []string{"/user/email"}})
 		require.NoError(t, err)

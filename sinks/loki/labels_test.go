@@ -5,8 +5,7 @@ import (
 
 	"github.com/grafana/loki/pkg/push"
 
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
-	wire "github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/wire"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -17,7 +16,7 @@ func parseLabels(text string) ([]relay.Label, error) {
 		return nil, err
 	}
 	var h labelHandler
-	err = wire.DecodeProto(plain, labelset.Limit{Count: 1 << 20, Bytes: 1 << 30}, &h)
+	err = wire.DecodeLokiProto(plain, wire.LabelLimit{Count: 1 << 20, Bytes: 1 << 30}, &h)
 	return h.labels, err
 }
 

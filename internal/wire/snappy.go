@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -20,7 +19,7 @@ const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
 // parseLabels adds the labels of Prometheus' text form, {a="b", c="d"}. No
 // text at all is no labels. Values may stand in any of Go's quotes; names in
 // double quotes too.
-func parseLabels(set *labelset.Set, raw []byte) error {
+func parseLabels(set *LabelSet, raw []byte) error {
 	if !utf8.Valid(raw) {
 		return jsonscan.ErrUTF8
 	}

@@ -1,4 +1,4 @@
-package datadog
+package wire
 
 import (
 	"math"
@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // AddTags adds a list such as "env:prod,team:iam" as labels. A tag without a
 // colon is a name without a value. Its error is the set's.
-func AddTags(set *labelset.Set, tags string) error {
+func AddTags(set *LabelSet, tags string) error {
 	for tags != "" {
 		var tag string
 		tag, tags, _ = strings.Cut(tags, ",")
@@ -26,9 +25,9 @@ func AddTags(set *labelset.Set, tags string) error {
 	return nil
 }
 
-// parseTime reads milliseconds since 1970 or, in a string, RFC 3339, as Unix
+// datadogTime reads milliseconds since 1970 or, in a string, RFC 3339, as Unix
 // nanoseconds.
-func parseTime(value []byte, isText bool) (int64, bool) {
+func datadogTime(value []byte, isText bool) (int64, bool) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	if ms, err := strconv.ParseInt(view(value), 10, 64); err == nil {
 		return ms * int64(time.Millisecond), -most <= ms && ms <= most

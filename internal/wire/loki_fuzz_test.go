@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -96,10 +95,10 @@ func referenceEntry(err error, parts []json.RawMessage) (e pushes.Entry, ok bool
 	return e, true
 }
 
-// FuzzDecodeJSON compares with encoding/json: the same entries with the same bytes, and the
+// FuzzDecodeLokiJSON compares with encoding/json: the same entries with the same bytes, and the
 // same number refused. It leaves out bodies that the reference cannot judge: those with U+FFFD,
 // and those with repeated keys, which it merges.
-func FuzzDecodeJSON(f *testing.F) {
+func FuzzDecodeLokiJSON(f *testing.F) {
 	for _, s := range jsonSeeds {
 		f.Add([]byte(s))
 	}
@@ -107,7 +106,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		want, refused, ok := reference(body)
 		text := string(body)
 		var got collector
-		err := DecodeJSON(body, testLimit, &got)
+		err := DecodeLokiJSON(body, testLimit, &got)
 		for _, s := range got.streams {
 			for _, e := range s.Entries {
 				require.True(t, utf8.Valid(e.Line))
@@ -180,7 +179,7 @@ func keysOnce(dec *json.Decoder) bool {
 	return err == nil
 }
 
-func FuzzDecodeProto(f *testing.F) {
+func FuzzDecodeLokiProto(f *testing.F) {
 	f.Add(pushes.LokiProto(nil, []pushes.Stream{streamOf(labels("a", "b"), entry(1, "x", "m", "n"), entry(-1, ""))}))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte{0x0a, 0x02, 0x12, 0x7f})
@@ -188,7 +187,7 @@ func FuzzDecodeProto(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := string(raw)
 		var got collector
-		if DecodeProto(raw, testLimit, &got) != nil {
+		if DecodeLokiProto(raw, testLimit, &got) != nil {
 			return
 		}
 		require.Equal(t, before, string(raw), "it must not be written to")
@@ -198,24 +197,24 @@ func FuzzDecodeProto(f *testing.F) {
 		if len(got.streams) == 0 {
 			return
 		}
-		require.NoError(t, DecodeProto(pushes.LokiProto(nil, got.streams), testLimit, &proto))
+		require.NoError(t, DecodeLokiProto(pushes.LokiProto(nil, got.streams), testLimit, &proto))
 		require.Empty(t, proto.problems)
 		require.Equal(t, got.streams, proto.streams)
 		body, err := pushes.Loki(nil, got.streams)
 		require.NoError(t, err)
-		require.NoError(t, DecodeJSON(body, testLimit, &viaJSON))
+		require.NoError(t, DecodeLokiJSON(body, testLimit, &viaJSON))
 		require.Equal(t, got.streams, viaJSON.streams)
 	})
 }
 
 func labelsOf(text []byte) ([]relay.Label, error) {
-	var set labelset.Set
-	set.Reset(labelset.Limit{Count: 1 << 20, Bytes: 1 << 20})
+	var set LabelSet
+	set.Reset(LabelLimit{Count: 1 << 20, Bytes: 1 << 20})
 	err := parseLabels(&set, text)
 	return set.Labels, err
 }
 
-func FuzzLabels(f *testing.F) {
+func FuzzLokiLabels(f *testing.F) {
 	for _, s := range []string{`{}`, ``, `{a="b"}`, `{a="b", c='d', "e f"="g",}`, "{a=`b`}", `{a="\xff"}`, `{a="\u00e9\n"}`, `{a=b}`, `{`, `{a="b}`} {
 		f.Add(s)
 	}

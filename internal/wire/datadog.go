@@ -1,4 +1,4 @@
-package datadog
+package wire
 
 import (
 	"fmt"
@@ -6,65 +6,64 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Limits bound the memory that a decoder takes for a push's entries.
-type Limits struct {
-	Labels labelset.Limit // those of each entry
+// DatadogLimits bound the memory that a decoder takes for a push's entries.
+type DatadogLimits struct {
+	Labels LabelLimit // those of each entry
 	// Line bounds a message, in bytes, that is unescaped in order to see whether it is an
 	// event.
 	Line int
 }
 
 // Room returns the most memory that a decoder takes in addition to a body of that many bytes.
-func (l Limits) Room(body int) int64 {
+func (l DatadogLimits) Room(body int) int64 {
 	const memory = 2 // how much larger than its content a growing slice may be
-	return memory * int64(min(2*body, maxEscaped*l.Line+2*labelset.MaxEscape*l.Labels.Bytes))
+	return memory * int64(min(2*body, maxEscaped*l.Line+2*maxEscape*l.Labels.Bytes))
 }
 
 // maxEscaped is the most bytes that JSON may take for one byte of text: \u0041.
 const maxEscaped = 6
 
-// Decode decodes an array of objects, one object, or objects one after the other, one on each
-// line. It does not write into body. In addition to body it holds at most [Limits.Room].
+// DecodeDatadog decodes an array of objects, one object, or objects one after the other, one on each
+// line. It does not write into body. In addition to body it holds at most [DatadogLimits.Room].
 //
-// Decode reports a faulty entry to the handler. After an error, the body must not be used, and
+// DecodeDatadog reports a faulty entry to the handler. After an error, the body must not be used, and
 // neither must the entries that were already handled. The error is ErrEmpty, one of the
 // handler, or one that names the entry and the byte.
-func Decode(body []byte, limits Limits, h Handler) error {
-	d, _ := decoders.Get().(*decoder)
+func DecodeDatadog(body []byte, limits DatadogLimits, h Handler) error {
+	d, _ := datadogDecoders.Get().(*datadogDecoder)
 	d.scan.Reset(body)
 	d.body, d.h, d.limits = body, h, limits
 	err := d.push()
-	if err != nil && d.at > 0 && !d.handlerFailed {
-		err = fmt.Errorf("entry %d: %w", d.at, err)
+	if err != nil && d.at.Entry > 0 && !d.handlerFailed {
+		err = fmt.Errorf("%v: %w", d.at, err)
 	}
 	d.release()
 	return err
 }
 
-// decoders keeps decoders, so that their memory is used again.
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
+// datadogDecoders keeps decoders, so that their memory is used again.
+var datadogDecoders = sync.Pool{New: func() any { return new(datadogDecoder) }}
 
-// The bounds of a decoder in the pool.
+// The bounds of a datadogDecoder in the pool.
 const (
 	maxKeptOthers  = 256
 	maxKeptScratch = 1 << 20
 )
 
-type decoder struct {
+type datadogDecoder struct {
 	scan          jsonscan.Scanner
 	body          []byte
 	h             Handler
-	limits        Limits
+	limits        DatadogLimits
 	handlerFailed bool
-	at            int
+	at            Place
 
 	// The fields below are those of the current entry.
 	entry    Entry
-	labels   labelset.Set
+	labels   LabelSet
 	others   []other // at most one more than may be labels
 	scratch  []byte  // unescaped texts
 	message  []byte  // the text of a message, perhaps an event
@@ -76,17 +75,17 @@ type decoder struct {
 // the message.
 type other struct{ name, value jsonscan.Raw }
 
-func (d *decoder) release() {
+func (d *datadogDecoder) release() {
 	others, scratch := d.others, d.scratch
-	*d = decoder{labels: d.labels.Kept()}
+	*d = datadogDecoder{labels: d.labels.Kept()}
 	clear(others)
 	if cap(others) <= 2*maxKeptOthers && cap(scratch) <= maxKeptScratch {
 		d.others, d.scratch = others[:0], scratch[:0]
 	}
-	decoders.Put(d)
+	datadogDecoders.Put(d)
 }
 
-func (d *decoder) push() error {
+func (d *datadogDecoder) push() error {
 	switch d.scan.Peek() {
 	case 0:
 		if err := d.scan.End(); err != nil {
@@ -109,7 +108,7 @@ func (d *decoder) push() error {
 	return d.scan.End()
 }
 
-func (d *decoder) array() error {
+func (d *datadogDecoder) array() error {
 	_ = d.scan.Open('[')
 	for n := 0; ; n++ {
 		more, err := d.scan.More(']', n)
@@ -122,8 +121,8 @@ func (d *decoder) array() error {
 	}
 }
 
-func (d *decoder) element() error {
-	d.at++
+func (d *datadogDecoder) element() error {
+	d.at.Entry++
 	if c := d.scan.Peek(); c != '{' {
 		if err := d.refuse(fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))); err != nil {
 			return err
@@ -147,13 +146,13 @@ func (d *decoder) element() error {
 	return err
 }
 
-func (d *decoder) refuse(why error) error {
-	err := d.h.Refuse(Problem{Entry: d.at, Err: why})
+func (d *datadogDecoder) refuse(why error) error {
+	err := d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: why})
 	d.handlerFailed = err != nil
 	return err
 }
 
-func (d *decoder) members() error {
+func (d *datadogDecoder) members() error {
 	_ = d.scan.Open('{')
 	for n := 0; ; n++ {
 		more, err := d.scan.More('}', n)
@@ -186,7 +185,7 @@ func (d *decoder) members() error {
 }
 
 // holdsObject reports whether the next value is a string that begins like an object.
-func (d *decoder) holdsObject() bool {
+func (d *datadogDecoder) holdsObject() bool {
 	if d.scan.Peek() != '"' {
 		return false
 	}
@@ -195,7 +194,7 @@ func (d *decoder) holdsObject() bool {
 }
 
 // readMessage reads such a string. If it is too long, or not text, it is no event.
-func (d *decoder) readMessage() error {
+func (d *datadogDecoder) readMessage() error {
 	start := len(d.scratch)
 	grown, err := d.scan.AppendText(d.scratch, maxEscaped*d.limits.Line)
 	if err != nil && !jsonscan.IsContent(err) {
@@ -206,7 +205,7 @@ func (d *decoder) readMessage() error {
 }
 
 // value reads any value: a string without its quotes, others as they are written.
-func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
+func (d *datadogDecoder) value() (value jsonscan.Raw, isText bool, err error) {
 	if d.scan.Peek() == '"' {
 		value, err = d.scan.String()
 		return value, true, err
@@ -217,7 +216,7 @@ func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
 }
 
 // member takes one attribute. A reserved one with a strange value is treated like any other.
-func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
+func (d *datadogDecoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 	switch string(key) {
 	case "message":
 		if isText {
@@ -227,7 +226,7 @@ func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 		if d.entry.Timed {
 			break
 		}
-		if d.entry.Time, d.entry.Timed = parseTime(value.Bytes, isText); d.entry.Timed {
+		if d.entry.Time, d.entry.Timed = datadogTime(value.Bytes, isText); d.entry.Timed {
 			return
 		}
 	case "ddtags":
@@ -247,7 +246,7 @@ func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 }
 
 // shortKey returns the text of an escaped key, if it may be a reserved one.
-func (d *decoder) shortKey(name jsonscan.Raw) []byte {
+func (d *datadogDecoder) shortKey(name jsonscan.Raw) []byte {
 	const longest = maxEscaped * len("timestamp")
 	if len(name.Bytes) > longest {
 		return nil
@@ -258,7 +257,7 @@ func (d *decoder) shortKey(name jsonscan.Raw) []byte {
 }
 
 // label adds a label. After a faulty one, further labels do not matter.
-func (d *decoder) label(name, value jsonscan.Raw) {
+func (d *datadogDecoder) label(name, value jsonscan.Raw) {
 	l := relay.Label{Name: d.text(name), Value: d.text(value)}
 	if d.bad == nil {
 		d.bad = d.labels.Add(l)
@@ -266,14 +265,14 @@ func (d *decoder) label(name, value jsonscan.Raw) {
 }
 
 // keep keeps the first error.
-func (d *decoder) keep(err error) {
+func (d *datadogDecoder) keep(err error) {
 	if d.bad == nil {
 		d.bad = err
 	}
 }
 
 // text returns a string's text, and records that a string has no exact one.
-func (d *decoder) text(raw jsonscan.Raw) string {
+func (d *datadogDecoder) text(raw jsonscan.Raw) string {
 	if !raw.Escaped {
 		return view(raw.Bytes)
 	}
@@ -294,7 +293,7 @@ func (d *decoder) text(raw jsonscan.Raw) string {
 }
 
 // finish completes the entry of the given object.
-func (d *decoder) finish(object []byte) {
+func (d *datadogDecoder) finish(object []byte) {
 	if !d.scan.ASCII() && !utf8.Valid(object) {
 		d.bad = jsonscan.ErrUTF8
 		return
@@ -309,7 +308,7 @@ func (d *decoder) finish(object []byte) {
 }
 
 // takeMessage makes the message the body if it is an event of its own.
-func (d *decoder) takeMessage() bool {
+func (d *datadogDecoder) takeMessage() bool {
 	text := d.message
 	if d.messages != 1 || len(text) == 0 || text[len(text)-1] != '}' {
 		return false

@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -35,35 +34,35 @@ const (
 // errWireType is for a known field, encoded as another type.
 var errWireType = errors.New("a field has the wrong wire type")
 
-// DecodeProto decodes a logproto.PushRequest, already decompressed (see [Unsnappy]). It
+// DecodeLokiProto decodes a logproto.PushRequest, already decompressed (see [Unsnappy]). It
 // skips unknown fields. It does not write into raw. limit and the error are those of
-// [DecodeJSON].
-func DecodeProto(raw []byte, limit labelset.Limit, h Handler) error {
-	d, _ := protoDecoders.Get().(*protoDecoder)
+// [DecodeLokiJSON].
+func DecodeLokiProto(raw []byte, limit LabelLimit, h Handler) error {
+	d, _ := lokiProtos.Get().(*lokiProto)
 	d.h, d.limit, d.at = h, limit, Place{}
 	err := d.push(raw)
-	err = d.at.failure(err, d.handlerFailed)
+	err = lokiFailure(d.at, err, d.handlerFailed)
 	d.release()
 	return err
 }
 
-var protoDecoders = sync.Pool{New: func() any { return new(protoDecoder) }}
+var lokiProtos = sync.Pool{New: func() any { return new(lokiProto) }}
 
-type protoDecoder struct {
+type lokiProto struct {
 	h             Handler
 	handlerFailed bool
 	at            Place
-	limit         labelset.Limit
-	labels, meta  labelset.Set
+	limit         LabelLimit
+	labels, meta  LabelSet
 	entry         Entry
 }
 
-func (d *protoDecoder) release() {
-	*d = protoDecoder{labels: d.labels.Kept(), meta: d.meta.Kept()}
-	protoDecoders.Put(d)
+func (d *lokiProto) release() {
+	*d = lokiProto{labels: d.labels.Kept(), meta: d.meta.Kept()}
+	lokiProtos.Put(d)
 }
 
-func (d *protoDecoder) call(err error) error {
+func (d *lokiProto) call(err error) error {
 	d.handlerFailed = err != nil
 	return err
 }
@@ -99,7 +98,7 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-func (d *protoDecoder) push(raw []byte) error {
+func (d *lokiProto) push(raw []byte) error {
 	for len(raw) > 0 {
 		f, rest, err := nextField(raw)
 		if err != nil {
@@ -122,7 +121,7 @@ func (d *protoDecoder) push(raw []byte) error {
 
 // stream reads a stream twice: for its labels, anywhere in it, and for the entries. The
 // first pass only hops from field to field.
-func (d *protoDecoder) stream(raw []byte) error {
+func (d *lokiProto) stream(raw []byte) error {
 	text, entries, err := scanStream(raw)
 	if err != nil {
 		return err
@@ -181,8 +180,8 @@ func scanStream(raw []byte) (labels []byte, entries int, err error) {
 	return labels, entries, nil
 }
 
-func (d *protoDecoder) readEntry(raw []byte) error {
-	d.entry = Entry{}
+func (d *lokiProto) readEntry(raw []byte) error {
+	d.entry = Entry{Timed: true}
 	d.meta.Reset(d.limit)
 	timed := false
 	for len(raw) > 0 {
@@ -203,7 +202,7 @@ func (d *protoDecoder) readEntry(raw []byte) error {
 			d.entry.Time, err = readTime(f.data)
 			err = within("timestamp", err)
 		case fieldLine:
-			d.entry.Line = f.data
+			d.entry.Body = f.data
 			err = within("line", checkUTF8(f.data))
 		case fieldMeta:
 			err = within("structured metadata", d.readMeta(f.data))
@@ -215,11 +214,11 @@ func (d *protoDecoder) readEntry(raw []byte) error {
 	if !timed {
 		return errors.New("it has no timestamp")
 	}
-	d.entry.Meta = d.meta.Labels
+	d.entry.Labels = d.meta.Labels
 	return nil
 }
 
-func (d *protoDecoder) readMeta(raw []byte) error {
+func (d *lokiProto) readMeta(raw []byte) error {
 	var l relay.Label
 	for len(raw) > 0 {
 		f, rest, err := nextField(raw)
@@ -247,7 +246,7 @@ func (d *protoDecoder) readMeta(raw []byte) error {
 
 // parseLabels reads the stream's labels. Their text has some bytes for each label besides
 // names and values.
-func (d *protoDecoder) parseLabels(text []byte) error {
+func (d *lokiProto) parseLabels(text []byte) error {
 	const around = 16
 	if err := d.limit.Check(len(text) - around*d.limit.Count); err != nil {
 		return err

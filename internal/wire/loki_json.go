@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"
@@ -6,11 +6,10 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}. Keys may
+// DecodeLokiJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}. Keys may
 // come in any order; unknown ones, and further elements of an entry, are skipped. It overwrites
 // body to unescape strings in place. It refuses streams and entries with more labels than
 // limit, which applies to each of them.
@@ -18,27 +17,39 @@ import (
 // After an error, the body must not be used, and neither must the entries that were already
 // handled. The error is ErrNoStreams, one of the handler, or one that names the stream, the
 // entry and the byte.
-func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
-	d, _ := jsonDecoders.Get().(*jsonDecoder)
+func DecodeLokiJSON(body []byte, limit LabelLimit, h Handler) error {
+	d, _ := lokiJSONs.Get().(*lokiJSON)
 	d.scan.Reset(body)
 	d.h, d.limit = h, limit
 	d.at = Place{}
 	err := d.push()
-	err = d.at.failure(err, d.handlerFailed)
+	err = lokiFailure(d.at, err, d.handlerFailed)
 	d.release()
 	return err
 }
 
-// jsonDecoders keeps decoders, so that the memory of their labels is used again.
-var jsonDecoders = sync.Pool{New: func() any { return new(jsonDecoder) }}
+// lokiFailure is the error of a decoding that ended at p with err. A body without streams has an
+// error of its own, and an error of the handler gets no place.
+func lokiFailure(p Place, err error, ofHandler bool) error {
+	switch {
+	case err == nil && p.Stream == 0:
+		return ErrNoStreams
+	case err != nil && p.Stream > 0 && !ofHandler:
+		return fmt.Errorf("%v: %w", p, err)
+	}
+	return err
+}
 
-type jsonDecoder struct {
+// lokiJSONs keeps decoders, so that the memory of their labels is used again.
+var lokiJSONs = sync.Pool{New: func() any { return new(lokiJSON) }}
+
+type lokiJSON struct {
 	scan          jsonscan.Scanner
 	h             Handler
 	handlerFailed bool
 	at            Place
-	limit         labelset.Limit
-	labels, meta  labelset.Set
+	limit         LabelLimit
+	labels, meta  LabelSet
 	entry         Entry
 	// late is where a stream's values are, if its labels follow them.
 	late int
@@ -46,28 +57,28 @@ type jsonDecoder struct {
 	refused error
 }
 
-func (d *jsonDecoder) release() {
-	*d = jsonDecoder{labels: d.labels.Kept(), meta: d.meta.Kept()}
-	jsonDecoders.Put(d)
+func (d *lokiJSON) release() {
+	*d = lokiJSON{labels: d.labels.Kept(), meta: d.meta.Kept()}
+	lokiJSONs.Put(d)
 }
 
 // call returns the handler's error, and remembers it.
-func (d *jsonDecoder) call(err error) error {
+func (d *lokiJSON) call(err error) error {
 	d.handlerFailed = err != nil
 	return err
 }
 
-func (d *jsonDecoder) refuse(p Problem) error { return d.call(d.h.Refuse(p)) }
+func (d *lokiJSON) refuse(p Problem) error { return d.call(d.h.Refuse(p)) }
 
 // skipRefused skips the next value and reports it as refused.
-func (d *jsonDecoder) skipRefused(p Problem) error {
+func (d *lokiJSON) skipRefused(p Problem) error {
 	if err := d.refuse(p); err != nil {
 		return err
 	}
 	return d.scan.Skip()
 }
 
-func (d *jsonDecoder) push() error {
+func (d *lokiJSON) push() error {
 	err := d.object(func(key []byte) error {
 		if string(key) == "streams" {
 			return d.streams()
@@ -83,7 +94,7 @@ func (d *jsonDecoder) push() error {
 
 // object reads an object's members; member reads the value of one. A key with invalid
 // text comes as nil.
-func (d *jsonDecoder) object(member func(key []byte) error) error {
+func (d *lokiJSON) object(member func(key []byte) error) error {
 	if err := d.scan.Open('{'); err != nil {
 		return err
 	}
@@ -102,7 +113,7 @@ func (d *jsonDecoder) object(member func(key []byte) error) error {
 	}
 }
 
-func (d *jsonDecoder) streams() error {
+func (d *lokiJSON) streams() error {
 	switch c := d.scan.Peek(); c {
 	case '[':
 	case 'n':
@@ -130,7 +141,7 @@ var errRepeated = errors.New(`"stream" or "values" stands twice`)
 // not be lost in silence.
 var errNoValues = errors.New(`there is no "values"`)
 
-func (d *jsonDecoder) stream() error {
+func (d *lokiJSON) stream() error {
 	if c := d.scan.Peek(); c != '{' {
 		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))})
 	}
@@ -171,7 +182,7 @@ func (d *jsonDecoder) stream() error {
 	return nil
 }
 
-func (d *jsonDecoder) streamLabels() error {
+func (d *lokiJSON) streamLabels() error {
 	c := d.scan.Peek()
 	if c != '{' {
 		d.refused = fmt.Errorf("its labels are %s, not an object", jsonscan.Kind(c))
@@ -186,7 +197,7 @@ func (d *jsonDecoder) streamLabels() error {
 
 // pairs reads an object of strings. bad is the first fault of a pair; no pair after it is
 // added.
-func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
+func (d *lokiJSON) pairs(set *LabelSet) (bad, err error) {
 	set.Reset(d.limit)
 	if err := d.scan.Open('{'); err != nil {
 		return nil, err
@@ -218,7 +229,7 @@ func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
 }
 
 // text reads a string. bad is a fault of its content, while the structure is whole.
-func (d *jsonDecoder) text() (s []byte, bad, err error) {
+func (d *lokiJSON) text() (s []byte, bad, err error) {
 	if c := d.scan.Peek(); c != '"' {
 		if err := d.scan.Skip(); err != nil {
 			return nil, nil, err

@@ -1,10 +1,9 @@
-package datadog
+package wire
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,17 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-type collector struct {
+type datadogCollector struct {
 	entries  []Entry
 	problems []string
 	fail     error
 }
 
-func (c *collector) Entry(_ int, e *Entry) error {
+func (c *datadogCollector) Entry(_ Place, e *Entry) error {
 	kept := Entry{Time: e.Time, Timed: e.Timed, Body: []byte(string(e.Body))}
 	for _, l := range e.Labels {
 		kept.Labels = append(kept.Labels, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
@@ -32,20 +30,17 @@ func (c *collector) Entry(_ int, e *Entry) error {
 	return c.fail
 }
 
-func (c *collector) Refuse(p Problem) error { c.problems = append(c.problems, p.Error()); return nil }
+func (c *datadogCollector) Stream([]relay.Label) error { return nil }
 
-// testLimits are for tests of other things than limits.
-var testLimits = Limits{Labels: labelset.Limit{Count: 128, Bytes: 64 << 10}, Line: 256 << 10}
-
-func labels(pairs ...string) []relay.Label {
-	var out []relay.Label
-	for p := range slices.Chunk(pairs, 2) {
-		out = append(out, relay.Label{Name: p[0], Value: p[1]})
-	}
-	return out
+func (c *datadogCollector) Refuse(p Problem) error {
+	c.problems = append(c.problems, p.Error())
+	return nil
 }
 
-func TestDecode(t *testing.T) {
+// datadogLimits are for tests of other things than limits.
+var datadogLimits = DatadogLimits{Labels: LabelLimit{Count: 128, Bytes: 64 << 10}, Line: 256 << 10}
+
+func TestDecodeDatadog(t *testing.T) {
 	t.Parallel()
 	const ms = int64(1_000_000)
 	for name, c := range map[string]struct {
@@ -79,8 +74,8 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got collector
-			require.NoError(t, Decode([]byte(c.body), testLimits, &got))
+			var got datadogCollector
+			require.NoError(t, DecodeDatadog([]byte(c.body), datadogLimits, &got))
 			assert.Empty(t, got.problems)
 			for i := range got.entries {
 				got.entries[i].Time *= map[bool]int64{true: 1}[got.entries[i].Timed]
@@ -90,7 +85,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeDatadogRefuses(t *testing.T) {
 	t.Parallel()
 	for bad, problem := range map[string]string{
 		`"text"`:                   "entry 2: it is a string, not an object",
@@ -105,14 +100,14 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"hostname":"\udc00 x"}`:                                   "entry 2: text escapes half of a surrogate pair",
 		`{"ddtags":"a:\ud800\""}`:                                   "entry 2: text escapes half of a surrogate pair",
 	} {
-		var got collector
-		require.NoError(t, Decode([]byte(`[{"a":1},`+bad+`,{"b":2}]`), testLimits, &got), bad)
+		var got datadogCollector
+		require.NoError(t, DecodeDatadog([]byte(`[{"a":1},`+bad+`,{"b":2}]`), datadogLimits, &got), bad)
 		assert.Equal(t, []string{problem}, got.problems, bad)
 		assert.Len(t, got.entries, 2, bad)
 	}
 }
 
-func TestDecodeFails(t *testing.T) {
+func TestDecodeDatadogFails(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		``:                           ErrEmpty.Error(),
@@ -127,8 +122,8 @@ func TestDecodeFails(t *testing.T) {
 		strings.Repeat("[", 100_000): `nested deeper than 512`,
 		strings.Repeat(`{"a":`, 1e5): `nested deeper than 512`,
 	} {
-		var got collector
-		err := Decode([]byte(body), testLimits, &got)
+		var got datadogCollector
+		err := DecodeDatadog([]byte(body), datadogLimits, &got)
 		if strings.HasPrefix(body, "[[") {
 			assert.ErrorContains(t, err, want)
 			continue
@@ -136,17 +131,17 @@ func TestDecodeFails(t *testing.T) {
 		assert.ErrorContains(t, err, want, "%.50s", body)
 	}
 	stop := errors.New("stop")
-	assert.Equal(t, stop, Decode([]byte(`[{}]`), testLimits, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeDatadog([]byte(`[{}]`), datadogLimits, &datadogCollector{fail: stop}))
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecodeDatadog(f *testing.F) {
 	f.Add([]byte(`[{"ddsource":"idp","ddtags":"env:prod","timestamp":1750000000123,"message":"{\"event_id\":\"e1\"}","x":{"y":1}}]`))
 	f.Add([]byte("{\"a\":1}\n{\"b\":2}"))
 	f.Add([]byte(`[{"date":"2025-06-15T15:06:40.5Z","message":"\ud83d\ude00"},7]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := string(body)
-		var got collector
-		err := Decode(body, testLimits, &got)
+		var got datadogCollector
+		err := DecodeDatadog(body, datadogLimits, &got)
 		require.Equal(t, before, string(body), "it must not be written to")
 		for _, e := range got.entries {
 			require.True(t, utf8.Valid(e.Body))
@@ -185,15 +180,10 @@ func benchBody(tb testing.TB, n int) []byte {
 	return body
 }
 
-type nullHandler struct{ bytes int }
-
-func (h *nullHandler) Entry(_ int, e *Entry) error { h.bytes += len(e.Body); return nil }
-func (h *nullHandler) Refuse(Problem) error        { return nil }
-
-func TestRoundTrip(t *testing.T) {
+func TestDatadogRoundTrip(t *testing.T) {
 	t.Parallel()
-	var got collector
-	require.NoError(t, Decode(benchBody(t, 3), testLimits, &got))
+	var got datadogCollector
+	require.NoError(t, DecodeDatadog(benchBody(t, 3), datadogLimits, &got))
 	require.Len(t, got.entries, 3)
 	assert.Equal(t, int64(1750000000000000000), got.entries[2].Time)
 	assert.Contains(t, string(got.entries[2].Body), `{"event_id":"evt-abcdef-0000000002"`)
@@ -202,26 +192,26 @@ func TestRoundTrip(t *testing.T) {
 	require.EqualError(t, err, "entry 2: text is not valid UTF-8")
 }
 
-func TestDecodeDoesNotAllocatePerEntry(t *testing.T) {
+func TestDecodeDatadogDoesNotAllocatePerEntry(t *testing.T) {
 	body := benchBody(t, 1000)
 	var h nullHandler
-	assert.Less(t, testing.AllocsPerRun(20, func() { _ = Decode(body, testLimits, &h) }), 10.0)
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeDatadog(body, datadogLimits, &h) }), 10.0)
 }
 
-func BenchmarkDecode(b *testing.B) {
+func BenchmarkDecodeDatadog(b *testing.B) {
 	body := benchBody(b, 100)
 	var h nullHandler
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Decode(body, testLimits, &h); err != nil {
+		if err := DecodeDatadog(body, datadogLimits, &h); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/event")
 }
 
-func TestLimits(t *testing.T) {
-	limits := Limits{Labels: labelset.Limit{Count: 3, Bytes: 40}, Line: 100}
+func TestDatadogLimits(t *testing.T) {
+	limits := DatadogLimits{Labels: LabelLimit{Count: 3, Bytes: 40}, Line: 100}
 	const count, bytes = "at most 3 labels or attributes are taken", "at most 40 bytes of labels or attributes are taken"
 	event := `"message":"{\"event_id\":\"e\"}"`
 	long := strings.Repeat(`\n`, 300)
@@ -239,8 +229,8 @@ func TestLimits(t *testing.T) {
 		`{"` + long + `":1}`:                                             "",
 		`{"message":"{` + long + long + long + `}"}`:                     "", // too long for an event of its own
 	} {
-		var got collector
-		require.NoError(t, Decode([]byte(body), limits, &got), "%.80s", body)
+		var got datadogCollector
+		require.NoError(t, DecodeDatadog([]byte(body), limits, &got), "%.80s", body)
 		if want == "" {
 			assert.Empty(t, got.problems, "%.80s", body)
 			assert.Len(t, got.entries, 1, "%.80s", body)

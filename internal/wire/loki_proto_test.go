@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ func protoEntry(seconds, nanos uint64, line string, more ...[]byte) []byte {
 	return bytesField(2, message(e, message(more...)))
 }
 
-func TestDecodeProto(t *testing.T) {
+func TestDecodeLokiProto(t *testing.T) {
 	t.Parallel()
 	pair := bytesField(3, message(bytesField(1, []byte("m")), bytesField(2, []byte("n"))))
 	unknown := message(varintField(9, 5), bytesField(10, []byte("?")), protowire.AppendFixed64(protowire.AppendTag(nil, 11, protowire.Fixed64Type), 1))
@@ -42,13 +42,13 @@ func TestDecodeProto(t *testing.T) {
 		"unknown":     message(unknown, bytesField(1, []byte(`{ a = "b" , "c" = 'd\n' }`)), protoEntry(1, 5, "x", unknown, pair), varintField(3, 1234), protoEntry(2, 0, "", unknown)),
 	} {
 		var got collector
-		require.NoError(t, DecodeProto(message(bytesField(1, stream), unknown), testLimit, &got), name)
+		require.NoError(t, DecodeLokiProto(message(bytesField(1, stream), unknown), testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
 		assert.Equal(t, []pushes.Stream{streamOf(labels("a", "b", "c", "d\n"), entry(1_000_000_005, "x", "m", "n"), entry(2_000_000_000, ""))}, got.streams, name)
 	}
 }
 
-func TestDecodeProtoRefuses(t *testing.T) {
+func TestDecodeLokiProtoRefuses(t *testing.T) {
 	t.Parallel()
 	head := bytesField(1, []byte(`{a="b"}`))
 	good := []pushes.Stream{streamOf(labels("a", "b"), entry(1_000_000_000, "good"))}
@@ -63,7 +63,7 @@ func TestDecodeProtoRefuses(t *testing.T) {
 		"stream 1, entry 1: structured metadata: text is not valid UTF-8": protoEntry(1, 0, "x", bytesField(3, bytesField(1, []byte{0xff}))),
 	} {
 		var got collector
-		require.NoError(t, DecodeProto(bytesField(1, message(head, entry, protoEntry(1, 0, "good"))), testLimit, &got))
+		require.NoError(t, DecodeLokiProto(bytesField(1, message(head, entry, protoEntry(1, 0, "good"))), testLimit, &got))
 		if assert.Len(t, got.problems, 1) {
 			assert.Contains(t, got.problems[0], problem)
 		}
@@ -76,7 +76,7 @@ func TestDecodeProtoRefuses(t *testing.T) {
 	} {
 		var got collector
 		stream := message(bytesField(1, []byte(text)), protoEntry(1, 0, "x"), protoEntry(1, 0, "y"))
-		require.NoError(t, DecodeProto(bytesField(1, stream), testLimit, &got), text)
+		require.NoError(t, DecodeLokiProto(bytesField(1, stream), testLimit, &got), text)
 		require.Len(t, got.problems, 1, text)
 		assert.Contains(t, got.problems[0], "stream 1: labels: ", text)
 		assert.Contains(t, got.problems[0], want, text)
@@ -84,7 +84,7 @@ func TestDecodeProtoRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeProtoFails(t *testing.T) {
+func TestDecodeLokiProtoFails(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string][]byte{
 		"lying length":        {0x0a, 0x7f, 0x00},
@@ -97,7 +97,7 @@ func TestDecodeProtoFails(t *testing.T) {
 		"nothing":             nil,
 	} {
 		var got collector
-		assert.Error(t, DecodeProto(raw, testLimit, &got), name)
+		assert.Error(t, DecodeLokiProto(raw, testLimit, &got), name)
 		assert.Empty(t, got.streams, name)
 	}
 }

@@ -1,6 +1,4 @@
-// Package labelset collects the labels of a stream or of an entry, up to a limit: a well
-// compressed push can carry millions of them at no cost to its sender.
-package labelset
+package wire
 
 import (
 	"fmt"
@@ -8,29 +6,29 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Limit bounds a set.
-type Limit struct {
+// LabelLimit bounds a set.
+type LabelLimit struct {
 	Count int // labels
 	Bytes int // of all names and values together
 }
 
-// MaxEscape is the most bytes of an escaped text for one byte: Go's \U00000041. A text
-// longer than MaxEscape times Bytes exceeds the limit even before unescaping.
-const MaxEscape = 10
+// maxEscape is the most bytes of an escaped text for one byte: Go's \U00000041. A text
+// longer than maxEscape times Bytes exceeds the limit even before unescaping.
+const maxEscape = 10
 
-// Set is a list of labels. Names may repeat. A decoder keeps it to reuse its memory.
-type Set struct {
+// LabelSet is a list of labels. Names may repeat. A decoder keeps it to reuse its memory.
+type LabelSet struct {
 	Labels []relay.Label
 
-	limit Limit
+	limit LabelLimit
 	bytes int
 }
 
 // Reset empties the set and keeps its memory.
-func (s *Set) Reset(limit Limit) { s.Labels, s.limit, s.bytes = s.Labels[:0], limit, 0 }
+func (s *LabelSet) Reset(limit LabelLimit) { s.Labels, s.limit, s.bytes = s.Labels[:0], limit, 0 }
 
 // Add adds a label, or leaves it out and returns the limit it exceeds as an error.
-func (s *Set) Add(l relay.Label) error {
+func (s *LabelSet) Add(l relay.Label) error {
 	if len(s.Labels) >= s.limit.Count {
 		return fmt.Errorf("at most %d labels or attributes are taken", s.limit.Count)
 	}
@@ -43,14 +41,14 @@ func (s *Set) Add(l relay.Label) error {
 }
 
 // Check refuses an escaped text too long for any meaning.
-func (l Limit) Check(escaped int) error {
-	if escaped > MaxEscape*l.Bytes {
+func (l LabelLimit) Check(escaped int) error {
+	if escaped > maxEscape*l.Bytes {
 		return l.tooLong()
 	}
 	return nil
 }
 
-func (l Limit) tooLong() error {
+func (l LabelLimit) tooLong() error {
 	return fmt.Errorf("at most %d bytes of labels or attributes are taken", l.Bytes)
 }
 
@@ -59,10 +57,10 @@ const maxKept = 256
 
 // Kept returns the set emptied, without references. It keeps the memory only if there is
 // little.
-func (s *Set) Kept() Set {
+func (s *LabelSet) Kept() LabelSet {
 	if cap(s.Labels) > maxKept {
-		return Set{}
+		return LabelSet{}
 	}
 	clear(s.Labels)
-	return Set{Labels: s.Labels[:0]}
+	return LabelSet{Labels: s.Labels[:0]}
 }

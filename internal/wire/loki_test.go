@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
-	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -35,7 +34,7 @@ func (c *collector) Entry(_ Place, e *Entry) error {
 		return c.fail
 	}
 	s := &c.streams[len(c.streams)-1]
-	s.Entries = append(s.Entries, pushes.Entry{Time: e.Time, Line: []byte(string(e.Line)), Meta: cloneLabels(e.Meta)})
+	s.Entries = append(s.Entries, pushes.Entry{Time: e.Time, Line: []byte(string(e.Body)), Meta: cloneLabels(e.Labels)})
 	return nil
 }
 
@@ -46,7 +45,7 @@ func (c *collector) Refuse(p Problem) error {
 }
 
 // testLimit is for tests of other things than limits.
-var testLimit = labelset.Limit{Count: 128, Bytes: 64 << 10}
+var testLimit = LabelLimit{Count: 128, Bytes: 64 << 10}
 
 func cloneLabels(labels []relay.Label) []relay.Label {
 	var out []relay.Label
@@ -72,7 +71,7 @@ func entry(t int64, line string, meta ...string) pushes.Entry {
 	return pushes.Entry{Time: t, Line: []byte(line), Meta: labels(meta...)}
 }
 
-func TestDecodeJSON(t *testing.T) {
+func TestDecodeLokiJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body string
@@ -101,15 +100,15 @@ func TestDecodeJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got collector
-			require.NoError(t, DecodeJSON([]byte(c.body), testLimit, &got))
+			require.NoError(t, DecodeLokiJSON([]byte(c.body), testLimit, &got))
 			assert.Equal(t, c.want, got.streams)
 			assert.Empty(t, got.problems)
 		})
 	}
 }
 
-// TestDecodeJSONRefuses has a good entry next to each bad one.
-func TestDecodeJSONRefuses(t *testing.T) {
+// TestDecodeLokiJSONRefuses has a good entry next to each bad one.
+func TestDecodeLokiJSONRefuses(t *testing.T) {
 	t.Parallel()
 	values := func(bad string) string {
 		return `{"streams":[{"stream":{"a":"b"},"values":[["1","good"],` + bad + `,["2","too"]]}]}`
@@ -145,7 +144,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{`{"streams":[{"stream":{},"values":[["1","good"]],"values":[["2","x"],["3","y"]]}]}`, `stream 1: "stream" or "values" stands twice`, 2, after},
 	} {
 		var got collector
-		require.NoError(t, DecodeJSON([]byte(c.body), testLimit, &got), c.body)
+		require.NoError(t, DecodeLokiJSON([]byte(c.body), testLimit, &got), c.body)
 		if assert.Len(t, got.problems, 1, c.body) {
 			assert.Contains(t, got.problems[0], c.problem, c.body)
 		}
@@ -154,7 +153,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeJSONFails(t *testing.T) {
+func TestDecodeLokiJSONFails(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		``:                   `invalid JSON at byte 0: it ends where { is needed`,
@@ -172,7 +171,7 @@ func TestDecodeJSONFails(t *testing.T) {
 		`{"streams":[{"values":[["1","x",{"a":` + strings.Repeat(`{"a":`, 100_000): `nested deeper than 512`,
 	} {
 		var got collector
-		assert.ErrorContains(t, DecodeJSON([]byte(body), testLimit, &got), want, "%.80s", body)
+		assert.ErrorContains(t, DecodeLokiJSON([]byte(body), testLimit, &got), want, "%.80s", body)
 	}
 }
 
@@ -182,8 +181,8 @@ func TestHandlerErrorEndsDecoding(t *testing.T) {
 	streams := []pushes.Stream{streamOf(labels("a", "b"), entry(1, "x"), entry(2, "y"))}
 	body, err := pushes.Loki(nil, streams)
 	require.NoError(t, err)
-	assert.Equal(t, stop, DecodeJSON(body, testLimit, &collector{fail: stop}))
-	assert.Equal(t, stop, DecodeProto(pushes.LokiProto(nil, streams), testLimit, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeLokiJSON(body, testLimit, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeLokiProto(pushes.LokiProto(nil, streams), testLimit, &collector{fail: stop}))
 }
 
 // TestCorpus decodes each file of testdata/push. Its name tells the result.
@@ -196,12 +195,12 @@ func TestCorpus(t *testing.T) {
 		body, err := os.ReadFile(name)
 		require.NoError(t, err)
 		var got collector
-		require.NoError(t, DecodeJSON(body, testLimit, &got), name)
+		require.NoError(t, DecodeLokiJSON(body, testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
 		again, err := pushes.Loki(nil, got.streams)
 		require.NoError(t, err)
 		var back collector
-		require.NoError(t, DecodeJSON(again, testLimit, &back))
+		require.NoError(t, DecodeLokiJSON(again, testLimit, &back))
 		assert.Equal(t, got.streams, back.streams, name)
 	}
 }
@@ -226,12 +225,12 @@ type nullHandler struct{ entries, bytes int }
 func (h *nullHandler) Stream([]relay.Label) error { return nil }
 func (h *nullHandler) Entry(_ Place, e *Entry) error {
 	h.entries++
-	h.bytes += len(e.Line)
+	h.bytes += len(e.Body)
 	return nil
 }
 func (h *nullHandler) Refuse(Problem) error { return nil }
 
-func BenchmarkDecodeJSON(b *testing.B) {
+func BenchmarkDecodeLokiJSON(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			body, err := pushes.Loki(nil, benchStreams(n))
@@ -241,7 +240,7 @@ func BenchmarkDecodeJSON(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				copy(buf, body)
-				if err := DecodeJSON(buf, testLimit, &h); err != nil {
+				if err := DecodeLokiJSON(buf, testLimit, &h); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -250,12 +249,12 @@ func BenchmarkDecodeJSON(b *testing.B) {
 	}
 }
 
-func BenchmarkDecodeProto(b *testing.B) {
+func BenchmarkDecodeLokiProto(b *testing.B) {
 	body := pushes.LokiProto(nil, benchStreams(100))
 	var h nullHandler
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := DecodeProto(body, testLimit, &h); err != nil {
+		if err := DecodeLokiProto(body, testLimit, &h); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -271,13 +270,13 @@ func TestDecodersDoNotAllocatePerEntry(t *testing.T) {
 	var h nullHandler
 	assert.Less(t, testing.AllocsPerRun(20, func() {
 		copy(buf, body)
-		_ = DecodeJSON(buf, testLimit, &h)
+		_ = DecodeLokiJSON(buf, testLimit, &h)
 	}), 10.0)
-	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeProto(raw, testLimit, &h) }), 10.0)
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeLokiProto(raw, testLimit, &h) }), 10.0)
 }
 
 func TestLabelLimits(t *testing.T) {
-	limit := labelset.Limit{Count: 2, Bytes: 10}
+	limit := LabelLimit{Count: 2, Bytes: 10}
 	three, long := labels("a", "1", "b", "2", "c", "3"), labels("a", "1", "b", "12345678")
 	streams := []pushes.Stream{
 		{Labels: labels("a", "1", "b", "1234567"), Entries: []pushes.Entry{entry(1, "good", "a", "1", "b", "2"), entry(2, "three", "a", "1", "b", "2", "c", "3"), entry(3, "long", "a", "1", "b", "12345678")}},
@@ -287,8 +286,8 @@ func TestLabelLimits(t *testing.T) {
 	body, err := pushes.Loki(nil, streams)
 	require.NoError(t, err)
 	for name, decode := range map[string]func(h Handler) error{
-		"json":  func(h Handler) error { return DecodeJSON(body, limit, h) },
-		"proto": func(h Handler) error { return DecodeProto(pushes.LokiProto(nil, streams), limit, h) },
+		"json":  func(h Handler) error { return DecodeLokiJSON(body, limit, h) },
+		"proto": func(h Handler) error { return DecodeLokiProto(pushes.LokiProto(nil, streams), limit, h) },
 	} {
 		var got collector
 		require.NoError(t, decode(&got), name)

@@ -1,4 +1,4 @@
-package loki
+package wire
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 // values reads a stream's entries.
-func (d *jsonDecoder) values() error {
+func (d *lokiJSON) values() error {
 	switch c := d.scan.Peek(); c {
 	case '[':
 	case 'n':
@@ -38,7 +38,7 @@ func (d *jsonDecoder) values() error {
 }
 
 // refuseValues counts entries that are refused together.
-func (d *jsonDecoder) refuseValues(why error) error {
+func (d *lokiJSON) refuseValues(why error) error {
 	_ = d.scan.Open('[')
 	for n := 0; ; n++ {
 		more, err := d.scan.More(']', n)
@@ -55,7 +55,7 @@ func (d *jsonDecoder) refuseValues(why error) error {
 }
 
 // oneEntry reads an entry. Like Loki, it skips a null.
-func (d *jsonDecoder) oneEntry() error {
+func (d *lokiJSON) oneEntry() error {
 	switch c := d.scan.Peek(); c {
 	case '[':
 	case 'n':
@@ -64,7 +64,7 @@ func (d *jsonDecoder) oneEntry() error {
 		return d.skipRefused(Problem{Place: d.at, Entries: 1, Err: fmt.Errorf("it is %s, not an array", jsonscan.Kind(c))})
 	}
 	_ = d.scan.Open('[')
-	d.entry.Meta = nil
+	d.entry = Entry{Timed: true}
 	var bad error
 	n := 0
 	for ; ; n++ {
@@ -93,7 +93,7 @@ func (d *jsonDecoder) oneEntry() error {
 }
 
 // element reads element n of an entry.
-func (d *jsonDecoder) element(n int) (bad, err error) {
+func (d *lokiJSON) element(n int) (bad, err error) {
 	switch n {
 	case 0:
 		var s []byte
@@ -102,14 +102,14 @@ func (d *jsonDecoder) element(n int) (bad, err error) {
 		}
 		return within("timestamp", bad), err
 	case 1:
-		d.entry.Line, bad, err = d.text()
+		d.entry.Body, bad, err = d.text()
 		return within("line", bad), err
 	case 2:
 		if c := d.scan.Peek(); c != '{' {
 			return fmt.Errorf("structured metadata is %s, not an object", jsonscan.Kind(c)), d.scan.Skip()
 		}
 		bad, err = d.pairs(&d.meta)
-		d.entry.Meta = d.meta.Labels
+		d.entry.Labels = d.meta.Labels
 		return within("structured metadata", bad), err
 	}
 	return nil, d.scan.Skip()
