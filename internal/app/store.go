@@ -127,7 +127,7 @@ func openStore(ctx context.Context, cfg *config.Config, o StoreOptions, had []st
 		o.Failed = func(error) {}
 	}
 	return cluster.Open(ctx, cluster.Config{
-		Journal: cfg.Journal, Dir: filepath.Join(cfg.DataDir, NotesDir),
+		Journal: cfg.Journal, Dir: filepath.Join(cfg.DataDir, NotesDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir),
 		Version: o.Version, Logger: o.Logger, Registerer: o.Registerer, Failed: o.Failed,
 	})
 }

@@ -32,7 +32,7 @@ func newBackend(t testing.TB, url string, replicas int) *backend {
 	t.Helper()
 	b := &backend{cfg: Config{
 		Journal: config.Journal{URL: url, Replicas: replicas, StreamPrefix: fmt.Sprintf("T%d", prefixes.Add(1)), MaxBytes: 64 << 20},
-		Dir:     t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Dir:     t.TempDir(), Salvage: t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler),
 	}}
 	b.open(t)
 	t.Cleanup(func() { require.NoError(t, b.store.Close()) })

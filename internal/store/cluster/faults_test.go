@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,17 +53,22 @@ func TestDamageIsNamed(t *testing.T) {
 	b.Kill(t)
 	l = b.log(t, "events")
 	damaged := func(from, to store.Pos) store.Gap { return store.Gap{From: from, To: to, Why: store.Damaged} }
-	want := []store.Gap{damaged(1, 1), damaged(3, 4), damaged(6, 6), damaged(10, 10)}
+	strange := damaged(6, 6)
+	strange.Kept = filepath.Join(b.store.salvage, l.stream+"-6.bin")
+	want := []store.Gap{damaged(1, 1), damaged(3, 4), strange, damaged(10, 10)}
 	records, gaps := read(t, l, 1)
 	assert.Equal(t, want, gaps)
 	assert.Len(t, records, 5)
 	assert.Equal(t, want, gapsOf(t, l))
+	kept, err := os.ReadFile(strange.Kept)
+	require.NoError(t, err)
+	assert.Equal(t, "not a record of ours", string(kept))
 	at, err := l.Append(t.Context(), store.Draft{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 11, at)
 	require.NoError(t, l.Trim(t.Context(), 5))
 	_, gaps = read(t, l, 1)
-	assert.Equal(t, []store.Gap{{From: 1, To: 4, Why: store.Trimmed}, damaged(6, 6), damaged(10, 10)}, gaps)
+	assert.Equal(t, []store.Gap{{From: 1, To: 4, Why: store.Trimmed}, strange, damaged(10, 10)}, gaps)
 	assert.Equal(t, want[2:], gapsOf(t, l))
 }
 

@@ -216,14 +216,14 @@ func (r *reader) confirm(ctx context.Context, at place) ([]store.Item, error) {
 	case err != nil:
 		return nil, err
 	case got.seq > at.seq:
-		return r.gap(ctx, at, got.seq-1)
+		return r.gap(ctx, at, got.seq-1, "")
 	}
 	f, err := decode(l.stream, got.data)
 	switch {
 	case errors.Is(err, ErrVersion):
 		return nil, fmt.Errorf("read position %d of the log %s: %w", r.next, l.name, err)
 	case err != nil:
-		return r.gap(ctx, at, at.seq)
+		return r.gap(ctx, at, at.seq, l.store.keep(l.stream, &got))
 	}
 	if _, fits := l.known.see(spot{r.next, f.nonce}, false); !fits {
 		before := len(l.meta().Turns)
@@ -245,11 +245,12 @@ func (r *reader) confirmEnd(ctx context.Context, at place) ([]store.Item, error)
 	if info.State.LastSeq < at.seq || r.log.meta().find(r.next) != at {
 		return nil, nil
 	}
-	return r.gap(ctx, at, info.State.LastSeq)
+	return r.gap(ctx, at, info.State.LastSeq, "")
 }
 
-// gap names the positions up to a sequence, all of which the leader says are missing.
-func (r *reader) gap(ctx context.Context, at place, to uint64) ([]store.Item, error) {
+// gap names the positions up to a sequence, all of which the leader says are missing, or the one
+// that is damaged and kept in a file.
+func (r *reader) gap(ctx context.Context, at place, to uint64, kept string) ([]store.Item, error) {
 	if err := r.log.refresh(ctx); err != nil { // a trim may have dropped them just now
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (r *reader) gap(ctx context.Context, at place, to uint64) ([]store.Item, er
 		return nil, nil
 	}
 	last := min(r.next+store.Pos(to-at.seq), at.until)
-	return []store.Item{{Gap: &store.Gap{From: r.next, To: last, Why: store.Damaged}}}, nil
+	return []store.Item{{Gap: &store.Gap{From: r.next, To: last, Why: store.Damaged, Kept: kept}}}, nil
 }
 
 // fetch asks any replica for the messages from a sequence on. It returns none if the replica

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,9 @@ type Config struct {
 	// Dir is a folder on the relay's own disk, for notes on how far the logs reached. Without
 	// one, only the table has them.
 	Dir string
+	// Salvage is the folder for messages that are not what was written. Without one they are
+	// named only.
+	Salvage string
 	// Version is that of the program.
 	Version    string
 	Logger     *slog.Logger
@@ -50,6 +54,8 @@ type Store struct {
 	replicas int
 	version  string
 	notes    string
+	salvage  string
+	salvaged atomic.Int64 // bytes that this process kept
 	failed   func(error)
 	rewinds  prometheus.Counter
 	table    *Table
@@ -79,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		js: js, log: cfg.Logger, url: cfg.Journal.URL, prefix: cfg.Journal.StreamPrefix, replicas: cfg.Journal.Replicas,
-		version: cmp.Or(cfg.Version, "dev"), failed: cfg.Failed, patience: patience, certainty: certainty, logs: map[string]*Log{},
+		version: cmp.Or(cfg.Version, "dev"), salvage: cfg.Salvage, failed: cfg.Failed, patience: patience, certainty: certainty, logs: map[string]*Log{},
 		rewinds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "auditrelay_journal_rewinds_total", Help: "How often the external cluster lost the end of a log.",
 		}),
