@@ -15,7 +15,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/auditrelay ./cmd/auditrelay \
+    CGO_ENABLED=0 go build -trimpath -pgo=cmd/auditrelay/load.pgo -ldflags "-s -w -X main.version=${VERSION}" -o /out/auditrelay ./cmd/auditrelay \
  && mkdir -p /out/data
 
 # Static, without a shell, as an unprivileged user.
