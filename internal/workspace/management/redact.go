@@ -3,47 +3,28 @@ package management
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // redact returns raw with a replacement for every secret: the value of each member with a
-// secret's name, at any depth and of any type. All else stays, numbers with their digits; members
-// come out sorted. Names are compared without case and separators: "api_key", "apiKey" and
+// secret's name, at any depth and of any type. All else stays, with its order and its
+// digits. Names are compared without case and separators: "api_key", "apiKey" and
 // "API-Key" are one. The masked "api_key_last_four" is no secret.
 func redact(raw json.RawMessage) (json.RawMessage, error) {
-	var v any
-	if err := json.Unmarshal(raw, new(json.RawMessage)); err != nil { // it is nothing but one value
-		return nil, fmt.Errorf("redact the answer: %w", err)
+	if !json.Valid(raw) { // this bounds the depth, too
+		return nil, errors.New("redact the answer: it is not JSON")
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
+	var out bytes.Buffer
+	if err := redactValue(dec, &out); err != nil {
 		return nil, fmt.Errorf("redact the answer: %w", err)
 	}
-	return jsondiff.Encode(redacted(v)), nil
-}
-
-// redacted replaces the secrets in a decoded value.
-func redacted(v any) any {
-	switch v := v.(type) {
-	case []any:
-		for i := range v {
-			v[i] = redacted(v[i])
-		}
-	case map[string]any:
-		for name := range v {
-			if isSecretName(name) {
-				v[name] = secret.Redacted
-			} else {
-				v[name] = redacted(v[name])
-			}
-		}
-	}
-	return v
+	return out.Bytes(), nil
 }
 
 func isSecretName(name string) bool {
@@ -54,4 +35,79 @@ func isSecretName(name string) bool {
 		}
 	}
 	return false
+}
+
+func redactValue(dec *json.Decoder, out *bytes.Buffer) error {
+	t, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		return redactObject(dec, out)
+	case json.Delim('['):
+		return redactArray(dec, out)
+	}
+	return writeJSON(out, t)
+}
+
+func redactObject(dec *json.Decoder, out *bytes.Buffer) error {
+	out.WriteByte('{')
+	for first := true; dec.More(); first = false {
+		if !first {
+			out.WriteByte(',')
+		}
+		if err := redactMember(dec, out); err != nil {
+			return err
+		}
+	}
+	out.WriteByte('}')
+	_, err := dec.Token()
+	return err
+}
+
+func redactMember(dec *json.Decoder, out *bytes.Buffer) error {
+	t, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	name, _ := t.(string) // a member's name is always a string
+	if err := writeJSON(out, name); err != nil {
+		return err
+	}
+	out.WriteByte(':')
+	if !isSecretName(name) {
+		return redactValue(dec, out)
+	}
+	var dropped json.RawMessage
+	if err := dec.Decode(&dropped); err != nil {
+		return err
+	}
+	return writeJSON(out, secret.Redacted)
+}
+
+func redactArray(dec *json.Decoder, out *bytes.Buffer) error {
+	out.WriteByte('[')
+	for first := true; dec.More(); first = false {
+		if !first {
+			out.WriteByte(',')
+		}
+		if err := redactValue(dec, out); err != nil {
+			return err
+		}
+	}
+	out.WriteByte(']')
+	_, err := dec.Token()
+	return err
+}
+
+// writeJSON writes a scalar as it stood: no HTML escapes, and no newline.
+func writeJSON(out *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	out.Truncate(out.Len() - 1)
+	return nil
 }
