@@ -39,7 +39,8 @@ func ackError(m *natsgo.Msg) error {
 		return errNoStream
 	}
 	// This is the usual answer, up to a hundred thousand times a second.
-	if bytes.HasPrefix(m.Data, []byte(`{"stream":"`)) && !bytes.Contains(m.Data, []byte(`"error"`)) {
+	name, usual := bytes.CutPrefix(m.Data, []byte(`{"stream":"`))
+	if usual && len(name) > 0 && name[0] != '"' && name[len(name)-1] == '}' && !bytes.Contains(name, []byte(`"error"`)) {
 		return nil
 	}
 	var ack struct {

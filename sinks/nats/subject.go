@@ -50,19 +50,14 @@ func appendTokens(dst []byte, value string) []byte {
 // pattern matches all subjects of the template: each token that contains a name is a wildcard,
 // and a type at the end is ">".
 func (s *subject) pattern() string {
-	if s.typeLast {
-		return oneTokenEach(strings.TrimSuffix(s.text, lastType)) + ".>"
-	}
-	return oneTokenEach(s.text)
-}
-
-// oneTokenEach replaces each token that contains a name by "*".
-func oneTokenEach(text string) string {
-	tokens := strings.Split(text, ".")
+	tokens := strings.Split(s.text, ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "{") {
 			tokens[i] = "*"
 		}
+	}
+	if s.typeLast {
+		tokens[len(tokens)-1] = ">"
 	}
 	return strings.Join(tokens, ".")
 }
