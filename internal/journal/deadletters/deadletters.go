@@ -196,7 +196,7 @@ func headIn(r *store.Record) (h head, event []byte, err error) {
 // Remove removes letters for good. A missing letter is no error. A crash on the way leaves
 // some of them; when Remove has returned, none comes back.
 func (s *Store) Remove(ctx context.Context, numbers []uint64) error {
-	if err := s.catchUp(ctx); err != nil {
+	if _, err := s.catchUp(ctx); err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(s.index.live(numbers), removedAtOnce) {

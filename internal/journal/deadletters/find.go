@@ -50,11 +50,8 @@ func (f *Filter) matches(l *Letter) bool {
 // Find calls yield with each letter chosen by the filter, oldest first, until it returns
 // false. It leaves out letters stored meanwhile.
 func (s *Store) Find(ctx context.Context, filter Filter, yield func(Letter) bool) error {
-	state, err := s.letters.State(ctx)
+	state, err := s.catchUp(ctx)
 	if err != nil {
-		return fmt.Errorf("open the dead letters: %w", err)
-	}
-	if err := s.await(ctx, state.End); err != nil {
 		return err
 	}
 	from, to := store.Pos(filter.Sequence), store.Pos(filter.Sequence)

@@ -255,13 +255,13 @@ func (s *Store) nameRecord(ctx context.Context, r *store.Record, why error) {
 	}
 }
 
-// catchUp returns when the index knows all letters that are in the log now.
-func (s *Store) catchUp(ctx context.Context) error {
+// catchUp returns the state of the log when the index knows all letters that are in it.
+func (s *Store) catchUp(ctx context.Context) (store.State, error) {
 	state, err := s.letters.State(ctx)
 	if err != nil {
-		return fmt.Errorf("open the dead letters: %w", err)
+		return state, fmt.Errorf("read the state of the dead letters: %w", err)
 	}
-	return s.await(ctx, state.End)
+	return state, s.await(ctx, state.End)
 }
 
 // await returns when the index has read up to a position.

@@ -43,10 +43,7 @@ func (s *Store) keepTidy() {
 // A crash on the way leaves letters that stand in the log twice, under one number, and the
 // index counts them once.
 func (s *Store) tidy(ctx context.Context, after *int64) error {
-	if err := s.catchUp(ctx); err != nil {
-		return err
-	}
-	state, err := s.letters.State(ctx)
+	state, err := s.catchUp(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,11 +85,8 @@ func (x *index) held() (live int64, foreign bool) {
 func (s *Store) move(ctx context.Context, from, through store.Pos) (next store.Pos, more bool, err error) {
 	s.appending.Lock()
 	defer s.appending.Unlock()
-	state, err := s.letters.State(ctx)
+	state, err := s.catchUp(ctx)
 	if err != nil {
-		return from, false, err
-	}
-	if err := s.await(ctx, state.End); err != nil {
 		return from, false, err
 	}
 	c := &cursor{s: s, ctx: ctx}

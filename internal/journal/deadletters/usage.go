@@ -27,7 +27,7 @@ func (u *Usage) Fullest() (source string, bytes int64) {
 
 // Usage counts the dead letters of each sink with any.
 func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
-	if err := s.catchUp(ctx); err != nil {
+	if _, err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
 	usage, _ := s.index.usage()

@@ -185,8 +185,7 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 	if err != nil {
 		return err
 	}
-	switch {
-	case newest.Meta.ID != m.ID:
+	if newest.Meta.ID != m.ID {
 		newest = note{}
 	}
 	if kept.Meta.ID == m.ID {
