@@ -88,7 +88,7 @@ func openRegular(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-var errNoFile = errors.New("it is no regular file")
+var errNoFile = errors.New("it is not a regular file")
 
 // moveAside moves what stands at a path out of the way unless it is right, and reports whether it
 // could: into the folder for such things, or, where that is none either, to a name of its own. A

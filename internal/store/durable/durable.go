@@ -35,7 +35,7 @@ func CreateFile(path string, data []byte) error {
 }
 
 // ErrNoFile means that a folder, a pipe or the like stands at a path.
-var ErrNoFile = errors.New("it is no regular file")
+var ErrNoFile = errors.New("it is not a regular file")
 
 // Open opens a file to read it, but no pipe, whose reader would wait for ever.
 func Open(path string) (*os.File, error) {
