@@ -2,11 +2,9 @@ package audit
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -24,8 +22,6 @@ const (
 	maxPassed = 64
 	// shortPause and longPause bound the wait after a failure.
 	shortPause, longPause = 100 * time.Millisecond, 10 * time.Second
-	// takeOver is how long another relay may be without progress before this one goes on.
-	takeOver = 30 * time.Second
 )
 
 // Forward calls entry for each sound entry in order, and checkpoint for each good checkpoint
@@ -36,19 +32,19 @@ const (
 //
 // Where a call fails it is made again, with growing pauses, for as long as it takes; an outage
 // of the store is waited for, and so is an unusable trail. The position is kept in the table
-// under a name, over restarts. After a crash the newest entries may come again. Of several
-// relays with one trail one forwards; another takes over when it makes no progress.
+// under a name, over restarts. After a crash the newest entries may come again. Of several relays
+// on one cluster, the one with the turn forwards; one that was thought dead, and comes back, hands
+// on again what the other one does, until it learns of it.
 func (t *Trail) Forward(ctx context.Context, name string, entry func(context.Context, Recorded) error, checkpoint func(context.Context, Kept) error) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("forward the audit trail: %w", ctx.Err())
 	case <-t.opened:
 	}
-	f := &forwarder{Trail: t, table: t.store.Table(), key: "trail/" + name, me: rand.Text(), entry: entry, checkpoint: checkpoint}
+	f := &forwarder{Trail: t, table: t.store.Table(), key: "trail/" + name, entry: entry, checkpoint: checkpoint}
 	for wait := shortPause; ; wait = min(2*wait, longPause) {
 		some, err := f.run(ctx)
 		if ctx.Err() != nil {
-			f.leave()
 			return fmt.Errorf("forward the audit trail: %w", ctx.Err())
 		}
 		if some {
@@ -66,7 +62,6 @@ type forwarder struct {
 	*Trail
 	table      store.Table
 	key        string
-	me         string // names this process
 	entry      func(context.Context, Recorded) error
 	checkpoint func(context.Context, Kept) error
 
@@ -81,8 +76,6 @@ type reached struct {
 	Entries        store.Pos `json:"entries"`
 	CheckpointsLog string    `json:"checkpoints_log"`
 	Checkpoints    store.Pos `json:"checkpoints"`
-	// By is the process that does it; empty where it has stopped.
-	By string `json:"by,omitempty"`
 }
 
 // errAnother says that another relay forwards the trail now.
@@ -105,50 +98,16 @@ func (f *forwarder) run(ctx context.Context) (some bool, err error) {
 	}
 }
 
-// take reads the position, and makes it this process's, once no other one makes progress.
+// take reads the position.
 func (f *forwarder) take(ctx context.Context) error {
-	for expired := !f.options.Shared; ; {
-		v, err := f.table.Get(ctx, f.key)
-		if err != nil {
-			return fmt.Errorf("read how far the audit trail was forwarded: %w", err)
-		}
-		var at reached
-		if len(v.Data) > 0 && json.Unmarshal(v.Data, &at) != nil {
-			at = reached{} // all is handed on again
-		}
-		if expired || at.By == "" || at.By == f.me {
-			f.at, f.rev = at, v.Rev
-			return f.begin(ctx)
-		}
-		if expired, err = f.idle(ctx, v.Rev, at.Entries); err != nil {
-			return err
-		}
+	v, err := f.table.Get(ctx, f.key)
+	if err != nil {
+		return fmt.Errorf("read how far the audit trail was forwarded: %w", err)
 	}
-}
-
-// idle waits until the position changes, or until there has been something to hand on after
-// it for the time of takeOver.
-func (f *forwarder) idle(ctx context.Context, rev uint64, entries store.Pos) (expired bool, err error) {
-	waiting, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for v, err := range f.table.Watch(waiting, f.key) {
-			if err != nil || v.Key == f.key && v.Rev != rev {
-				cancel()
-				return
-			}
-		}
-	})
-	err = f.wait(waiting, f.entries, entries+1)
-	if err == nil {
-		err = retry.Sleep(waiting, takeOver)
+	if f.at, f.rev = (reached{}), v.Rev; json.Unmarshal(v.Data, &f.at) != nil {
+		f.at = reached{} // all is handed on again
 	}
-	cancel()
-	watching.Wait()
-	if ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	return err == nil, nil
+	return f.begin(ctx)
 }
 
 // begin makes the position fit the logs as they are. In another log, or one that lost its
@@ -170,7 +129,6 @@ func (f *forwarder) begin(ctx context.Context) error {
 			*of.id, *of.pos = id, 0
 		}
 	}
-	f.at.By = f.me
 	return f.save(ctx)
 }
 
@@ -191,28 +149,12 @@ func (f *forwarder) save(ctx context.Context) error {
 	return nil
 }
 
-// leave lets another relay go on at once.
-func (f *forwarder) leave() {
-	if f.rev == 0 || !f.options.Shared {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), longPause)
-	defer cancel()
-	f.at.By = ""
-	_ = f.save(ctx) // otherwise the other one waits
-}
-
 // step hands on what there is: first the entries, and then the checkpoints that were there
 // before, whose entries are among them.
 func (f *forwarder) step(ctx context.Context) error {
 	s, err := f.checkpoints.State(ctx)
 	if err != nil {
 		return fmt.Errorf("read the end of the checkpoints: %w", err)
-	}
-	if f.options.Shared {
-		if v, err := f.table.Get(ctx, f.key); err == nil && v.Rev > f.rev {
-			return errAnother
-		}
 	}
 	before := f.at
 	_, err = each(ctx, f.entries, f.at.Entries+1, func(item store.Item) error { return f.handOn(ctx, item) })

@@ -80,8 +80,8 @@ type Options struct {
 	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put back
 	// to an earlier state, which is a problem.
 	ForwardedFile string
-	// Shared: other relays append to the same logs. The checkpoint next to this relay's key
-	// may be older than theirs then.
+	// Shared: other relays append to the same logs, in turn. The checkpoint next to this relay's
+	// key may be older than theirs then.
 	Shared bool
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
