@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +55,6 @@ var _ store.Store = (*Store)(nil)
 type Config struct {
 	// Dir is the store's folder. It is made if it is missing.
 	Dir string
-	// Lock is the folder to lock, which must exist: the one of everything that the process
-	// keeps. Default: Dir.
-	Lock string
 	// Salvage is the folder for bytes that could not be read as records.
 	Salvage string
 	// Writer is the version of the program, in at most 64 bytes. It stands in every file,
@@ -77,7 +73,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := fs.MakeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	guard, err := durable.Lock(cmp.Or(cfg.Lock, cfg.Dir))
+	guard, err := durable.Lock(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", cfg.Dir, err)
 	}
