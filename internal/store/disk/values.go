@@ -205,11 +205,11 @@ func (v *values) read(i int) (*valuesFile, error) {
 }
 
 // readFrames reads what can be read, and returns where the last frame ends.
-func (v *valuesFile) readFrames(f file) (end int64) {
-	w := &window{f: f}
+func (f *valuesFile) readFrames(from file) (end int64) {
+	w := &window{f: from}
 	end = dataStart
 	for at := end; ; {
-		offset, h, ok := w.find(at, v.length, valuesSeed, 0, ^store.Pos(0))
+		offset, h, ok := w.find(at, f.length, valuesSeed, 0, ^store.Pos(0))
 		if !ok {
 			return end
 		}
@@ -220,8 +220,8 @@ func (v *valuesFile) readFrames(f file) (end int64) {
 		}
 		end = offset + h.size()
 		at = end
-		v.frames = append(v.frames, frameOf(&record, &h))
-		v.generation = max(v.generation, uint64(h.time))
+		f.frames = append(f.frames, frameOf(&record, &h))
+		f.generation = max(f.generation, uint64(h.time))
 	}
 }
 
