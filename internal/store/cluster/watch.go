@@ -12,8 +12,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// watchInterval is how often a watch asks for new values.
-const watchInterval = 200 * time.Millisecond
+const (
+	// watchInterval is how often a watch asks for new values.
+	watchInterval = 200 * time.Millisecond
+	// watchPatience bounds a round of questions. A question that a lost server leaves without
+	// an answer is asked again before other relays are taken for dead.
+	watchPatience = time.Second
+)
 
 // Watch implements [store.Table]. It asks the leader for what was written since it asked last,
 // and waits while the servers are away.
@@ -25,11 +30,13 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 			if now := t.losses(); now != losses {
 				seq, losses = 1, now // sequences are given to other values
 			}
-			next, err := t.scan(ctx, seq, prefix, func(v store.Value) bool {
+			round, cancel := context.WithTimeout(ctx, watchPatience)
+			next, err := t.scan(round, seq, prefix, func(v store.Value) bool {
 				rev, known := seen[v.Key]
 				seen[v.Key] = v.Rev
 				return rev == v.Rev || v.Data == nil && !known || yield(v, nil)
 			})
+			cancel()
 			switch {
 			case errors.Is(err, errEnough):
 				return
