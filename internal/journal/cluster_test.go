@@ -95,7 +95,7 @@ func TestNoPositionMovesAfterTheTurn(t *testing.T) {
 	require.NoError(t, err)
 	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
 	require.NoError(t, err)
-	opening, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names, Turn: &lease.Turn{Guard: store.If{Key: epoch, Rev: rev}}})
+	opening, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names, Turn: lease.NewTurn("relay", rev)})
 	require.NoError(t, err)
 	j := &opened{Journal: opening, names: names, reg: reg}
 	defer func() {

@@ -100,7 +100,7 @@ func (j *Journal) keep(ctx context.Context, sink string, m mark) error {
 		Version: positionVersion, Sink: sink, Log: j.id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
 	})
 	if err == nil {
-		err = j.table.PutLazy(ctx, positionKey+sink, value, j.turn.Guard)
+		err = j.table.PutLazy(ctx, positionKey+sink, value, j.turn.Guard())
 	}
 	if err != nil {
 		j.metrics.notKept.Inc()

@@ -57,15 +57,23 @@ type Machine struct {
 	jobs   []string
 	timing Timing
 
-	epochs map[string]Epoch
+	epochs map[string]seenEpoch
 	beats  map[string]seenBeat // by relay
 	began  time.Duration       // when the newest heartbeat was begun
 	heard  time.Duration       // when the newest one was begun that has reached the table
 	steady time.Duration       // since when they reach it without a longer break
+	lost   map[string]Epoch    // of jobs that this relay has: an earlier epoch, which stands in the table instead
+	looked int                 // counts the heartbeats: at each, one epoch is read again
+	unsure map[string]bool     // jobs whose epoch may have gone back
 	gives  map[string]release  // jobs that are given away: under that epoch they are never done again
 	moved  time.Duration       // when a job was given away last
 	joined bool                // a heartbeat has reached the table
 	leaves bool
+}
+
+type seenEpoch struct {
+	Epoch
+	at time.Duration // when it was seen first
 }
 
 type release struct {
@@ -84,7 +92,7 @@ type seenBeat struct {
 func NewMachine(self, was string, jobs []string, t Timing) *Machine {
 	return &Machine{
 		self: self, was: was, jobs: slices.Sorted(slices.Values(jobs)), timing: t,
-		epochs: map[string]Epoch{}, beats: map[string]seenBeat{}, gives: map[string]release{}, began: math.MinInt64 / 2,
+		epochs: map[string]seenEpoch{}, beats: map[string]seenBeat{}, gives: map[string]release{}, lost: map[string]Epoch{}, unsure: map[string]bool{}, began: math.MinInt64 / 2,
 	}
 }
 
@@ -92,7 +100,8 @@ func NewMachine(self, was string, jobs []string, t Timing) *Machine {
 // changes nothing. A holder without a heartbeat is watched from now on.
 func (m *Machine) SawEpoch(now time.Duration, job string, e Epoch) {
 	if e.Rev > m.epochs[job].Rev {
-		m.epochs[job] = e
+		m.epochs[job] = seenEpoch{e, now}
+		delete(m.lost, job)
 	}
 	if _, known := m.beats[e.Holder]; e.Holder != "" && !known {
 		m.beats[e.Holder] = seenBeat{at: now}
@@ -114,6 +123,61 @@ func (m *Machine) Beaten(begun time.Duration) {
 	m.heard, m.joined = max(m.heard, begun), true
 }
 
+// FoundEpoch takes a job's epoch as the table's leader has answered a question that was put at
+// the time asked. It may be older than one that was seen before it was asked: then the table has
+// lost its end. If it was this relay's epoch that was lost, the relay goes on, and writes it again.
+func (m *Machine) FoundEpoch(now, asked time.Duration, job string, e Epoch) {
+	known := m.epochs[job]
+	if e.Rev < known.Rev && asked <= known.at {
+		return // it was written after the answer
+	}
+	delete(m.unsure, job)
+	if e.Rev < known.Rev && known.Holder == m.self && m.gives[job].rev != known.Rev {
+		m.lost[job] = e
+		return
+	}
+	if e.Rev != known.Rev {
+		m.WroteEpoch(now, asked, job, e)
+	}
+}
+
+// WroteEpoch takes an epoch that this relay has written, with a write that was begun at the time
+// asked.
+func (m *Machine) WroteEpoch(now, asked time.Duration, job string, e Epoch) {
+	if known := m.epochs[job]; e.Rev < known.Rev && asked <= known.at {
+		return
+	}
+	delete(m.epochs, job)
+	delete(m.lost, job)
+	m.SawEpoch(now, job, e)
+}
+
+// WroteBeat takes a heartbeat of this relay that it has written.
+func (m *Machine) WroteBeat(now, asked time.Duration, b Beat) {
+	if known := m.beats[m.self]; b.Rev > known.Rev || asked > known.at {
+		m.beats[m.self] = seenBeat{b, now}
+	}
+}
+
+// FoundBeat is FoundEpoch for a heartbeat. If this relay's own has gone back, all epochs may
+// have, and are to be looked at.
+func (m *Machine) FoundBeat(now, asked time.Duration, relay string, b Beat) {
+	known := m.beats[relay]
+	if b.Rev == known.Rev || b.Rev < known.Rev && asked <= known.at {
+		return
+	}
+	if relay == m.self && b.Rev < m.beats[relay].Rev {
+		for _, job := range m.jobs {
+			m.unsure[job] = true
+		}
+	}
+	delete(m.beats, relay)
+	m.SawBeat(now, relay, b)
+}
+
+// Epoch is the newest known epoch of a job.
+func (m *Machine) Epoch(job string) Epoch { return m.epochs[job].Epoch }
+
 // Leave has the machine give all its jobs away, and take none.
 func (m *Machine) Leave() { m.leaves = true }
 
@@ -127,11 +191,14 @@ type Decision struct {
 	Beat bool
 	// Hold are the jobs to do. The relay stops all others at once.
 	Hold map[string]Epoch
-	// Take are jobs whose epoch is to be replaced by one that names this relay.
+	// Take are jobs whose epoch is to be replaced by one that names this relay. One of a job that
+	// the relay has already was lost by the table.
 	Take map[string]Epoch
 	// Release are jobs to stop, and to give away once they have stopped, each to a relay or,
 	// where that is empty, to any.
 	Release map[string]string
+	// Look are jobs whose epoch is to be read from the table's leader.
+	Look []string
 	// Declare are relays to declare dead.
 	Declare map[string]Beat
 }
@@ -145,9 +212,12 @@ func (m *Machine) Decide(now time.Duration) Decision {
 	if m.Dead() {
 		return d
 	}
-	if now-m.began >= m.timing.Beat {
+	if len(m.jobs) > 0 && now-m.began >= m.timing.Beat {
 		d.Beat, m.began = true, now
+		m.looked++
+		m.unsure[m.jobs[m.looked%len(m.jobs)]] = true // what was lost shows in no heartbeat if none was
 	}
+	d.Look = slices.Sorted(maps.Keys(m.unsure))
 	if !m.joined || m.timing.Hold > 0 && now-m.heard >= m.timing.Hold {
 		return d // others may have declared it dead
 	}
@@ -160,9 +230,12 @@ func (m *Machine) Decide(now time.Duration) Decision {
 		case e.Holder == m.self && m.leaves:
 			m.give(d, job, "")
 		case e.Holder == m.self:
-			d.Hold[job] = e
-		case !m.leaves && m.free(e) && (e.For == m.self || share[m.self] < m.most(share)):
-			d.Take[job] = e
+			d.Hold[job] = e.Epoch
+			if earlier, lost := m.lost[job]; lost {
+				d.Take[job] = Epoch{Rev: earlier.Rev, Number: max(earlier.Number, e.Number)}
+			}
+		case !m.leaves && m.free(e.Epoch) && (e.For == m.self || share[m.self] < m.most(share)):
+			d.Take[job] = e.Epoch
 			share[m.self]++
 		}
 	}

@@ -3,6 +3,7 @@ package lease
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -19,7 +20,7 @@ import (
 // evenly spread, and nothing moves any more.
 func TestOneHolderWrites(t *testing.T) {
 	t.Parallel()
-	seeds := 1500
+	seeds := 1000
 	if n, err := strconv.Atoi(os.Getenv("AUDITRELAY_SEEDS")); err == nil {
 		seeds = n
 	}
@@ -51,19 +52,22 @@ const (
 
 // world is a table, and the relays that use it. Its time is the true one.
 type world struct {
-	r       *rand.Rand
-	now     time.Duration
-	events  events
-	count   int
-	faults  bool
-	pauses  bool // clocks may stop: then overlaps are possible
-	rev     uint64
-	epochs  map[string]Epoch
-	beats   map[string]Beat
-	writers map[uint64]string // who wrote under a revision
-	relays  []*player
-	moves   int
-	wrong   []string
+	r         *rand.Rand
+	now       time.Duration
+	events    events
+	count     int
+	faults    bool
+	pauses    bool // clocks may stop: then overlaps are possible
+	rev       uint64
+	losses    bool // the table goes back at times: then overlaps are possible, too
+	epochs    map[string]Epoch
+	oldEpochs map[string]Epoch
+	oldBeats  map[string]Beat
+	beats     map[string]Beat
+	writers   map[uint64]string // who wrote under a revision
+	relays    []*player
+	moves     int
+	wrong     []string
 }
 
 // player is one relay.
@@ -114,7 +118,7 @@ func newWorld(seed uint64) *world {
 		r: rand.New(rand.NewPCG(seed, 22)), faults: true, epochs: map[string]Epoch{}, beats: map[string]Beat{},
 		writers: map[uint64]string{},
 	}
-	w.pauses = w.r.IntN(2) == 0
+	w.pauses, w.losses = w.r.IntN(2) == 0, w.r.IntN(3) == 0
 	work := jobs(1 + w.r.IntN(9))
 	for i := range 1 + w.r.IntN(4) {
 		w.add(fmt.Sprintf("relay-%d", i), work)
@@ -153,7 +157,9 @@ func (w *world) strike() {
 	}
 	p := w.relays[w.r.IntN(len(w.relays))]
 	until := w.now + w.upTo(15*time.Second)
-	switch w.r.IntN(6) {
+	switch w.r.IntN(7) {
+	case 6:
+		w.goBack()
 	case 0:
 		p.cutIn = until
 	case 1:
@@ -180,6 +186,16 @@ func (w *world) strike() {
 		})
 	}
 	w.after(w.upTo(6*time.Second), w.strike)
+}
+
+// goBack has the table lose the last seconds. Its revisions are not given out again.
+func (w *world) goBack() {
+	if w.oldEpochs != nil && w.losses {
+		w.epochs, w.beats = w.oldEpochs, w.oldBeats
+		w.oldEpochs = nil
+		return
+	}
+	w.oldEpochs, w.oldBeats = maps.Clone(w.epochs), maps.Clone(w.beats)
 }
 
 func (w *world) heal() {
@@ -221,16 +237,23 @@ func (p *player) tick() {
 	if d.Beat {
 		p.beat(now)
 	}
-	for relay, b := range d.Declare {
+	for _, job := range d.Look {
+		var e Epoch
+		p.send(func() { e = p.w.epochs[job] }, func() {
+			p.m.FoundEpoch(p.read(), now, job, e)
+		})
+	}
+	for _, relay := range slices.Sorted(maps.Keys(d.Declare)) {
+		b := d.Declare[relay]
 		var got Beat
-		p.send(func() { got, _ = p.w.putBeat(relay, b.Rev, true) }, func() { p.m.SawBeat(p.read(), relay, got) })
+		p.send(func() { got, _ = p.w.putBeat(relay, b.Rev, true) }, func() { p.m.FoundBeat(p.read(), now, relay, got) })
 	}
 	for _, job := range p.m.jobs {
 		if e, take := d.Take[job]; take && !p.putting[job] {
 			p.put(job, e, Epoch{Number: e.Number + 1, Holder: p.name})
 		}
 		if to, release := d.Release[job]; release && !p.putting[job] {
-			e := p.m.epochs[job]
+			e := p.m.Epoch(job)
 			p.put(job, e, Epoch{Number: e.Number, For: to})
 		}
 		if e, held := d.Hold[job]; held {
@@ -244,20 +267,30 @@ func (p *player) tick() {
 func (p *player) beat(now time.Duration) {
 	var got Beat
 	var written bool
-	known := p.m.Known().Rev
+	asked, known := now, p.m.Known().Rev
 	p.send(func() { got, written = p.w.putBeat(p.name, known, false) }, func() {
-		p.m.SawBeat(p.read(), p.name, got)
-		if written {
-			p.m.Beaten(now)
+		if !written {
+			p.m.FoundBeat(p.read(), asked, p.name, got)
+			return
 		}
+		p.m.WroteBeat(p.read(), asked, got)
+		p.m.Beaten(now)
 	})
 }
 
 // put replaces a job's epoch, if it is still the one that the relay knows.
 func (p *player) put(job string, e, next Epoch) {
 	p.putting[job] = true
+	asked := p.read()
 	var got Epoch
-	p.send(func() { got = p.w.putEpoch(job, e.Rev, next) }, func() { p.m.SawEpoch(p.read(), job, got) })
+	written := false
+	p.send(func() { got, written = p.w.putEpoch(job, e.Rev, next) }, func() {
+		if written {
+			p.m.WroteEpoch(p.read(), asked, job, got)
+		} else {
+			p.m.FoundEpoch(p.read(), asked, job, got)
+		}
+	})
 	p.w.after(time.Second, func() { p.putting[job] = false })
 }
 
@@ -319,17 +352,17 @@ func (w *world) putBeat(relay string, rev uint64, dead bool) (Beat, bool) {
 	return b, true
 }
 
-// putEpoch returns what stands in the table then.
-func (w *world) putEpoch(job string, rev uint64, next Epoch) Epoch {
+// putEpoch returns what stands in the table then, and whether it is what was put.
+func (w *world) putEpoch(job string, rev uint64, next Epoch) (Epoch, bool) {
 	if w.epochs[job].Rev != rev {
-		return w.epochs[job]
+		return w.epochs[job], false
 	}
 	w.rev++
 	w.moves++
 	next.Rev = w.rev
 	w.epochs[job] = next
 	w.tell(func(p *player) { p.m.SawEpoch(p.read(), job, next) })
-	return next
+	return next, true
 }
 
 // write is a holder's, under its epoch.
@@ -347,7 +380,7 @@ func (w *world) write(p *player, job string, e Epoch) {
 func (w *world) noteOverlap(p *player) {
 	for job := range p.holds {
 		for _, q := range w.relays {
-			if _, too := q.holds[job]; too && q != p && !q.dead && !w.pauses {
+			if _, too := q.holds[job]; too && q != p && !q.dead && !w.pauses && !w.losses {
 				w.wrong = append(w.wrong, fmt.Sprintf("%s: %s and %s both do %s", w.now, p.name, q.name, job))
 			}
 		}

@@ -22,15 +22,25 @@ import (
 // another relay has the job, or had it meanwhile. Work that returns earlier is begun again.
 type Work func(ctx context.Context, t *Turn) error
 
-// Turn is a relay's right to do a job.
+// Turn is a relay's right to do a job. The zero Turn is that of a relay without others.
 type Turn struct {
-	// Guard is the condition of what is made durable for the job.
-	Guard store.If
-
+	epoch  string        // the key of the job's epoch
+	rev    atomic.Uint64 // its revision
 	heard  *atomic.Int64 // when the relay's last heartbeat was begun that reached the table, since start
 	start  time.Time
 	within time.Duration
 }
+
+// NewTurn returns the turn of a job whose epoch has a revision.
+func NewTurn(job string, rev uint64) *Turn {
+	t := &Turn{epoch: epochKey + job}
+	t.rev.Store(rev)
+	return t
+}
+
+// Guard is the condition of what is made durable for the job. It changes where the table has
+// lost the epoch, and the relay has written it again.
+func (t *Turn) Guard() store.If { return store.If{Key: t.epoch, Rev: t.rev.Load()} }
 
 // Await returns once it is certain that no other relay can have the job: the last heartbeat
 // that reached the table is younger than what others wait for. It is asked before something
@@ -117,7 +127,8 @@ type part struct {
 }
 
 type doing struct {
-	rev    uint64
+	turn   *Turn
+	ctx    context.Context // ended once the job is to stop
 	cancel context.CancelFunc
 }
 
@@ -201,8 +212,10 @@ func (p *part) left(ctx context.Context) error {
 // act does what the machine has decided.
 func (p *part) act(ctx context.Context, d Decision) {
 	for job, at := range p.doing {
-		if e, held := d.Hold[job]; !held || e.Rev != at.rev {
+		if e, held := d.Hold[job]; !held {
 			at.cancel()
+		} else if at.ctx.Err() == nil {
+			at.turn.rev.Store(e.Rev)
 		}
 	}
 	for job, e := range d.Hold {
@@ -213,6 +226,9 @@ func (p *part) act(ctx context.Context, d Decision) {
 	if d.Beat {
 		p.beat(ctx)
 	}
+	for _, job := range d.Look {
+		p.look(ctx, job)
+	}
 	for relay, b := range d.Declare {
 		p.declare(ctx, relay, b)
 	}
@@ -220,7 +236,7 @@ func (p *part) act(ctx context.Context, d Decision) {
 		p.putEpoch(ctx, job, e, epochValue{Number: e.Number + 1, Holder: p.self})
 	}
 	for job, to := range d.Release {
-		if e := p.machine.epochs[job]; p.doing[job] == nil { // it has stopped
+		if e := p.machine.Epoch(job); p.doing[job] == nil { // it has stopped
 			p.putEpoch(ctx, job, e, epochValue{Number: e.Number, For: to})
 		}
 	}
@@ -229,8 +245,9 @@ func (p *part) act(ctx context.Context, d Decision) {
 // do begins a job.
 func (p *part) do(ctx context.Context, job string, rev uint64) {
 	ctx, cancel := context.WithCancel(ctx)
-	p.doing[job] = &doing{rev, cancel}
-	turn := &Turn{Guard: store.If{Key: epochKey + job, Rev: rev}, heard: &p.heard, start: p.start, within: (p.Timing.Beat + p.Timing.Dead) / 2}
+	turn := NewTurn(job, rev)
+	turn.heard, turn.start, turn.within = &p.heard, p.start, (p.Timing.Beat+p.Timing.Dead)/2
+	p.doing[job] = &doing{turn, ctx, cancel}
 	p.Logger.Info("this relay does a job now", "job", job)
 	p.io.Go(func() {
 		for ctx.Err() == nil {
@@ -261,26 +278,45 @@ func (p *part) stopAll() {
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
 	began, key, known := p.now(), beatKey+p.self, p.machine.Known()
-	p.put(ctx, key, []byte("{}"), known.Rev, func(rev uint64, v *store.Value) {
+	p.put(ctx, key, []byte("{}"), known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
-			p.machine.SawBeat(p.now(), p.self, Beat{Rev: rev})
+			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev})
 			p.machine.Beaten(began)
 			p.heard.Store(int64(p.machine.heard))
 			return
 		}
-		p.sawBeat(*v)
+		p.machine.FoundBeat(p.now(), asked, p.self, beatOf(*v))
 	})
 }
 
 // declare declares a relay dead: its own next heartbeat is refused.
 func (p *part) declare(ctx context.Context, relay string, b Beat) {
-	p.put(ctx, beatKey+relay, nil, b.Rev, func(rev uint64, v *store.Value) {
+	p.put(ctx, beatKey+relay, nil, b.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
 			p.machine.SawBeat(p.now(), relay, Beat{Rev: rev, Dead: true})
 			p.Logger.Warn("a relay is declared dead, as its heartbeat has not changed", "relay", relay, "for", p.Timing.Dead)
 			return
 		}
-		p.sawBeat(*v)
+		p.machine.FoundBeat(p.now(), asked, relay, beatOf(*v))
+	})
+}
+
+// look reads a job's epoch from the table's leader. After a failure the machine asks again.
+func (p *part) look(ctx context.Context, job string) {
+	key := epochKey + job
+	if p.putting[key] {
+		return
+	}
+	p.putting[key] = true
+	p.io.Go(func() {
+		asked := p.now()
+		v, err := p.Table.Get(ctx, key)
+		p.say(ctx, func() {
+			delete(p.putting, key)
+			if err == nil {
+				p.machine.FoundEpoch(p.now(), asked, job, p.epochOf(v))
+			}
+		})
 	})
 }
 
@@ -293,19 +329,20 @@ func (p *part) putEpoch(ctx context.Context, job string, e Epoch, next epochValu
 		p.Logger.Error("an epoch cannot be encoded", "job", job, "error", err) // it always can
 		return
 	}
-	p.put(ctx, epochKey+job, data, e.Rev, func(rev uint64, v *store.Value) {
+	p.put(ctx, epochKey+job, data, e.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
-			p.machine.SawEpoch(p.now(), job, Epoch{Rev: rev, Number: next.Number, Holder: next.Holder, For: next.For})
+			e := Epoch{Rev: rev, Number: next.Number, Holder: next.Holder, For: next.For}
+			p.machine.WroteEpoch(p.now(), asked, job, e)
 			return
 		}
-		p.sawEpoch(*v)
+		p.machine.FoundEpoch(p.now(), asked, job, p.epochOf(*v))
 	})
 }
 
 // put replaces a key's value under the condition that it has a revision. Then is given the
 // new revision, or, if that is not known to have succeeded, what stands in the table. Of
 // one key, one write is under way at a time.
-func (p *part) put(life context.Context, key string, data []byte, rev uint64, then func(rev uint64, v *store.Value)) {
+func (p *part) put(life context.Context, key string, data []byte, rev uint64, then func(rev uint64, asked time.Duration, v *store.Value)) {
 	if p.putting[key] {
 		return
 	}
@@ -316,6 +353,7 @@ func (p *part) put(life context.Context, key string, data []byte, rev uint64, th
 		next, err := p.Table.Put(ctx, key, data, store.If{Key: key, Rev: rev})
 		var stands store.Value
 		var unread error
+		asked := p.now()
 		if err != nil {
 			stands, unread = p.Table.Get(ctx, key)
 		}
@@ -323,9 +361,9 @@ func (p *part) put(life context.Context, key string, data []byte, rev uint64, th
 			delete(p.putting, key)
 			switch {
 			case err == nil:
-				then(next, nil)
+				then(next, asked, nil)
 			case unread == nil:
-				then(0, &stands)
+				then(0, asked, &stands)
 			}
 		})
 	})
@@ -338,25 +376,24 @@ func (p *part) watch(ctx context.Context) error {
 			return fmt.Errorf("watch the cluster's relays: %w", err)
 		}
 		p.say(ctx, func() {
-			if strings.HasPrefix(v.Key, beatKey) {
-				p.sawBeat(v)
+			if relay, is := strings.CutPrefix(v.Key, beatKey); is {
+				p.machine.SawBeat(p.now(), relay, beatOf(v))
 			} else {
-				p.sawEpoch(v)
+				p.machine.SawEpoch(p.now(), strings.TrimPrefix(v.Key, epochKey), p.epochOf(v))
 			}
 		})
 	}
 	return ctx.Err()
 }
 
-func (p *part) sawBeat(v store.Value) {
-	p.machine.SawBeat(p.now(), strings.TrimPrefix(v.Key, beatKey), Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0})
-}
+func beatOf(v store.Value) Beat { return Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0} }
 
-// sawEpoch takes an epoch. One that cannot be read has no holder: whoever replaces it knows its revision.
-func (p *part) sawEpoch(v store.Value) {
+// epochOf decodes an epoch. One that cannot be read has no holder: whoever replaces it knows
+// its revision.
+func (p *part) epochOf(v store.Value) Epoch {
 	var e epochValue
 	if err := json.Unmarshal(v.Data, &e); err != nil && v.Data != nil {
 		p.Logger.Error("the epoch of a job cannot be read, and is replaced", "key", v.Key, "error", err)
 	}
-	p.machine.SawEpoch(p.now(), strings.TrimPrefix(v.Key, epochKey), Epoch{Rev: v.Rev, Number: e.Number, Holder: e.Holder, For: e.For})
+	return Epoch{Rev: v.Rev, Number: e.Number, Holder: e.Holder, For: e.For}
 }

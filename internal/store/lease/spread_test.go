@@ -54,7 +54,7 @@ func (c *cluster) join(name string, work []string) (leave, cut func()) {
 	table := &cuttable{c.table, make(chan struct{})}
 	todo := map[string]Work{}
 	for _, job := range work {
-		todo[job] = func(ctx context.Context, turn *Turn) error { return c.work(ctx, name, job, turn.Guard) }
+		todo[job] = func(ctx context.Context, turn *Turn) error { return c.work(ctx, name, job, turn.Guard()) }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
