@@ -21,7 +21,7 @@ func newDeadlettersReplay() *cobra.Command {
 	return command(&cobra.Command{
 		Use:   "replay",
 		Short: "Deliver dead letters again",
-		Long: `Delivers dead letters again, to their own sink or to another one, beside live delivery. It
+		Long: `Delivers dead letters again, to their own sink or to another one, while live delivery goes on. It
 removes a letter after the sink has acknowledged its event. A letter refused again stays,
 with its new reason, a new number and all attempts counted. It leaves later letters alone.
 Passing errors are retried until they pass. Ctrl-C ends the command; undelivered letters

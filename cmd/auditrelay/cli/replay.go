@@ -19,9 +19,9 @@ func newReplay() *cobra.Command {
 		Use:   "replay --sink NAME --since TIME",
 		Short: "Deliver a span of the journal to a sink again",
 		Long: `Delivers the events of a span of time to one sink again, with the same ids and in the
-same order, beside live delivery. The span counts from the events' arrival in the
+same order, while live delivery goes on. The span counts from the events' arrival in the
 journal. Events refused for good go to the dead letters; any other error is retried until
-it passes. Ctrl-C ends the replay; another run begins anew.
+it passes. Ctrl-C ends the replay; another run begins from the start.
 
 The journal keeps undelivered events, and delivered ones for journal.replay_window (72h by
 default) as far as its disk budget allows. An earlier begin is cut, with a note.

@@ -16,13 +16,13 @@ func newTrailForward() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forward --sink NAME --since TIME",
 		Short: "Deliver old entries of the audit trail to a sink",
-		Long: `Delivers entries of the audit trail to one sink, the oldest first, beside live delivery: for
+		Long: `Delivers entries of the audit trail to one sink, the oldest first, while live delivery goes on: for
 a new SIEM, or after a loss there. Unlike 'auditrelay replay' it reads the trail itself: the
 trail keeps every entry for ever. The events and their ids are those of the first time, so a
 destination can recognise a repetition.
 
 Events refused for good go to the dead letters; any other error is retried until it passes.
-Ctrl-C ends it; another run begins anew.
+Ctrl-C ends it; another run begins from the start.
 ` + whichRelay + `
 
 Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong usage.`,

@@ -21,7 +21,7 @@ needs the public key, and nothing else. Keep the file outside of data_dir, and n
 audit.key_file. An existing file is left alone.
 
 With --public it makes no key: it prints the public key of a PEM file in the same form,
-for audit.public_key beside audit.sign_command.
+for audit.public_key, which goes with audit.sign_command.
 
 The origin names the trail for good, as a domain and path of yours.
 

@@ -56,7 +56,7 @@ func newWitnessRecover() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover FILE…",
 		Short: "Make a witness's lost state again",
-		Long: `Makes the lost state of a stopped witness anew, from checkpoints with the witness's own
+		Long: `Makes the lost state of a stopped witness again, from checkpoints with the witness's own
 signature: the newest one of each log, as its relay serves it at /tlog/latest/checkpoint. Of
 each log the largest counts. Existing state goes forward only.
 

@@ -126,7 +126,7 @@ func TestOldBundlesAreArchived(t *testing.T) {
 	var text strings.Builder
 	k := h.keeper()
 	k.log = textLogger(&text)
-	k.anew[0] = true
+	k.fromFirst[0] = true
 	require.NoError(t, k.Run(t.Context()))
 	require.Equal(t, after, files(t, log.dir))
 	require.Empty(t, text.String())

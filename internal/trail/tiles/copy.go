@@ -27,14 +27,14 @@ type copying struct {
 	wrote func(entries int64) // nil, or told of the progress
 }
 
-// run brings the copy up to the checkpoint: see [writer.write] for a crash. With anew, it goes
+// run brings the copy up to the checkpoint: see [writer.write] for a crash. With fromFirst, it goes
 // through all of an older copy.
-func (m *copying) run(ctx context.Context, anew bool) error {
+func (m *copying) run(ctx context.Context, fromFirst bool) error {
 	if err := m.continues(); err != nil {
 		return err
 	}
 	g := audit.Generation{Base: proof.BaseOf(m.upTo.Origin), Origin: m.upTo.Origin, PublicKey: m.publicKey}
-	w, err := openWriter(m.to, g, m.records, anew)
+	w, err := openWriter(m.to, g, m.records, fromFirst)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (s *Store) Export(ctx context.Context, dir string, archives []string, progr
 
 // export brings a copy up to date, and reads all of it back. A damaged older one is written again.
 func (m *copying) export(ctx context.Context) (err error) {
-	for _, anew := range []bool{false, true} {
-		if err = m.run(ctx, anew); err == nil {
+	for _, fromFirst := range []bool{false, true} {
+		if err = m.run(ctx, fromFirst); err == nil {
 			err = m.to.Check(ctx, m.publicKey, 0)
 		}
 		if !errors.Is(err, errDamaged) {

@@ -35,10 +35,10 @@ type Keeper struct {
 	told    map[string]bool   // the logged failures
 	strange bool              // a checkpoint of an unknown generation was passed over
 
-	mu    sync.Mutex     // guards the fields below
-	logs  map[string]Log // by origin
-	anew  map[int64]bool // logs to be gone through from the first entry, by base
-	again func()         // ends the run under way
+	mu        sync.Mutex     // guards the fields below
+	logs      map[string]Log // by origin
+	fromFirst map[int64]bool // logs to be gone through from the first entry, by base
+	again     func()         // ends the run under way
 }
 
 // NewKeeper makes a keeper of a store. log may be nil.
@@ -48,7 +48,7 @@ func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation,
 	}
 	return &Keeper{
 		store: store, trail: trail, generations: generations, log: log,
-		writers: map[int64]*writer{}, anew: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{},
+		writers: map[int64]*writer{}, fromFirst: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{},
 	}
 }
 
@@ -127,7 +127,7 @@ func (k *Keeper) damaged(base int64, l Log, err error) {
 	k.log.Warn("files of the audit trail are damaged or lost; they are written again", "error", err, "folder", l.dir)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.anew[base] = true
+	k.fromFirst[base] = true
 	if k.again != nil {
 		k.again()
 	}
@@ -214,15 +214,15 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w := k.writers[g.Base]; w != nil && !k.anew[g.Base] {
+	if w := k.writers[g.Base]; w != nil && !k.fromFirst[g.Base] {
 		return w, nil
 	}
-	w, err := openWriter(l, g, k.trail.Records, k.anew[g.Base])
+	w, err := openWriter(l, g, k.trail.Records, k.fromFirst[g.Base])
 	if err != nil {
 		return nil, err
 	}
 	k.writers[g.Base] = w
-	delete(k.anew, g.Base) // after a crash, check finds the damage again
+	delete(k.fromFirst, g.Base) // after a crash, check finds the damage again
 	return w, nil
 }
 

@@ -27,7 +27,7 @@ func TestAMillionEntriesAreWritten(t *testing.T) {
 	h.add(entry(n))
 	start = time.Now()
 	h.run()
-	t.Logf("one more entry written in %v, by a keeper begun anew", time.Since(start).Round(10*time.Microsecond))
+	t.Logf("one more entry written in %v, by a keeper that has just begun", time.Since(start).Round(10*time.Microsecond))
 	start = time.Now()
 	_, err := h.store.Export(t.Context(), filepath.Join(t.TempDir(), "export"), nil, nil)
 	require.NoError(t, err)

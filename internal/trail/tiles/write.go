@@ -54,14 +54,14 @@ type writer struct {
 }
 
 // openWriter goes on with a log as far as its newest checkpoint is good and its tiles
-// give the root; else, or with anew, it goes through it from the first entry. Sound files
+// give the root; else, or with fromFirst, it goes through it from the first entry. Sound files
 // stay, and the checkpoint stays until a larger tree is written.
-func openWriter(l Log, g audit.Generation, records readRecords, anew bool) (*writer, error) {
+func openWriter(l Log, g audit.Generation, records readRecords, fromFirst bool) (*writer, error) {
 	w := &writer{Log: l, base: g.Base, records: records, written: &edge{}, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}
-	if anew && l.checkHistory(g.PublicKey) != nil {
+	if fromFirst && l.checkHistory(g.PublicKey) != nil {
 		// After a crash here, the history is empty, and the log is written again from the first entry.
 		if err := os.Remove(l.path(proof.HistoryFile)); err != nil {
 			return nil, fmt.Errorf("replace the history of checkpoints: %w", err)
@@ -77,7 +77,7 @@ func openWriter(l Log, g audit.Generation, records readRecords, anew bool) (*wri
 		// The history is written before the checkpoint. One that ends before it is an older
 		// copy, and the checkpoints that it lacks are added.
 		known, lineErr := proof.ReadCheckpoint([]byte(last.Checkpoint))
-		if e, err := l.edge(c); err == nil && !anew && lineErr == nil && known.Size >= c.Size {
+		if e, err := l.edge(c); err == nil && !fromFirst && lineErr == nil && known.Size >= c.Size {
 			w.written, w.from = e, w.seq
 		}
 	}
