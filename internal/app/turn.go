@@ -41,6 +41,8 @@ func (r *process) awaitTurn(ctx context.Context) error {
 	got, ended := make(chan *lease.Turn), make(chan error, 1)
 	var stopping, has atomic.Bool
 	stop := background(func(ctx context.Context) {
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
 		ended <- lease.Run(ctx, lease.Options{
 			Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log,
 			// It goes on while the cluster elects a leader: then nobody else can take over.
@@ -56,6 +58,7 @@ func (r *process) awaitTurn(ctx context.Context) error {
 				}
 				<-ctx.Done()
 				if !stopping.Load() {
+					leave() // it would take the turn again, and do nothing with it while it stops
 					r.fail(errTurnLost)
 				}
 				return ctx.Err()
