@@ -174,7 +174,7 @@ type valuesFile struct {
 }
 
 // is reports whether the file is what was written as a generation.
-func (v *valuesFile) is(generation uint64) bool { return v.intact && v.generation == generation }
+func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generation == generation }
 
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
