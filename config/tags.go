@@ -57,6 +57,9 @@ func (k *checker) tagged(v any, at string) {
 		if tls, is := field.Interface().(*TLSClient); is {
 			k.tlsClient(at, tls)
 		}
+		if _, given := tag.Lookup("default"); given && field.Kind() == reflect.String && field.IsZero() {
+			return // an environment that a program added after SetDefaults
+		}
 		if rule, given := tag.Lookup("check"); given && (field.Kind() != reflect.Pointer || !field.IsNil()) {
 			k.rule(at, reflect.Indirect(field), rule)
 		}

@@ -311,10 +311,7 @@ func TestTheStackUnwindsInOrderAndKeepsGoing(t *testing.T) {
 func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	cfg.Ingest.Listen = listener.Addr().String()
-	require.NoError(t, listener.Close())
+	cfg.Ingest.Listen = freeAddress(t)
 	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler), connections: connlimit.NewMetrics(prometheus.NewRegistry())}
 	stop := background(p.refuse)
 	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
@@ -326,7 +323,7 @@ func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Contains(t, body, "starting")
 	require.NoError(t, stop(t.Context()))
-	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", cfg.Ingest.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", cfg.Ingest.Listen)
 	require.NoError(t, err, "the address is free for ingest itself")
 	require.NoError(t, listener.Close())
 }

@@ -135,9 +135,10 @@ func (h *homes) gaveUp(home Home) bool {
 	return slices.ContainsFunc(h.LetGo, func(l LetGo) bool { return l.Home == home })
 }
 
-// settleHome refuses to leave an undrained journal, and then notes the present one. After a
-// crash before the note is written, the next start looks again.
+// settleHome reads where the journal was kept, refuses to leave an undrained one, and then notes
+// the present one. After a crash before the note is written, the next start looks again.
 func (r *process) settleHome(ctx context.Context) error {
+	r.homes = readHomes(r.cfg.DataDir, r.log)
 	h, now := &r.homes, homeOf(r.cfg.Journal)
 	if old := h.Used; old != nil && !old.isSame(now) && !h.gaveUp(*old) {
 		left, err := leftIn(ctx, r.cfg, *old, r.log)

@@ -39,7 +39,6 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("lock", func(context.Context) error { return guard.Close() })
-	r.homes = readHomes(r.cfg.DataDir, r.log)
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}

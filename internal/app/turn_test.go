@@ -59,9 +59,10 @@ func TestASecondRelayStandsBy(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
+// freeAddress is one that no other test of this package takes: they listen on 127.0.0.1.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.5:0")
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Close()) }()
 	return l.Addr().String()
