@@ -220,7 +220,7 @@ func TestADamagedTrailStopsNothing(t *testing.T) {
 				damageFile(t, path, how, rand.New(rand.NewPCG(seed, uint64(i))))
 				is, _ := os.ReadFile(path) // unless it was deleted
 				mustName := strings.HasSuffix(name, "audit.key.checkpoint") && (how != "cut" || !isSignedNote(t, path)) && !meansTheSame(was, is) ||
-					how != "flipped" && strings.HasSuffix(name, "audit.key")
+					how != "flipped" && strings.HasSuffix(name, "audit.key") && !bytes.Equal(bytes.TrimSpace(was), is) // its last newline means nothing
 				assertRunsAndNames(t, cfg, made.issued, mustName)
 			})
 		}

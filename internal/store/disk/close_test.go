@@ -170,7 +170,7 @@ func TestALazyValueDoesNotWaitForASync(t *testing.T) {
 func TestAPutAndATrimThatHang(t *testing.T) {
 	t.Parallel()
 	for suffix, change := range map[string]func(ctx context.Context, s *Store, l *Log) error{
-		valuesFiles[0]: func(ctx context.Context, s *Store, _ *Log) error {
+		valuesFiles[0] + ".new": func(ctx context.Context, s *Store, _ *Log) error {
 			_, err := s.Table().Put(ctx, "key", []byte("value"), store.If{})
 			return err
 		},
