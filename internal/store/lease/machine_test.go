@@ -21,6 +21,9 @@ import (
 func TestOneHolderWrites(t *testing.T) {
 	t.Parallel()
 	seeds := 1000
+	if testing.Short() {
+		seeds = 200
+	}
 	if n, err := strconv.Atoi(os.Getenv("AUDITRELAY_SEEDS")); err == nil {
 		seeds = n
 	}
