@@ -33,7 +33,7 @@ func (r *process) awaitTurn(ctx context.Context) error {
 		return nil
 	}
 	path := filepath.Join(r.cfg.DataDir, NotesDir, memberFile)
-	was, err := os.ReadFile(path)
+	was, err := durable.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the relay's name in the cluster: %w", err)
 	}
