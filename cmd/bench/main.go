@@ -115,7 +115,7 @@ func run(ctx context.Context, f flags) error {
 	if len(results) == 0 {
 		return errNoRow
 	}
-	idle, err := b.idle(ctx, filepath.Join(dir, "idle"), 10*time.Second)
+	idle, err := b.idle(ctx, filepath.Join(dir, "idle"), 30*time.Second)
 	if err != nil {
 		return err
 	}
