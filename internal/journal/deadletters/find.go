@@ -168,20 +168,27 @@ func (x *index) forget(id, pos store.Pos) {
 	x.take(id, pos)
 }
 
+// read reads the item at a position. A reader ends where the log did when it was made, so a
+// letter that was appended meanwhile takes another one.
 func (c *cursor) read(pos store.Pos) (store.Item, error) {
-	if c.at != pos {
-		c.close()
-		c.next, c.stop = iter.Pull2(c.s.letters.Read(c.ctx, pos, false))
+	for made := false; ; made = true {
+		if c.at != pos || made {
+			c.close()
+			c.next, c.stop = iter.Pull2(c.s.letters.Read(c.ctx, pos, false))
+			made = true
+		}
+		item, err, more := c.next()
+		switch {
+		case err != nil:
+			return item, err
+		case more && item.Gap != nil:
+			c.at = item.Gap.To + 1
+			return item, nil
+		case more:
+			c.at = item.Record.Pos + 1
+			return item, nil
+		case made:
+			return item, fmt.Errorf("the log ends before position %d", pos)
+		}
 	}
-	item, err, more := c.next()
-	switch {
-	case err == nil && !more:
-		err = fmt.Errorf("the log ends before position %d", pos)
-	case err != nil:
-	case item.Gap != nil:
-		c.at = item.Gap.To + 1
-	default:
-		c.at = item.Record.Pos + 1
-	}
-	return item, err
 }
