@@ -4,18 +4,25 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/store/cluster"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // A letter that is appended again while a cursor stands at the end of the log, at the very
-// position that the cursor would read next, is read.
+// position that the cursor would read next, is read. A cluster's reader ends where the log did
+// when it was made.
 func TestACursorReadsWhatWasAppendedAfterItsReader(t *testing.T) {
 	t.Parallel()
-	s, err := disk.Open(disk.Config{Dir: t.TempDir(), Salvage: t.TempDir(), Writer: "test", Logger: slog.New(slog.DiscardHandler)})
+	s, err := cluster.Open(t.Context(), cluster.Config{
+		Journal: config.Journal{URL: natstest.Run(t, t.TempDir()).ClientURL(), Replicas: 1, StreamPrefix: "TEST", MaxBytes: 64 << 20},
+		Dir:     t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	log, err := s.Log(t.Context(), LogName, store.Options{})
