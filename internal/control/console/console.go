@@ -91,9 +91,9 @@ type Server struct {
 	socket *socket
 	stop   context.CancelFunc // ends the work under way
 
-	// lettersTurn holds a token while the dead letters are being changed: two
-	// replays at once would deliver each letter twice.
-	lettersTurn chan struct{}
+	// lettersTurn is held while the dead letters are being changed: two replays at once would
+	// deliver each letter twice.
+	lettersTurn sync.Mutex
 	taps        chan struct{} // holds a token per tap
 	// archiving is held while bundles are moved out.
 	archiving sync.Mutex
@@ -107,7 +107,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1), taps: make(chan struct{}, mostTaps)}
+	s := &Server{opts: opts, socket: socket, stop: stop, taps: make(chan struct{}, mostTaps)}
 	s.http = &http.Server{
 		Handler: cutOff(withPerson(s.routes())), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
@@ -129,8 +129,8 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
 		"POST /v1/sinks/retire":        answers(s.retire),
 		"POST /v1/deadletters":         lists(s.listLetters),
-		"POST /v1/deadletters/replay":  works(s, s.replayLetters),
-		"POST /v1/deadletters/discard": works(s, s.discardLetters),
+		"POST /v1/deadletters/replay":  works(s.replayLetters),
+		"POST /v1/deadletters/discard": works(s.discardLetters),
 		"GET /v1/credentials":          answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
 		"POST /v1/credentials/rotate":  answers(s.rotateCredential),
 		"POST /v1/credentials/revoke":  answers(s.revoke),
@@ -144,14 +144,14 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/workspace/plan":      onDesk(s, (*workspace.Desk).Plan),
 		"POST /v1/workspace/do":        onDesk(s, (*workspace.Desk).Do),
 		"POST /v1/tap":                 lists(s.tap),
-		"POST /v1/replay":              works(s, s.replaySpan),
+		"POST /v1/replay":              works(s.replaySpan),
 		"POST /v1/trail/list":          lists(s.listTrail),
 		"POST /v1/trail/entries":       lists(s.readTrail),
 		"POST /v1/trail/annotate":      answers(s.annotate),
-		"POST /v1/trail/forward":       works(s, s.forwardTrail),
+		"POST /v1/trail/forward":       works(s.forwardTrail),
 		"POST /v1/trail/prove-event":   answers(s.proveEvent),
 		"POST /v1/trail/span":          lists(s.listSpan),
-		"POST /v1/trail/archive":       works(s, s.archiveTrail),
+		"POST /v1/trail/archive":       works(s.archiveTrail),
 		"POST /v1/trail/rotate-key":    answers(s.rotateKey),
 		"POST /v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
 			return s.opts.Timeline.Settings(ctx, req.Filter)

@@ -1,12 +1,16 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) (err error) {
@@ -17,11 +21,9 @@ func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) 
 	return errors.Join(err, failed)
 }
 
-// selection is the dead letters of a request, as they stood when it came: letters
-// refused again while it runs are not among them.
-type selection struct {
-	bySink map[string][]chosen // ascending
-}
+// selection is the dead letters of a request by their sinks, in ascending order, as they stood when
+// it came: letters refused again while it runs are not among them.
+type selection map[string][]chosen
 
 // chosen is one of them.
 type chosen struct {
@@ -29,51 +31,45 @@ type chosen struct {
 	project, environment, id string
 }
 
-func (s *Server) choose(ctx context.Context, filter deadletters.Filter, j *job) (selection, error) {
-	selected := selection{bySink: map[string][]chosen{}}
+// changeLetters changes the chosen dead letters, unless another command does so.
+func (s *Server) changeLetters(ctx context.Context, filter deadletters.Filter, j *job, change func(selection) error) error {
+	if !s.lettersTurn.TryLock() {
+		return refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C")
+	}
+	// Before the answer's last line: whoever has read it may ask for more.
+	defer s.lettersTurn.Unlock()
+	j.begin("dead letters")
+	selected := selection{}
 	err := s.opts.Letters.Find(ctx, filter, func(d deadletters.Letter) bool {
 		// Cloned, as they are parts of the whole letter's memory.
-		selected.bySink[d.Sink] = append(selected.bySink[d.Sink], chosen{
+		selected[d.Sink] = append(selected[d.Sink], chosen{
 			d.Sequence, strings.Clone(d.Event.Project), strings.Clone(d.Event.Environment), strings.Clone(d.Event.ID),
 		})
-		j.update(func(p *Progress) {
-			if p.Sinks == nil {
-				p.Sinks = map[string]uint64{}
-			}
-			p.Sinks[d.Sink]++
-			p.Total++
-			p.Matched++
-			p.Last = max(p.Last, d.Sequence)
-			if d.Damage != "" {
-				p.Damaged++
-			}
-		})
+		j.update(func(p *Progress) { p.choose(&d) })
 		return true
 	})
-	return selected, err
-}
-
-// changeLetters gives work on the chosen dead letters, unless other work changes them.
-func (s *Server) changeLetters(filter deadletters.Filter, j *job, change func(context.Context, selection) error) (work, error) {
-	select {
-	case s.lettersTurn <- struct{}{}:
-	default:
-		return nil, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C")
+	if err != nil {
+		return err
 	}
-	j.p.Unit = "dead letters"
-	return func(ctx context.Context) error {
-		// Before the answer's last line: whoever has read it may ask for more.
-		defer func() { <-s.lettersTurn }()
-		selected, err := s.choose(ctx, filter, j)
-		if err != nil {
-			return err
-		}
-		return change(ctx, selected)
-	}, nil
+	return change(selected)
 }
 
-func (s *Server) discardLetters(_ context.Context, req DiscardLetters, j *job) (work, error) {
-	return s.changeLetters(req.Filter, j, func(ctx context.Context, selected selection) error {
+// choose counts a chosen letter.
+func (p *Progress) choose(d *deadletters.Letter) {
+	if p.Sinks == nil {
+		p.Sinks = map[string]uint64{}
+	}
+	p.Sinks[d.Sink]++
+	p.Total++
+	p.Matched++
+	p.Last = max(p.Last, d.Sequence)
+	if d.Damage != "" {
+		p.Damaged++
+	}
+}
+
+func (s *Server) discardLetters(ctx context.Context, req DiscardLetters, j *job) error {
+	return s.changeLetters(ctx, req.Filter, j, func(selected selection) error {
 		if req.DryRun {
 			return nil
 		}
@@ -91,7 +87,7 @@ const discardedAtOnce = 500
 // trail before it is removed. A crash between leaves letters although the trail says
 // they were discarded; discarded again, they stand there twice.
 func (s *Server) discard(ctx context.Context, selected selection, j *job) error {
-	for sink, letters := range selected.bySink {
+	for sink, letters := range selected {
 		for len(letters) > 0 {
 			n := 1
 			for n < min(len(letters), discardedAtOnce) && letters[n].project == letters[0].project && letters[n].environment == letters[0].environment {
@@ -122,5 +118,139 @@ func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *j
 		return err
 	}
 	j.update(func(p *Progress) { p.Done += uint64(len(run)); p.Removed += uint64(len(run)) })
+	return nil
+}
+
+func (s *Server) replayLetters(ctx context.Context, req ReplayLetters, j *job) error {
+	if req.To != "" {
+		if _, err := s.sink(req.To); err != nil {
+			return err
+		}
+	}
+	return s.changeLetters(ctx, req.Filter, j, func(selected selection) error {
+		to, err := s.receivers(selected, req.To)
+		if err != nil || req.DryRun {
+			return err
+		}
+		err = s.redeliver(ctx, to, j)
+		p := j.snapshot()
+		s.logEnd("replay of dead letters by command", err, "to", req.To, "letters", p.Total, "delivered", p.Delivered, "refused", p.Refused)
+		return err
+	})
+}
+
+// receivers gives the letters to their sinks, or to one for all.
+func (s *Server) receivers(selected selection, to string) (map[string]*letterSource, error) {
+	all := map[string]*letterSource{}
+	for from, letters := range selected {
+		name := cmp.Or(to, from)
+		sink, err := s.sink(name)
+		if err != nil {
+			return nil, refuse(http.StatusConflict, "%d dead letters are of sink %q, which is not in the running configuration: "+
+				"name a sink by --to, or leave them out by --sink", len(letters), from)
+		}
+		if all[name] == nil {
+			all[name] = &letterSource{to: sink}
+		}
+		all[name].chosen = append(all[name].chosen, letters...)
+	}
+	return all, nil
+}
+
+// redeliver runs a pump for each sink, so a dead one holds up no other.
+func (s *Server) redeliver(ctx context.Context, to map[string]*letterSource, j *job) error {
+	failed := make(chan error, len(to))
+	for _, l := range to {
+		l.listed = listed{counted: counted{letters: s.opts.Letters, job: j}, length: len(l.chosen), limit: limitOf(l.to), load: l.get}
+		go func() { failed <- s.pump(ctx, l.to, l, j) }()
+	}
+	var err error
+	for range to {
+		err = errors.Join(err, <-failed)
+	}
+	return err
+}
+
+// letterSource gives dead letters to a pump, and takes each away after it was
+// acknowledged. It belongs to the pump's goroutine.
+type letterSource struct {
+	listed
+	to     config.Sink
+	chosen []chosen
+	batch  []deadletters.Letter // the newest one given out
+}
+
+// Next implements relay.Source.
+func (l *letterSource) Next(ctx context.Context) (relay.Batch, error) {
+	l.batch = l.batch[:0]
+	return l.listed.Next(ctx)
+}
+
+// get counts a letter as done if it has gone meanwhile, or cannot be read, and stays.
+func (l *letterSource) get(ctx context.Context, i int) (relay.Event, bool, error) {
+	letter, isThere, err := l.letters.Get(ctx, l.chosen[i].sequence)
+	switch {
+	case err != nil:
+		return relay.Event{}, false, err
+	case isThere && letter.Damage == "":
+		l.batch = append(l.batch, letter)
+		return letter.Event, true, nil
+	}
+	l.job.update(func(p *Progress) {
+		p.Done++
+		if !isThere {
+			p.Missing++
+		}
+	})
+	return relay.Event{}, false, nil
+}
+
+// Reject implements relay.DeadLetters: a letter refused again is kept as another letter,
+// with its new reason. Ack removes the old one after that. A crash in between leaves both:
+// the event is delivered once more, never lost. Between the two the letters may take more
+// than their budget, or a full one could never be replayed.
+func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay.Rejection) error {
+	again := map[string][]relay.Rejection{} // by the sink of the refusal first
+	for i := range rejections {
+		r, owner := rejections[i], to
+		if old := l.find(&r.Event); old != nil {
+			owner = old.Sink
+			r.Attempts += old.Attempts
+		}
+		if owner != to {
+			r.Reason = "sink " + to + ": " + r.Reason
+		}
+		again[owner] = append(again[owner], r)
+	}
+	for owner, rejections := range again {
+		if err := l.counted.Reject(ctx, owner, rejections); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the letter of an event in the batch. If the same event stands twice
+// either will do, as both are settled with the batch.
+func (l *letterSource) find(e *relay.Event) *deadletters.Letter {
+	i := slices.IndexFunc(l.batch, func(d deadletters.Letter) bool { return d.Event.ID == e.ID && d.Event.Source == e.Source })
+	if i < 0 {
+		return nil
+	}
+	return &l.batch[i]
+}
+
+// Ack implements relay.Source. The sink has each letter of the batch, or it is kept as
+// another one. A crash here delivers some again.
+func (l *letterSource) Ack(ctx context.Context, _ relay.Position) error {
+	l.job.update(func(p *Progress) { p.Delivered += uint64(l.given - l.refused) })
+	sequences := make([]uint64, len(l.batch))
+	for i := range l.batch {
+		sequences[i] = l.batch[i].Sequence
+	}
+	if err := l.letters.Remove(ctx, sequences); err != nil {
+		return err
+	}
+	l.job.update(func(p *Progress) { p.Done += uint64(len(sequences)) })
 	return nil
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
@@ -72,31 +76,36 @@ func lists[Req any](list func(ctx context.Context, req Req, out *stream) error) 
 				return
 			}
 		}
-		out.end(r.Context(), nil, err)
+		out.end(r.Context(), err)
 	}
 }
 
-// works serves a command that takes long, and reports its progress. prepare returns the work,
-// or refuses it.
-func works[Req any](s *Server, prepare func(ctx context.Context, req Req, j *job) (work, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		req, err := request[Req](w, r)
+// works serves a command that takes long, and reports its progress. Its context ends when the
+// client goes away, or the console is closed. A refusal before the job has begun is an answer of
+// its own.
+func works[Req any](do func(ctx context.Context, req Req, j *job) error) http.HandlerFunc {
+	return lists(func(ctx context.Context, req Req, out *stream) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		j := &job{}
-		var do work
-		if err == nil {
-			do, err = prepare(r.Context(), req, j)
+		ended := make(chan error, 1)
+		go func() { ended <- do(ctx, req, j) }()
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case err := <-ended:
+				out.last = j.snapshot()
+				out.began = out.began || out.last.Unit != ""
+				return err
+			case <-tick.C:
+				if p := j.snapshot(); p.Unit != "" && out.tell(frame{Progress: p}) != nil {
+					cancel()
+				}
+			}
 		}
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		s.run(w, r, j, do)
-	}
+	})
 }
-
-// work is what a command does. Its context ends when the client goes away, or the console is
-// closed.
-type work func(ctx context.Context) error
 
 // explanations give the statuses of the other rooms' errors, and what a person can do. %v stands
 // for the error.
@@ -144,4 +153,92 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client has gone, or sees a cut answer
+}
+
+// progressInterval is the time between two reports of progress to a client.
+const progressInterval = 200 * time.Millisecond
+
+// stream writes an answer line by line.
+type stream struct {
+	enc   *json.Encoder
+	flush func() error
+	began bool
+	last  *Progress // for the last line
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	return &stream{enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
+}
+
+// send writes an item, and tell anything else; put writes an item that may wait for those after
+// it. The first line waits for nothing.
+func (s *stream) send(v any) error   { return s.line(item[any]{Item: &v}, true) }
+func (s *stream) put(v any) error    { return s.line(item[any]{Item: &v}, false) }
+func (s *stream) tell(f frame) error { return s.line(f, true) }
+
+func (s *stream) line(v any, now bool) error {
+	if err := s.enc.Encode(v); err != nil || s.began && !now {
+		return err
+	}
+	s.began = true
+	return s.flush()
+}
+
+// end writes the last line.
+func (s *stream) end(ctx context.Context, err error) {
+	f := frame{Progress: s.last, Finished: err == nil}
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		f.Error = "the relay is shutting down; run the command again when it is back"
+	default:
+		f.Error = err.Error()
+	}
+	_ = s.tell(f) // the client has gone, or sees a stream without its end
+}
+
+// lastWords is the time for an answer's rest when the relay stops.
+const lastWords = 500 * time.Millisecond
+
+// cutOff ends unread answers when the relay stops: a paused `auditrelay tap | less` would
+// hold the stop up.
+func cutOff(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := http.NewResponseController(w)
+		defer context.AfterFunc(r.Context(), func() { _ = answer.SetWriteDeadline(time.Now().Add(lastWords)) })()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// job is a piece of long work.
+type job struct {
+	mu sync.Mutex
+	p  Progress // guarded by mu
+}
+
+// begin says what the job counts.
+func (j *job) begin(unit string) { j.update(func(p *Progress) { p.Unit = unit }) }
+
+func (j *job) update(change func(p *Progress)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change(&j.p)
+}
+
+func (j *job) snapshot() *Progress {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.p
+	p.Notes, p.Sinks = slices.Clone(p.Notes), maps.Clone(p.Sinks)
+	return &p
+}
+
+// logEnd logs how work for a command has ended.
+func (s *Server) logEnd(what string, err error, fields ...any) {
+	if err != nil {
+		s.opts.Logger.Warn(what+" ended early", append(fields, "error", err)...)
+		return
+	}
+	s.opts.Logger.Info(what+" has ended", fields...)
 }

@@ -3,11 +3,16 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
 // ListTrail asks for entries of the audit trail.
@@ -90,4 +95,118 @@ func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (in
 	}
 	entry.Time = time.Now()
 	return s.opts.Trail.Append(ctx, entry)
+}
+
+// ArchiveTrail asks to move the entry bundles made before a time to a folder on the relay's
+// machine.
+type ArchiveTrail struct {
+	Before time.Time `json:"before"`
+	Dir    string    `json:"dir"`
+	DryRun bool      `json:"dry_run,omitempty"`
+}
+
+func (s *Server) archiveTrail(ctx context.Context, req ArchiveTrail, j *job) error {
+	// A dry run may still be ending when the command itself comes.
+	if !req.DryRun {
+		if !s.archiving.TryLock() {
+			return refuse(http.StatusConflict, "another command archives the trail just now")
+		}
+		defer s.archiving.Unlock()
+	}
+	j.begin("entries")
+	list, err := s.opts.ArchiveTrail(ctx, req, personOf(ctx), func(done, total int64) {
+		j.update(func(p *Progress) { p.Done, p.Total = uint64(done), uint64(total) })
+	})
+	j.update(func(p *Progress) { p.Archived = list })
+	if !req.DryRun {
+		s.logEnd("archiving of the audit trail by command", err, "dir", req.Dir, "before", req.Before)
+	}
+	return err
+}
+
+func (s *Server) proveEvent(ctx context.Context, q eventproof.Query) (*eventproof.Bundle, error) {
+	return eventproof.Prove(ctx, s.opts.Journal, s.opts.Trail, q)
+}
+
+// ListSpan asks for the list of a span.
+type ListSpan struct {
+	// Entry is the index of the span's entry, and Open asks for an open list: see [eventproof.List].
+	Entry int64 `json:"entry"`
+	Open  bool  `json:"open,omitempty"`
+}
+
+func (s *Server) listSpan(ctx context.Context, req ListSpan, out *stream) error {
+	return eventproof.List(ctx, s.opts.Journal, s.opts.Trail, req.Entry, req.Open, out.put)
+}
+
+// RotateKey asks to replace the signing key of the audit trail.
+type RotateKey struct {
+	// Public, where set, is the public key of a successor that is kept elsewhere, in the note
+	// form: the trail only names it.
+	Public string `json:"public,omitempty"`
+}
+
+// RotatedKey is the answer: the trail's newest public key, or the named one.
+type RotatedKey struct {
+	PublicKey string `json:"public_key"`
+}
+
+// rotatePatience bounds a rotation. A large trail takes some time to be read back.
+const rotatePatience = 10 * time.Minute
+
+func (s *Server) rotateKey(ctx context.Context, req RotateKey) (RotatedKey, error) {
+	// A client that goes away does not leave a rotation half done.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotatePatience)
+	defer cancel()
+	public, err := req.Public, error(nil)
+	if public != "" {
+		err = s.opts.Trail.NameNextKey(ctx, public, personOf(ctx))
+	} else {
+		public, err = s.opts.Trail.Rotate(ctx, personOf(ctx))
+	}
+	s.logEnd("rotation of the audit trail's key by command", err, "public_key", public, "user", personOf(ctx).User)
+	return RotatedKey{PublicKey: public}, err
+}
+
+// workspaceRequest is a [workspace.Request] on the socket. Only the relay's own user can
+// open it, so the secret goes over it as it is.
+type workspaceRequest struct {
+	workspace.Request
+	Secret string `json:"secret,omitempty"`
+}
+
+// ReadWorkspace performs a reading operation.
+func (c *Client) ReadWorkspace(ctx context.Context, r workspace.Request) (out workspace.Outcome, err error) {
+	return out, c.call(ctx, http.MethodPost, "/v1/workspace/read", onWire(r), &out)
+}
+
+// PlanWorkspace previews a mutation.
+func (c *Client) PlanWorkspace(ctx context.Context, r workspace.Request) (p workspace.Plan, err error) {
+	return p, c.call(ctx, http.MethodPost, "/v1/workspace/plan", onWire(r), &p)
+}
+
+// ActOnWorkspace performs a mutation.
+func (c *Client) ActOnWorkspace(ctx context.Context, r workspace.Request) (out workspace.Outcome, err error) {
+	return out, c.call(ctx, http.MethodPost, "/v1/workspace/do", onWire(r), &out)
+}
+
+func onWire(r workspace.Request) workspaceRequest {
+	return workspaceRequest{Request: r, Secret: r.Secret.Reveal()}
+}
+
+// onDesk serves one method of the desk.
+func onDesk[T any](s *Server, method func(*workspace.Desk, context.Context, workspace.Request) (T, error)) http.HandlerFunc {
+	return answers(func(ctx context.Context, req workspaceRequest) (v T, err error) {
+		desk, err := s.opts.Desk()
+		if err != nil {
+			return v, refuse(http.StatusServiceUnavailable, "%v", err)
+		}
+		req.Request.Secret, req.Person = secret.New(req.Secret), personOf(ctx)
+		v, err = method(desk, ctx, req.Request)
+		var api *management.APIError
+		if errors.As(err, &api) && api.URL != "" {
+			err = fmt.Errorf("%w; see %s", err, api.URL)
+		}
+		return v, err
+	})
 }
