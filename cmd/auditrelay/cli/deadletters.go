@@ -1,9 +1,26 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 func newDeadletters() *cobra.Command {
@@ -43,4 +60,290 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 func (f *letterFlags) get() deadletters.Filter {
 	f.filter.Since, f.filter.Until = f.since.time, f.until.time
 	return f.filter
+}
+
+func newDeadlettersList() *cobra.Command {
+	var letters letterFlags
+	output := orJSON("print one JSON object per line")
+	return command(&cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, without their bodies",
+		Long:  exits("0 listed (none is fine), 1 failed", `Lists dead letters, the oldest first, without their bodies.`),
+		Example: `  auditrelay deadletters list --config relay.yaml
+  auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
+  auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		request := console.ListLetters{Filter: letters.get()}
+		if output.isJSON() {
+			return client.Letters(cmd.Context(), request, func(l *console.Letter) error { return encodeLine(cmd.OutOrStdout(), l) })
+		}
+		p, count := newPage(cmd.OutOrStdout()), 0
+		err := client.Letters(cmd.Context(), request, func(l *console.Letter) error {
+			if count++; count == 1 {
+				p.row("NUMBER", "REFUSED", "SINK", "ATTEMPTS", "ENVIRONMENT", "EVENT", "REASON")
+			}
+			reason := l.Reason
+			if l.Damage != "" {
+				reason = "(unreadable: " + l.Damage + ") " + reason
+			}
+			p.row(l.Sequence, l.Refused.UTC().Format(time.RFC3339), l.Sink, l.Attempts, placeOf(l.Project, l.Environment), printable(l.ID), short(reason))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if count == 0 {
+			p.line("no dead letters")
+		}
+		return p.end()
+	}, &letters, &output)
+}
+
+// short bounds a text for a table.
+func short(text string) string {
+	const limit = 100
+	if runes := []rune(printable(text)); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return printable(text)
+}
+
+func newDeadlettersShow() *cobra.Command {
+	output := orJSON("print a JSON object")
+	var number uint64
+	return command(&cobra.Command{
+		Use:   "show NUMBER",
+		Short: "Show one dead letter, with its body",
+		Long: exits("0 shown, 1 it is not there, or failed", `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
+the body. NUMBER is as list shows it. Labels and body are as received: they include
+values the sink's redact section takes out, perhaps personal data. In the body, an escape
+such as \u001b stands for a character that would steer the terminal; --json has its bytes
+in base64.`),
+		Example: `  auditrelay deadletters show 17 --config relay.yaml
+  auditrelay deadletters show 17 --config relay.yaml --json | jq -r '.body_base64 | @base64d'`,
+		Args: cobra.MatchAll(exactly(1, "the NUMBER of one dead letter, as 'deadletters list' shows it"), func(_ *cobra.Command, args []string) (err error) {
+			if number, err = strconv.ParseUint(args[0], 10, 64); err != nil || number == 0 {
+				return fmt.Errorf("%q is not the number of a dead letter, as 'deadletters list' shows it", args[0])
+			}
+			return nil
+		}),
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		var found *console.Letter
+		err := client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
+			func(l *console.Letter) error { found = l; return nil })
+		switch {
+		case err != nil:
+			return err
+		case found == nil:
+			return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
+		case output.isJSON():
+			return encodeLine(cmd.OutOrStdout(), found)
+		}
+		return show(cmd.OutOrStdout(), found, showLetter)
+	}, &output)
+}
+
+func showLetter(p *page, l *console.Letter) {
+	p.field("number", strconv.FormatUint(l.Sequence, 10))
+	p.field("sink", l.Sink)
+	p.field("refused", l.Refused.UTC().Format(time.RFC3339Nano))
+	p.field("reason", l.Reason)
+	p.field("attempts", strconv.Itoa(l.Attempts))
+	p.field("unreadable", l.Damage)
+	event := l.Event()
+	event.Attributes(func(name, value string) bool {
+		p.field(name, value)
+		return true
+	})
+	p.field("content type", l.ContentType)
+	for _, label := range l.Labels {
+		p.field("label", label.Name+"="+label.Value)
+	}
+	p.field("body", fmt.Sprintf("%d bytes", len(l.Body)))
+	if utf8.Valid(l.Body) {
+		p.line("\n%s", escaped(l.Body))
+	} else {
+		p.line("\n%q", l.Body)
+	}
+}
+
+func newDeadlettersExport() *cobra.Command {
+	var letters letterFlags
+	var path string
+	return command(&cobra.Command{
+		Use:   "export",
+		Short: "Write dead letters as CloudEvents JSON lines",
+		Long: exits("0 all were written, 1 not all were", `Writes the events of dead letters, one CloudEvents JSON object per line, like the file
+sink. The letters stay. Bodies are as received: they include values the sink's redact
+section takes out, perhaps personal data.`),
+		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
+  auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		var count exported
+		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
+		})
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d events exported\n", count.events)
+		if count.damaged > 0 {
+			return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", count.damaged)
+		}
+		return nil
+	}, &letters, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
+	}))
+}
+
+// exported counts an export.
+type exported struct{ events, damaged int }
+
+func (c *exported) to(w io.Writer) func(*console.Letter) error {
+	var line []byte
+	return func(l *console.Letter) error {
+		if l.Damage != "" {
+			c.damaged++
+			return nil
+		}
+		event := l.Event()
+		line = file.AppendLine(line[:0], &event)
+		c.events++
+		_, err := w.Write(line)
+		return err
+	}
+}
+
+// writeTo lets write fill the file at path, readable by its owner alone, or
+// otherwise stdout.
+func writeTo(path string, stdout io.Writer, write func(io.Writer) error) error {
+	target := stdout
+	if isTerminal(fileOf(stdout)) {
+		target = &inertWriter{to: stdout}
+	}
+	closing := func() error { return nil }
+	if path != "" {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("write the export: %w", err)
+		}
+		target, closing = f, func() error { return errors.Join(f.Sync(), f.Close()) }
+	}
+	buffered := bufio.NewWriterSize(target, 64<<10)
+	err := write(buffered)
+	err = errors.Join(err, buffered.Flush(), closing())
+	if info, failed := os.Stat(path); err != nil && failed == nil && path != "" && info.Size() == 0 {
+		_ = os.Remove(path) // else the next try finds that it exists
+	}
+	return err
+}
+
+func newDeadlettersReplay() *cobra.Command {
+	var letters letterFlags
+	var to string
+	var dryRun bool
+	return command(&cobra.Command{
+		Use:   "replay",
+		Short: "Deliver dead letters again",
+		Long: exits("0 all are delivered, 1 not all are, or failed", `Delivers dead letters again, to their own sink or to another one, while live delivery goes on. It
+removes a letter after the sink has acknowledged its event. A letter refused again stays,
+with its new reason, a new number and all attempts counted. It leaves later letters alone.
+Passing errors are retried until they pass. Ctrl-C ends the command; undelivered letters
+stay. The receiving sink's match and redact sections apply, as in live delivery.`),
+		Example: `  auditrelay deadletters replay --config relay.yaml --sink kafka --dry-run
+  auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
+  auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		shown := newProgress(cmd.ErrOrStderr())
+		err := client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
+		shown.end()
+		if err == nil && dryRun {
+			return wouldChange(cmd.OutOrStdout(), &shown.last, "replayed")
+		}
+		return lettersReplayed(cmd.OutOrStdout(), &shown.last, err)
+	}, &letters, text(&to, "to", "deliver to the sink `NAME` instead of their own"), onOff(&dryRun, "dry-run", "only print the counts"))
+}
+
+// wouldChange prints the result of a dry run.
+func wouldChange(w io.Writer, p *console.Progress, what string) error {
+	return show(w, p, func(out *page, p *console.Progress) {
+		out.line("%d dead letters would be %s", p.Total, what)
+		for _, sink := range slices.Sorted(maps.Keys(p.Sinks)) {
+			out.line("  %s: %d", sink, p.Sinks[sink])
+		}
+	})
+}
+
+// lettersReplayed prints the counts, of an interrupted replay too.
+func lettersReplayed(w io.Writer, p *console.Progress, err error) error {
+	if p.Unit != "" {
+		told := say(w, "%d dead letters: %d delivered, %d refused again, %d gone meanwhile, %d unreadable",
+			p.Total, p.Delivered, p.Refused, p.Missing, p.Damaged)
+		if told != nil {
+			return told
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted; undelivered letters stay among the dead letters")
+	case err != nil:
+		return err
+	case p.Refused > 0 || p.Damaged > 0:
+		return errors.New("not all were delivered; 'deadletters list' shows the others and why")
+	}
+	return nil
+}
+
+func newDeadlettersDiscard() *cobra.Command {
+	var letters letterFlags
+	var yes, dryRun bool
+	return command(&cobra.Command{
+		Use:   "discard",
+		Short: "Remove dead letters for good",
+		Long: exits("0 removed, 1 not removed", `Removes dead letters for good: their events never reach the sink. Export them
+first. It asks before it removes any, except with --yes, and writes their ids into the
+audit trail first.`),
+		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
+  auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
+		shown := newProgress(cmd.ErrOrStderr())
+		if err := client.DiscardLetters(cmd.Context(), request, shown.report); err != nil {
+			return err
+		}
+		shown.end()
+		if err := wouldChange(cmd.OutOrStdout(), &shown.last, "discarded"); err != nil || dryRun || shown.last.Total == 0 {
+			return err
+		}
+		if err := confirm(cmd, yes, "Remove them for good?"); err != nil {
+			return err
+		}
+		// Letters since the question are not meant.
+		request.DryRun, request.Filter.Through = false, shown.last.Last
+		err := client.DiscardLetters(cmd.Context(), request, shown.report)
+		shown.end()
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters discarded\n", shown.last.Removed)
+		return err
+	}, &letters, yesFlag(&yes), onOff(&dryRun, "dry-run", "only print the counts"))
+}
+
+// confirm asks on the terminal; with yes it need not.
+func confirm(cmd *cobra.Command, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), question)
+		return errors.New("nothing was done: give --yes without a terminal to ask at")
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was done")
+	}
+	return nil
 }

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -85,30 +87,6 @@ func (f *filesFlags) openTrail(ctx context.Context) (*config.Config, *audit.Read
 	return cfg, trail, err
 }
 
-// writeText prints a text for people.
-func writeText(w io.Writer, text string) error {
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-// progressTo shows the progress of a reading, on a terminal only.
-func progressTo(w io.Writer) func(done, total int64) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil
-	}
-	var shown time.Time
-	return func(done, total int64) {
-		if now := time.Now(); done >= total || now.Sub(shown) > 200*time.Millisecond {
-			shown = now
-			_, _ = fmt.Fprintf(f, "\rread %d of %d MB\033[K", done>>20, total>>20)
-		}
-		if done >= total {
-			_, _ = fmt.Fprint(f, "\r\033[K")
-		}
-	}
-}
-
 // positions writes a run of positions.
 func positions(from, to uint64) string {
 	switch {
@@ -119,4 +97,138 @@ func positions(from, to uint64) string {
 	default:
 		return fmt.Sprintf("%d-%d", from, to)
 	}
+}
+
+func (p Program) newJournalInspect() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "inspect",
+		Short: "Show the logs in a data directory, and the sinks' positions",
+		Long: exits("0 shown, 1 could not be read", `Shows each log of a data directory with its records, size and time span, the position and
+lag of each sink, and the quarantine. It reads the files themselves and changes nothing,
+and the relay may run meanwhile.`),
+		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
+  auditrelay journal inspect --config relay.yaml --json`,
+	}, p.files(), orJSON("print JSON"), func(cmd *cobra.Command, cfg *config.Config, _ []string) (*inspection, error) {
+		return inspectJournal(cmd.Context(), cfg)
+	}, func(p *page, in *inspection) { in.print(p) })
+}
+
+// inspection is what stands in a data directory.
+type inspection struct {
+	Logs       []logSummary           `json:"logs"`
+	Sinks      []journal.SinkPosition `json:"sinks"`
+	Quarantine []quarantine.Loss      `json:"quarantine"`
+}
+
+type logSummary struct {
+	Name   string    `json:"name"`
+	ID     string    `json:"id"`
+	First  store.Pos `json:"first"`
+	Last   store.Pos `json:"last"`
+	Bytes  int64     `json:"bytes"`
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
+}
+
+func inspectJournal(ctx context.Context, cfg *config.Config) (*inspection, error) {
+	files, err := openLogs(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	in := &inspection{Logs: []logSummary{}, Quarantine: append([]quarantine.Loss{}, files.lost...)}
+	err = files.visit(ctx, func(name string, l store.Log, state store.State) error {
+		s := logSummary{Name: name, ID: state.ID.String(), First: state.First, Last: state.End, Bytes: state.Bytes}
+		var err error
+		if s.Oldest, err = timeOf(ctx, l, state.First); err == nil {
+			s.Newest, err = timeOf(ctx, l, state.End)
+		}
+		in.Logs = append(in.Logs, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	in.Sinks, err = journal.PositionsIn(ctx, files.store)
+	return in, err
+}
+
+func (in *inspection) print(p *page) {
+	p.row("LOG", "RECORDS", "BYTES", "POSITIONS", "OLDEST", "NEWEST")
+	for _, l := range in.Logs {
+		p.row(l.Name, l.Last+1-l.First, l.Bytes, positions(uint64(l.First), uint64(l.Last)), moment(l.Oldest), moment(l.Newest))
+	}
+	p.line("")
+	p.row("SINK", "POSITION", "LAG (RECORDS)", "OLDEST")
+	for _, s := range in.Sinks {
+		p.row(s.Sink, s.Acknowledged, s.Pending, moment(s.Oldest), s.Unknown)
+	}
+	if len(in.Quarantine) > 0 {
+		p.line("")
+		p.row("QUARANTINED", "POSITIONS", "FOUND", "REASON", "KEPT")
+	}
+	for _, q := range in.Quarantine {
+		p.row(q.Log, positions(uint64(q.From), uint64(q.To)), moment(q.Time), q.Reason, q.Kept)
+	}
+}
+
+func newJournalAccept() *cobra.Command {
+	var yes bool
+	return command(&cobra.Command{
+		Use:   "accept-damage",
+		Short: "Let the sinks of a running relay pass over damaged records",
+		Long: exits("0 accepted, 1 not accepted", `When more than ten records of the journal are damaged, or more than 1 in 100, the sinks
+wait before the damage: so much is seldom chance, and a backup or another version of
+auditrelay may still restore the records. The relay takes pushes meanwhile. This
+command lets the sinks go on without the damaged records. The quarantine names each, and
+the audit trail records the decision. It asks first, except with --yes.`),
+		Example: `  auditrelay journal accept-damage --config relay.yaml`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		d, err := client.Damage(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if d.Records == 0 {
+			return quarantine.ErrNoDamage
+		}
+		question := fmt.Sprintf("%d records are damaged or lost, from position %d on; %d can be read. Let the sinks go on without them?", d.Records, d.First, d.Readable)
+		if err := confirm(cmd, yes, question); err != nil {
+			return err
+		}
+		was, err := client.AcceptDamage(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return say(cmd.OutOrStdout(), "accepted: the sinks pass over %d damaged records; the quarantine names each", was.Records)
+	}, yesFlag(&yes))
+}
+
+func (p Program) newJournalLetGo() *cobra.Command {
+	which := p.configured()
+	which.usage += ", with the new settings"
+	var home app.Home
+	var yes bool
+	cmd := command(&cobra.Command{
+		Use:   "let-go",
+		Short: "Give up a journal no longer named in the configuration",
+		Long: exits("0 given up, 1 not given up", `A relay refuses to start with another journal than before (journal.url, or with it
+journal.stream_prefix) while the old one holds undelivered events or dead letters.
+Usually, start it with the old settings until 'auditrelay sinks list' shows nothing
+pending. If you cannot, or do not want those events, give them up with this
+command: the relay then starts without them. The files or streams of the old
+journal stay, and the audit trail records the loss. It asks first, except with --yes.
+Stop the relay first.`),
+		Example: `  auditrelay journal let-go --config relay.yaml
+  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
+	}, which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+		log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+		return app.LetJournalGo(cmd.Context(), cfg, home, thisProcess(), log, func(left app.Left) error {
+			if err := confirm(cmd, yes, fmt.Sprintf("Give up %v in %s?", left, home)); err != nil {
+				return err
+			}
+			return say(cmd.OutOrStdout(), "given up: %v; the journal's files or streams stay", left)
+		})
+	}, text(&home.Prefix, "stream-prefix", "the old journal's stream_prefix, with --url"),
+		text(&home.URL, "url", "the old journal's url, as the refusal names it; leave out for the data directory"), yesFlag(&yes))
+	cmd.MarkFlagsRequiredTogether("stream-prefix", "url")
+	return cmd
 }

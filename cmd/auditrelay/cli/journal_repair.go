@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
@@ -28,15 +25,13 @@ func (p Program) newJournalRepair() *cobra.Command {
 	return command(&cobra.Command{
 		Use:   "repair",
 		Short: "Settle the findings of 'journal verify' in a stopped relay's store",
-		Long: `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
+		Long: exits("0 repaired, or nothing to do, 1 failed or declined", `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
 letters, quarantine, audit trail and checkpoints. A start of the relay does the same in the
 background. It copies damaged bytes to the folder "salvage" in the data directory, and names
 lost and unreadable positions in the quarantine. A signed entry names damage to the trail.
 You can end it and begin again at any moment. Stop the relay first.
 
-Take a copy of the data directory before.
-
-Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`,
+Take a copy of the data directory before.`),
 		Example: `  auditrelay journal repair --config relay.yaml --dry-run
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,
@@ -47,26 +42,25 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 			return err
 		}
 		if dryRun || v.open() == 0 {
-			return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(w io.Writer, v *verification) error {
-				return writeText(w, verificationText(v)+"nothing was changed\n")
+			return printAs(cmd.OutOrStdout(), output.isJSON(), v, func(p *page, v *verification) {
+				printVerification(p, v)
+				p.line("nothing was changed")
 			})
 		}
 		if !yes {
-			_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
+			_ = show(cmd.ErrOrStderr(), v, printVerification)
 		}
 		question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
 		if err := confirm(cmd, yes, question); err != nil {
 			return err
 		}
-		done, err := repairJournal(cmd, cfg)
-		if err != nil {
+		var done repairs
+		log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+		if err := repairStore(cmd.Context(), cfg, log, &done); err != nil {
 			return err
 		}
 		return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
-	}, &output, flagFunc(func(flags *pflag.FlagSet) {
-		flags.BoolVar(&yes, "yes", false, "do not ask")
-		flags.BoolVar(&dryRun, "dry-run", false, "only list the repairs")
-	}))
+	}, &output, onOff(&yes, "yes", "do not ask"), onOff(&dryRun, "dry-run", "only list the repairs"))
 }
 
 // repairs are the results of a repair.
@@ -75,18 +69,11 @@ type repairs struct {
 	SetAside []quarantine.Loss `json:"set_aside"`
 }
 
-func repairJournal(cmd *cobra.Command, cfg *config.Config) (done repairs, err error) {
-	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	return done, repairStore(cmd.Context(), cfg, log, &done)
-}
-
-func printRepairs(w io.Writer, done repairs) error {
-	var b strings.Builder
+func printRepairs(p *page, done repairs) {
 	for _, q := range done.SetAside {
-		fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
+		p.line("set aside   %s, position %s: %s", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
 	}
-	fmt.Fprintf(&b, "repaired: %d runs of positions set aside\n", len(done.SetAside))
-	return writeText(w, b.String())
+	p.line("repaired: %d runs of positions set aside", len(done.SetAside))
 }
 
 // repairStore opens the store as a start does, which mends it, and reads all of it back.

@@ -3,14 +3,19 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -18,15 +23,13 @@ func (p Program) newJournalVerify() *cobra.Command {
 	return question(&cobra.Command{
 		Use:   "verify",
 		Short: "Read every record in a data directory, and name the damaged and lost ones",
-		Long: `Reads every record of every log in the data directory: events, dead letters, quarantine,
+		Long: exits("0 no open problem, 1 problems", `Reads every record of every log in the data directory: events, dead letters, quarantine,
 audit trail and checkpoints. It checks all checksums, decodes the events, checks the
 trail's signatures, and names each position without a readable record, with the remedy.
 It reads the files themselves and changes nothing, and the relay may run meanwhile.
 
 Problems that the quarantine or the trail names already are shown as settled, and are no
-failure.
-
-Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
+failure.`),
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
 	}, p.files(), orJSON("print JSON"), verifyJournal, printVerification, func(v *verification) error {
@@ -42,7 +45,9 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config, _ []string) (*verific
 	if err != nil {
 		return nil, err
 	}
-	v, err := files.verify(cmd.Context(), progressTo(cmd.ErrOrStderr()))
+	shown := newProgress(cmd.ErrOrStderr())
+	v, err := files.verify(cmd.Context(), shown.megabytes)
+	shown.end()
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +56,7 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config, _ []string) (*verific
 
 // verifyTrail adds the findings of the audit trail's signatures and key.
 func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) error {
-	trail, err := readTrail(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer trail.Close()
-	report, unnamed, err := audit.VerifyOffline(ctx, app.TrailOptions(cfg), trail)
+	report, unnamed, err := verifyLog(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -73,22 +73,184 @@ func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) error
 	return nil
 }
 
-func verificationText(v *verification) string {
-	var b strings.Builder
-	for _, p := range v.Problems {
+func printVerification(p *page, v *verification) {
+	for _, found := range v.Problems {
 		state := "PROBLEM"
-		if p.Settled {
+		if found.Settled {
 			state = "settled"
 		}
-		fmt.Fprintf(&b, "%s  %s, position %s: %s\n", state, p.Log, positions(uint64(p.From), uint64(p.To)), p.What)
-		if p.Kept != "" {
-			fmt.Fprintf(&b, "         the bytes are in %s\n", p.Kept)
+		p.line("%s  %s, position %s: %s", state, found.Log, positions(uint64(found.From), uint64(found.To)), found.What)
+		if found.Kept != "" {
+			p.line("         the bytes are in %s", found.Kept)
 		}
-		fmt.Fprintf(&b, "         %s\n", p.Advice)
+		p.line("         %s", found.Advice)
 	}
-	fmt.Fprintf(&b, "%d records with %d events (%d bytes) were read; problems: %d open, %d settled\n",
+	p.line("%d records with %d events (%d bytes) were read; problems: %d open, %d settled",
 		v.Records, v.Events, v.Bytes, v.open(), len(v.Problems)-v.open())
-	return b.String()
 }
 
-func printVerification(w io.Writer, v *verification) error { return writeText(w, verificationText(v)) }
+// logFiles are the logs of a data directory, open for reading only. A relay may run meanwhile.
+type logFiles struct {
+	store store.Store
+	names []string
+	lost  []quarantine.Loss
+}
+
+func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
+	dir := filepath.Join(cfg.DataDir, app.StoreDir)
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	s, err := app.ViewStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	names, err := disk.Logs(ctx, dir, s.Table())
+	if err != nil {
+		return nil, err
+	}
+	f := &logFiles{store: s, names: names}
+	if slices.Contains(names, quarantine.Name) {
+		named, err := s.Log(ctx, quarantine.Name, store.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if f.lost, err = quarantine.All(ctx, named); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// visit calls fn for each log.
+func (f *logFiles) visit(ctx context.Context, fn func(name string, l store.Log, state store.State) error) error {
+	for _, name := range f.names {
+		l, err := f.store.Log(ctx, name, store.Options{})
+		if err != nil {
+			return err
+		}
+		state, err := l.State(ctx)
+		if err != nil {
+			return err
+		}
+		if err := fn(name, l, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled reports whether the quarantine names all positions of a run.
+func (f *logFiles) settled(name string, id store.ID, from, to store.Pos) bool {
+	for from <= to {
+		i := slices.IndexFunc(f.lost, func(l quarantine.Loss) bool {
+			return l.Log == name && l.ID == id.String() && l.From <= from && from <= l.To
+		})
+		if i < 0 {
+			return false
+		}
+		from = f.lost[i].To + 1
+	}
+	return true
+}
+
+// timeOf is when the first record from a position on was appended; zero without any.
+func timeOf(ctx context.Context, l store.Log, from store.Pos) (time.Time, error) {
+	for item, err := range l.Read(ctx, from, false) {
+		if err != nil {
+			return time.Time{}, err
+		}
+		if item.Record != nil {
+			return item.Record.Time.UTC(), nil
+		}
+	}
+	return time.Time{}, nil
+}
+
+// verification is what reading all logs of a data directory found.
+type verification struct {
+	Records  uint64    `json:"records"`
+	Events   uint64    `json:"events"`
+	Bytes    uint64    `json:"bytes"`
+	Problems []problem `json:"problems"`
+}
+
+type problem struct {
+	Log  string    `json:"log"`
+	From store.Pos `json:"from,omitempty"`
+	To   store.Pos `json:"to,omitempty"`
+	What string    `json:"what"`
+	// Kept is the file with the bytes that stood there.
+	Kept   string `json:"kept,omitempty"`
+	Advice string `json:"advice"`
+	// Settled means that the quarantine or the trail names it already, and nothing is left to do.
+	Settled bool `json:"settled"`
+}
+
+// open counts the problems that are not settled.
+func (v *verification) open() (n int) {
+	for _, p := range v.Problems {
+		if !p.Settled {
+			n++
+		}
+	}
+	return n
+}
+
+// verify reads every record of every log.
+func (f *logFiles) verify(ctx context.Context, progress func(done, total int64)) (*verification, error) {
+	v := &verification{Problems: []problem{}}
+	total := int64(0)
+	sum := func(_ string, _ store.Log, state store.State) error { total += state.Bytes; return nil }
+	if err := f.visit(ctx, sum); err != nil {
+		return nil, err
+	}
+	err := f.visit(ctx, func(name string, l store.Log, state store.State) error {
+		for item, err := range l.Read(ctx, 1, false) {
+			if err != nil {
+				return err
+			}
+			if p := v.take(name, item); p != nil && !isTrail(name) {
+				p.Settled = f.settled(name, state.ID, p.From, p.To)
+				p.Advice = "put a copy of the file back, or start the relay: it names this in the quarantine, and goes on"
+				if p.Settled {
+					p.Advice = "nothing is left to do: the quarantine names it"
+				}
+				v.Problems = append(v.Problems, *p)
+			}
+			progress(min(int64(v.Bytes), total), total)
+		}
+		return nil
+	})
+	return v, err
+}
+
+// isTrail reports whether a log is one of the trail's. The trail names its own damage, and
+// tells it apart from what its files still have: see verifyTrail.
+func isTrail(name string) bool { return name == audit.EntriesLog || name == audit.CheckpointsLog }
+
+// take counts what a log has at one place, and returns what is wrong with it, or nil.
+func (v *verification) take(name string, item store.Item) *problem {
+	if g := item.Gap; g != nil {
+		what := map[store.Reason]string{
+			store.Damaged:  "no record can be read there: it was damaged or lost",
+			store.Doubtful: "possibly acknowledged: a power cut left no whole record there",
+		}[g.Why]
+		if what == "" { // trimmed
+			return nil
+		}
+		return &problem{Log: name, From: g.From, To: g.To, What: what, Kept: g.Kept}
+	}
+	r := item.Record
+	v.Records++
+	v.Bytes += uint64(len(r.Key) + len(r.Data))
+	if name != quarantine.Events {
+		return nil
+	}
+	events, err := record.Check(r.Data)
+	v.Events += uint64(events)
+	if err != nil {
+		return &problem{Log: name, From: r.Pos, To: r.Pos, What: err.Error()}
+	}
+	return nil
+}

@@ -3,11 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
@@ -31,8 +28,7 @@ type progress struct {
 }
 
 func newProgress(out io.Writer) *progress {
-	file, ok := out.(*os.File)
-	return &progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd())), printed: time.Now()}
+	return &progress{out: out, terminal: isTerminal(fileOf(out)), printed: time.Now()}
 }
 
 // report takes the newest state.
@@ -60,15 +56,20 @@ func (p *progress) entries(done, total int64) {
 	p.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
 }
 
+// megabytes reports how many bytes of how many are read.
+func (p *progress) megabytes(done, total int64) {
+	if now := uint64(done) >> 20; now != p.last.Done {
+		p.report(&console.Progress{Done: now, Total: uint64(total) >> 20, Unit: "MB"})
+	}
+}
+
 func (p *progress) state() string {
 	text := fmt.Sprintf("%d of %d %s", p.last.Done, p.last.Total, p.last.Unit)
-	for _, c := range []struct {
-		n    uint64
-		what string
-	}{{p.last.Delivered, "delivered"}, {p.last.Refused, "refused"}} {
-		if c.n > 0 {
-			text += fmt.Sprintf(", %d %s", c.n, c.what)
-		}
+	if p.last.Delivered > 0 {
+		text += fmt.Sprintf(", %d delivered", p.last.Delivered)
+	}
+	if p.last.Refused > 0 {
+		text += fmt.Sprintf(", %d refused", p.last.Refused)
 	}
 	return text
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
@@ -18,7 +17,7 @@ func newReplay() *cobra.Command {
 	return command(&cobra.Command{
 		Use:   "replay --sink NAME --since TIME",
 		Short: "Deliver a span of the journal to a sink again",
-		Long: `Delivers the events of a span of time to one sink again, with the same ids and in the
+		Long: exits("0 all of it is delivered, 1 not all of it is, or failed", `Delivers the events of a span of time to one sink again, with the same ids and in the
 same order, while live delivery goes on. The span counts from the events' arrival in the
 journal. Events refused for good go to the dead letters; any other error is retried until
 it passes. Ctrl-C ends the replay; another run begins from the start.
@@ -27,9 +26,7 @@ The journal keeps undelivered events, and delivered ones for journal.replay_wind
 default) as far as its disk budget allows. An earlier begin is cut, with a note.
 
 --match takes terms KEY=VALUE joined with commas; all must hold. KEY is type, project,
-environment, id or subject; in VALUE a * stands for any text.
-
-Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong usage.`,
+environment, id or subject; in VALUE a * stands for any text.`),
 		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
   auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
   auditrelay replay --config relay.yaml --sink file --since 24h --match "environment=production,type=event_log.*"`,
@@ -46,23 +43,17 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong us
 		err := client.ReplaySpan(cmd.Context(), request, shown.report)
 		shown.end()
 		return spanReplayed(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
-	}, flagFunc(func(flags *pflag.FlagSet) {
-		flags.StringVar(&request.Sink, "sink", "", "the receiving sink's `NAME`")
-		flags.Var(&since, "since", "the span's begin; "+timeFlagHelp)
-		flags.Var(&until, "until", "the span's end, likewise (default: now)")
-		flags.StringVar(&request.Match, "match", "", "only events matching `EXPR`: type=event_log.*,environment=production")
-		flags.BoolVar(&request.DryRun, "dry-run", false, "only count")
-	}), needed{"sink", "since"})
+	}, text(&request.Sink, "sink", "the receiving sink's `NAME`"),
+		parsed(&since, "since", "the span's begin; "+timeFlagHelp),
+		parsed(&until, "until", "the span's end, likewise (default: now)"),
+		text(&request.Match, "match", "only events matching `EXPR`: type=event_log.*,environment=production"),
+		onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
 }
 
 // spanReplayed prints the counts, of an interrupted replay too.
 func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) error {
 	if p.Unit != "" {
-		text := fmt.Sprintf("%d events: %d delivered, %d refused", p.Matched, p.Delivered, p.Refused)
-		if dryRun {
-			text = fmt.Sprintf("%d events would be delivered", p.Matched)
-		}
-		if _, err := fmt.Fprintf(w, "%s; %d of %d records read\n", text, p.Done, p.Total); err != nil {
+		if err := say(w, "%s; %d of %d records read", deliveredText("events", p, dryRun), p.Done, p.Total); err != nil {
 			return err
 		}
 	}
@@ -71,6 +62,13 @@ func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) erro
 		unread = fmt.Errorf("%d records were trimmed before they could be read, and %d cannot be read", p.Missing, p.Damaged)
 	}
 	return undelivered(p, err, unread)
+}
+
+func deliveredText(what string, p *console.Progress, dryRun bool) string {
+	if dryRun {
+		return fmt.Sprintf("%d %s would be delivered", p.Matched, what)
+	}
+	return fmt.Sprintf("%d %s: %d delivered, %d refused", p.Matched, what, p.Delivered, p.Refused)
 }
 
 // undelivered says why a sink did not get all; nil if it did. unread is about the

@@ -1,11 +1,24 @@
 package cli
 
 import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 )
 
 // errReported ends a command after it has printed the reason of its failure.
@@ -83,4 +96,143 @@ func subcommands(cmd *cobra.Command, args []string) error {
 		text += "; did you mean " + strings.Join(meant, " or ") + "?"
 	}
 	return errors.New(text)
+}
+
+func (p Program) newRun() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the relay",
+		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
+ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
+at once.`),
+		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, warnings, err := p.Kinds.Config().LoadToRun(file)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			for _, w := range warnings {
+				log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
+			}
+			return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: p.build().Version, Kinds: p.Kinds})
+		},
+	}
+	addConfigFlag(cmd, &file, "the configuration `FILE` (see 'auditrelay config init')")
+	needConfig(cmd, &file)
+	return cmd
+}
+
+// build describes this binary; `version --json` prints it.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (p Program) newVersion() *cobra.Command {
+	output := orJSON("print JSON")
+	return command(&cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, the revision it was built from, and the Go version",
+		Example: "  auditrelay version --json",
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		if output.isJSON() {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(p.build())
+		}
+		return say(cmd.OutOrStdout(), "%s", p.build())
+	}, &output)
+}
+
+func (p Program) build() build {
+	b := build{Version: p.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if b.Version == "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String returns one line for people.
+func (b build) String() string {
+	text := "auditrelay " + b.Version
+	if b.Revision != "" {
+		text += " (" + b.Revision[:min(len(b.Revision), 12)]
+		if b.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return text + " " + b.Go + " " + b.Platform
+}
+
+func newHealthcheck() *cobra.Command {
+	var url string
+	var timeout time.Duration
+	return command(&cobra.Command{
+		Use:   "healthcheck",
+		Short: "Ask a running relay whether it is ready",
+		Long: exits("0 it answered 2xx, 1 it did not", `Asks a running relay whether it is ready: a health check for containers without a
+shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.`),
+		Example: `  auditrelay healthcheck
+  auditrelay healthcheck --url http://127.0.0.1:9100/healthz --timeout 2s`,
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		return healthcheck(ctx, url)
+	}, flagFunc(func(flags *pflag.FlagSet) {
+		flags.StringVar(&url, "url", "http://127.0.0.1:9100/readyz", "the `URL` to ask")
+		flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait")
+	}))
+}
+
+func healthcheck(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("check health: %w", err)
+	}
+	client := http.Client{}
+	if host := request.URL.Hostname(); config.IsLoopback(host) {
+		// A certificate names the machine, not loopback. Nothing secret is sent.
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("check health: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= 200 && response.StatusCode < 300 {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // for the message only
+	return fmt.Errorf("check health: %s: %s", response.Status, strings.TrimSpace(string(body)))
+}
+
+// newLogger makes the process's logger; c has been validated.
+func newLogger(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // a validated name
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
 func (p Program) newSettings() *cobra.Command {
@@ -41,44 +45,37 @@ var oneSetting = exactly(1, "the NAME of one setting, as 'settings list' shows i
 
 func (p Program) newSettingsList() *cobra.Command {
 	var where whereFlags
-	cmd := question(&cobra.Command{
+	return withFlags(question(&cobra.Command{
 		Use:   "list",
 		Short: "List the settings with states in the audit trail",
-		Long: `Lists the settings with states in the audit trail: how often each changed since the first
-look, and its newest entry.
-
-Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
+		Long: exits("0 listed, 1 failed", `Lists the settings with states in the audit trail: how often each changed since the first
+look, and its newest entry.`),
 		Example: `  auditrelay settings list --config relay.yaml
   auditrelay settings list --config relay.yaml --environment production --output json`,
 	}, p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]timeline.Setting, error) {
 		return source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
-	}, printSettings)
-	where.addTo(cmd)
-	return cmd
+	}, printSettings), &where)
 }
 
-func printSettings(w io.Writer, list []timeline.Setting) error {
-	out := newTable(w, "ENVIRONMENT", "SETTING", "CHANGES", "NEWEST ENTRY", "TIME", "SEVERITY", "WHAT")
+func printSettings(p *page, list []timeline.Setting) {
+	p.row("ENVIRONMENT", "SETTING", "CHANGES", "NEWEST ENTRY", "TIME", "SEVERITY", "WHAT")
 	for _, s := range list {
-		out.row(printable(placeOf(s.Project, s.Environment)), printable(s.Setting), s.Changes, s.Last.Index, moment(s.Last.Time), s.Last.Severity, short(s.Last.Summary))
+		p.row(printable(placeOf(s.Project, s.Environment)), printable(s.Setting), s.Changes, s.Last.Index, moment(s.Last.Time), s.Last.Severity, short(s.Last.Summary))
 	}
-	return out.Flush()
 }
 
 func (p Program) newSettingsShow() *cobra.Command {
 	var where whereFlags
 	var at timeFlag
-	cmd := question(&cobra.Command{
+	return withFlags(question(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a setting at a time",
-		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
+		Long: exits("0 shown, 1 nothing is known of it at that time, or failed", `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
 the trail, and the next change. Without a next change, it shows when the latest look that
 found this state began: as the running relay knows it, or with --offline, as the looks are
 attested in the trail, once a day and when the relay stops. Where --at lies in the window of
 the next change, the setting was in one of two states, and both are shown. A date alone, as
-2026-03-01, is the first moment of that day on this machine.
-
-Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong usage.`,
+2026-03-01, is the first moment of that day on this machine.`),
 		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
   auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
 		Args: oneSetting,
@@ -89,10 +86,7 @@ Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong 
 			return errReported
 		}
 		return nil
-	})
-	where.addTo(cmd)
-	cmd.Flags().Var(&at, "at", "the state at this time (default: now); "+timeFlagHelp)
-	return cmd
+	}), &where, parsed(&at, "at", "the state at this time (default: now); "+timeFlagHelp))
 }
 
 // orNow is the time of an optional flag.
@@ -103,16 +97,14 @@ func (f *timeFlag) orNow() time.Time {
 	return f.time
 }
 
-func printSetting(w io.Writer, s timeline.State) error {
-	printSettingHead(w, s)
+func printSetting(p *page, s timeline.State) {
+	printSettingHead(p, s)
 	if s.Known {
-		_, _ = fmt.Fprintf(w, "\n%s\n", valueText(s.Value))
+		p.line("\n%s", valueText(s.Value))
 	}
-	if !s.Uncertain {
-		return nil
+	if s.Uncertain {
+		p.line("\nor, from some moment in the window on:\n\n%s", valueText(s.Next.Value))
 	}
-	_, err := fmt.Fprintf(w, "\nor, from some moment in the window on:\n\n%s\n", valueText(s.Next.Value))
-	return err
 }
 
 func valueText(raw []byte) string {
@@ -123,25 +115,224 @@ func valueText(raw []byte) string {
 }
 
 // printSettingHead says how sure a state is.
-func printSettingHead(w io.Writer, s timeline.State) {
-	_, _ = fmt.Fprintf(w, "%s at %s\n", printable(s.String()), moment(s.At))
+func printSettingHead(p *page, s timeline.State) {
+	p.line("%s at %s", printable(s.String()), moment(s.At))
 	for _, note := range s.Notes {
-		_, _ = fmt.Fprintf(w, "  warning: %s\n", printable(note))
+		p.line("  warning: %s", printable(note))
 	}
 	if s.Known {
-		_, _ = fmt.Fprintf(w, "  entry %d, recorded at %s: %s\n", s.Entry.Index, moment(s.Entry.Time), short(s.Entry.Summary))
+		p.line("  entry %d, recorded at %s: %s", s.Entry.Index, moment(s.Entry.Time), short(s.Entry.Summary))
 	} else {
-		_, _ = fmt.Fprintln(w, "  nothing is known of it at that time: the relay first looked later")
+		p.line("  nothing is known of it at that time: the relay first looked later")
 	}
 	switch n := s.Next; {
 	case n == nil && s.Seen.After(s.Entry.Time):
-		_, _ = fmt.Fprintf(w, "  no later change; last seen so by a look that began at %s\n", moment(s.Seen))
+		p.line("  no later change; last seen so by a look that began at %s", moment(s.Seen))
 	case n == nil:
-		_, _ = fmt.Fprintln(w, "  no later change, and no later look is known to have seen it so")
+		p.line("  no later change, and no later look is known to have seen it so")
 	case s.Uncertain:
-		_, _ = fmt.Fprintf(w, "  UNCERTAIN: it changed after %s and by %s, and when is not known\n", moment(s.Seen), moment(n.Entry.Time))
-		_, _ = fmt.Fprintf(w, "  entry %d of %s: %s\n", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
+		p.line("  UNCERTAIN: it changed after %s and by %s, and when is not known", moment(s.Seen), moment(n.Entry.Time))
+		p.line("  entry %d of %s: %s", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
 	default:
-		_, _ = fmt.Fprintf(w, "  until entry %d of %s: %s\n", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
+		p.line("  until entry %d of %s: %s", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
+	}
+}
+
+func (p Program) newSettingsDiff() *cobra.Command {
+	var where whereFlags
+	output := forms("text", "json")
+	var from, to timeFlag
+	return command(&cobra.Command{
+		Use:   "diff NAME --from TIME [--to TIME]",
+		Short: "Show how a setting differs between two times",
+		Long: exits("0 compared, 1 nothing is known of it at one of the times, or failed", `Compares the states of a setting at two times, as 'settings show' gives them: each
+difference with a sentence, a severity, and whether the setting permits more or less.
+Where one of the times lies in the window of a change, the state before it is compared, and
+standard error says so.`),
+		Example: `  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
+  auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output json`,
+		Args: oneSetting,
+		PreRunE: func(*cobra.Command, []string) error {
+			if !from.orNow().Before(to.orNow()) {
+				return errors.New("--from must be before --to")
+			}
+			return nil
+		},
+	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+		states := make([]timeline.State, 2)
+		for i, at := range []*timeFlag{&from, &to} {
+			s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
+			if err != nil {
+				return err
+			}
+			if !s.Known {
+				return fmt.Errorf("nothing is known of %s at %s: the relay first looked later", s.Where, moment(s.At))
+			}
+			if s.Uncertain || len(s.Notes) > 0 {
+				_ = show(cmd.ErrOrStderr(), s, printSettingHead)
+			}
+			states[i] = s
+		}
+		return difference{args[0], states[0].Value, states[1].Value}.print(cmd.OutOrStdout(), output.isJSON())
+	}, &where, parsed(&from, "from", "the earlier time; "+timeFlagHelp),
+		parsed(&to, "to", "the later time, likewise (default: now)"), needed{"from"}, &output)
+}
+
+// rbacSetting is the setting read by 'who-can'.
+const rbacSetting = "rbac_policy"
+
+func (p Program) newSettingsWhoCan() *cobra.Command {
+	var where whereFlags
+	output := forms("table", "json", "csv")
+	var at timeFlag
+	return command(&cobra.Command{
+		Use:   "who-can ACTION RESOURCE",
+		Short: "Show the roles and scopes permitted to do something at a time",
+		Long: exits("0 answered (nobody is an answer), 1 nothing is known of the policy at that time, or failed", `Shows each role and scope permitted by the RBAC policy to do ACTION on RESOURCE at --at, or
+now, with the permission: default roles, custom roles and scopes, wildcards resolved.
+"Perhaps also" are those with a permission missing from the policy's own lists, or on the
+resource *: the document does not define these. An ACTION of * asks for the wildcard. The
+API shows no members, so who has a role is not known here. If --at lies in the window of a
+change, the answer covers both policies. Without --project and --environment it answers for
+every environment, one after the other: with --output json an object for each.`),
+		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
+  auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json
+  auditrelay settings who-can '*' documents --config relay.yaml --output csv > review.csv`,
+		Args: exactly(2, "one ACTION and one RESOURCE, as 'who-can delete documents'"),
+	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+		policies, err := policiesOf(cmd.Context(), source, where)
+		if err != nil {
+			return err
+		}
+		answer := whoCanTo(cmd.OutOrStdout(), output.value)
+		var failed error // one environment does not hide the others
+		for _, w := range policies {
+			failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
+		}
+		return failed
+	}, &where, parsed(&at, "at", "the policy at this time (default: now); "+timeFlagHelp), &output)
+}
+
+// policiesOf lists the chosen environments with a policy; where there is none, the one that
+// is asked for.
+func policiesOf(ctx context.Context, source trailSource, where whereFlags) ([]timeline.Where, error) {
+	list, err := source.Settings(ctx, timeline.Filter{Setting: rbacSetting, Project: where.project, Environment: where.environment})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return []timeline.Where{where.of(rbacSetting)}, nil // its answer says what is wrong
+	}
+	policies := make([]timeline.Where, len(list))
+	for i := range list {
+		policies[i] = list[i].Where
+	}
+	return policies, nil
+}
+
+func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at time.Time, args []string, answer func(timeline.State, whoCanAnswer) error) error {
+	s, err := source.At(ctx, w, at)
+	if err != nil {
+		return err
+	}
+	a, err := whoCan(s, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	return answer(s, a)
+}
+
+// whoCanTo prints answers in a form.
+func whoCanTo(w io.Writer, form string) func(timeline.State, whoCanAnswer) error {
+	switch form {
+	case "json":
+		return func(_ timeline.State, a whoCanAnswer) error { return printJSON(w, a) }
+	case "csv":
+		return csvWhoCan(w)
+	}
+	gap := ""
+	return func(s timeline.State, a whoCanAnswer) error {
+		p := newPage(w)
+		_, _ = p.text.WriteString(gap)
+		gap = "\n"
+		printWhoCan(p, s, a)
+		return p.end()
+	}
+}
+
+// csvWhoCan prints answers as CSV, a line for each holder. CERTAIN is yes, or perhaps where
+// the document does not define it; POLICY is later where the change may have come already.
+func csvWhoCan(w io.Writer) func(timeline.State, whoCanAnswer) error {
+	out := csvTo(w, "project", "environment", "action", "resource", "holder", "by", "certain", "policy", "entry")
+	return func(_ timeline.State, a whoCanAnswer) error {
+		var lines [][]string
+		add := func(list []meaning.Permit, certain, policy string) {
+			for _, p := range list {
+				lines = append(lines, []string{
+					csvCell(a.Project), csvCell(a.Environment), csvCell(a.Action), csvCell(a.Resource), csvCell(p.Holder), csvCell(p.By), certain, policy, strconv.FormatInt(a.Entry, 10),
+				})
+			}
+		}
+		add(a.Who.Who, "yes", "current")
+		add(a.Who.Perhaps, "perhaps", "current")
+		if a.Later != nil {
+			add(a.Later.Who, "yes", "later")
+			add(a.Later.Perhaps, "perhaps", "later")
+		}
+		return out(lines...)
+	}
+}
+
+// whoCanAnswer is who could do something. Later is the answer for the policy after the
+// change, if that may have stood already.
+type whoCanAnswer struct {
+	Project     string          `json:"project"`
+	Environment string          `json:"environment"`
+	Action      string          `json:"action"`
+	Resource    string          `json:"resource"`
+	Entry       int64           `json:"entry"` // which shows the policy
+	Who         meaning.Answer  `json:"who"`
+	Later       *meaning.Answer `json:"later,omitempty"`
+}
+
+func whoCan(s timeline.State, action, resource string) (a whoCanAnswer, err error) {
+	if !s.Known {
+		return a, fmt.Errorf("nothing is known of %s at %s: the relay first looked later", s.Where, moment(s.At))
+	}
+	a = whoCanAnswer{Project: s.Project, Environment: s.Environment, Action: action, Resource: resource, Entry: s.Entry.Index}
+	if a.Who, err = meaning.WhoCan(s.Value, action, resource); err != nil || !s.Uncertain {
+		return a, err
+	}
+	later, err := meaning.WhoCan(s.Next.Value, action, resource)
+	a.Later = &later
+	return a, err
+}
+
+func printWhoCan(p *page, s timeline.State, a whoCanAnswer) {
+	printSettingHead(p, s)
+	p.line("")
+	printHolders(p, a.Who)
+	if a.Later != nil {
+		p.line("\nor, from some moment in the window on:\n")
+		printHolders(p, *a.Later)
+	}
+}
+
+func printHolders(p *page, a meaning.Answer) {
+	if len(a.Who) == 0 {
+		p.line("nobody: %s", printable(a.Nobody))
+	} else {
+		printPermits(p, "WHO", a.Who)
+	}
+	if len(a.Perhaps) > 0 {
+		p.line("")
+		printPermits(p, "PERHAPS ALSO", a.Perhaps)
+	}
+}
+
+func printPermits(p *page, title string, list []meaning.Permit) {
+	p.row(title, "BY")
+	for _, permit := range list {
+		p.row(printable(permit.Holder), printable(permit.By))
 	}
 }

@@ -2,11 +2,10 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
@@ -29,14 +28,12 @@ audit trail has an entry for each silence that is added, or ended before its tim
 func newSilenceAdd() *cobra.Command {
 	var length time.Duration
 	var req console.AddSilence
-	cmd := question(&cobra.Command{
+	return withFlags(question(&cobra.Command{
 		Use:   "add PROJECT/ENVIRONMENT|all --for DURATION --reason TEXT",
 		Short: "Silence an environment, or all of them, from now on",
-		Long: `Silences an environment, or all of them, from now on, for at most 30 days. It ends by
+		Long: exits("0 added, 1 not added, or the relay cannot be asked", `Silences an environment, or all of them, from now on, for at most 30 days. It ends by
 itself; 'end' ends it earlier. An environment may have several: it is silent until the last
-one is over. The audit trail keeps your user name, host and reason.
-
-Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`,
+one is over. The audit trail keeps your user name, host and reason.`),
 		Example: `  auditrelay silence add shop/live --for 2h --reason "upgrade, CHG-17" --config relay.yaml
   auditrelay silence add all --for 30m --reason "network maintenance" --config relay.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -58,25 +55,22 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`
 		},
 	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (health.Silence, error) {
 		return client.AddSilence(cmd.Context(), req)
-	}, func(w io.Writer, added health.Silence) error { return printSilences(w, []health.Silence{added}) })
-	cmd.Flags().Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {
-		if length, err = lengthOf(text); err != nil {
-			err = errors.New("write a number with a unit, such as 30m, 2h or 7d")
-		}
-		return err
-	})
-	reasonFlag(&req.Reason).addTo(cmd)
-	return cmd
+	}, func(p *page, added health.Silence) { printSilences(p, []health.Silence{added}) }), reasonFlag(&req.Reason), flagFunc(func(flags *pflag.FlagSet) {
+		flags.Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {
+			if length, err = lengthOf(text); err != nil {
+				err = errors.New("write a number with a unit, such as 30m, 2h or 7d")
+			}
+			return err
+		})
+	}))
 }
 
 func newSilenceList() *cobra.Command {
 	return question(&cobra.Command{
 		Use:   "list",
 		Short: "List the active silences",
-		Long: `Lists the active silences, those of all environments first. 'auditrelay trail list --setting
-silences' has the past ones.
-
-Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
+		Long: exits("0 listed, 1 failed", `Lists the active silences, those of all environments first. 'auditrelay trail list --setting
+silences' has the past ones.`),
 		Example: `  auditrelay silence list --config relay.yaml
   auditrelay silence list --data-dir /var/lib/auditrelay --output json`,
 	}, &relayFlags{}, forms("table", "json"), listOf((*console.Client).Silences), printSilences)
@@ -86,26 +80,22 @@ func newSilenceEnd() *cobra.Command {
 	return question(&cobra.Command{
 		Use:   "end ID",
 		Short: "End a silence before its time",
-		Long: `Ends a silence now. An environment stays silent while it, or all, has another one. A
-held-back alert fires after its usual time. The audit trail keeps your user name and host.
-
-Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
+		Long: exits("0 ended, 1 no such silence is active, or the relay cannot be asked", `Ends a silence now. An environment stays silent while it, or all, has another one. A
+held-back alert fires after its usual time. The audit trail keeps your user name and host.`),
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,
 		Args:    cobra.ExactArgs(1),
 	}, &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, args []string) (health.Silence, error) {
 		return client.EndSilence(cmd.Context(), console.EndSilence{ID: args[0]})
-	}, func(w io.Writer, ended health.Silence) error {
-		_, err := fmt.Fprintf(w, "the silence %s of %s is ended\n", ended.ID, silencedName(ended))
-		return err
+	}, func(p *page, ended health.Silence) {
+		p.line("the silence %s of %s is ended", ended.ID, silencedName(ended))
 	})
 }
 
-func printSilences(w io.Writer, list []health.Silence) error {
-	out := newTable(w, "ID", "ENVIRONMENT", "BEGUN", "UNTIL", "BY", "REASON")
+func printSilences(p *page, list []health.Silence) {
+	p.row("ID", "ENVIRONMENT", "BEGUN", "UNTIL", "BY", "REASON")
 	for _, s := range list {
-		out.row(s.ID, silencedName(s), moment(s.Begun), moment(s.Until), printable(s.Person.String()), printable(s.Reason))
+		p.row(s.ID, silencedName(s), moment(s.Begun), moment(s.Until), printable(s.Person.String()), printable(s.Reason))
 	}
-	return out.Flush()
 }
 
 func silencedName(s health.Silence) string {

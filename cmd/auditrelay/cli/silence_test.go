@@ -17,10 +17,10 @@ func TestPrintsSilences(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
-	require.NoError(t, printSilences(&out, []health.Silence{
+	require.NoError(t, show(&out, []health.Silence{
 		{ID: "00000001", Begun: at, Until: at.Add(time.Hour), Reason: "network\x1b[2J", Person: workspace.Person{User: "ann", Host: "desk"}},
 		{ID: "00000002", Project: "shop", Environment: "live", Begun: at, Until: at.Add(2 * time.Hour), Reason: "upgrade, CHG-17", Person: workspace.Person{User: "bob", Host: "rack"}},
-	}))
+	}, printSilences))
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Equal(t, strings.TrimPrefix(`
 ID        ENVIRONMENT  BEGUN                 UNTIL                 BY        REASON

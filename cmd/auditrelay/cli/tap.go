@@ -23,20 +23,18 @@ func newTap() *cobra.Command {
 	return command(&cobra.Command{
 		Use:   "tap",
 		Short: "Show the live events as they pass",
-		Long: `Shows the live events as they pass, from now on, until Ctrl-C. --sink shows them as this
+		Long: exits("0 ended by Ctrl-C or --limit, 1 failed", `Shows the live events as they pass, from now on, until Ctrl-C. --sink shows them as this
 sink gets them: chosen by its match, redacted, and in its format. Without it they are as
 they were received, before any redaction.
 
 --match takes a CEL expression over the shown event, with the variables of a sink's
-match.cel: ` + strings.Join(match.Names(), ", ") + `.
+match.cel: `+strings.Join(match.Names(), ", ")+`.
 An event without a named member is not shown; test for it with has().
 
 A tap holds up neither pushes nor deliveries. Where events come faster than they can be
 printed, some pass unseen; their number is printed at the end, and every ten seconds.
 In a terminal, a line is cut at its width; --output json prints whole CloudEvents, with JSON
-escapes for characters that would steer a terminal.
-
-Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
+escapes for characters that would steer a terminal.`),
 		Example: `  auditrelay tap --config relay.yaml
   auditrelay tap --config relay.yaml --sink kafka-eu
   auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
@@ -57,9 +55,7 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 			t.width = widthOf(file)
 		}
 		return t.run(cmd.Context(), client)
-	}, &colour, &t.output, flagFunc(func(flags *pflag.FlagSet) {
-		flags.StringVar(&t.request.Sink, "sink", "", "show events as the sink `NAME` gets them")
-		flags.StringVar(&t.request.Match, "match", "", "show events for which the expression `CEL` holds")
+	}, &colour, &t.output, text(&t.request.Sink, "sink", "show events as the sink `NAME` gets them"), text(&t.request.Match, "match", "show events for which the expression `CEL` holds"), flagFunc(func(flags *pflag.FlagSet) {
 		flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
 	}))
 }

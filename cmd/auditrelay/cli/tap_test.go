@@ -78,7 +78,7 @@ func TestNoStrangersTextSteersTheTerminal(t *testing.T) {
 	require.Equal(t, letter.Reason, again.Reason)
 	require.Equal(t, letter.Body, again.Body)
 	out.Reset()
-	require.NoError(t, showLetter(&out, letter))
+	require.NoError(t, show(&out, letter, showLetter))
 	require.False(t, steers(out.String()), "%q", out.String())
 	require.Contains(t, out.String(), `\u001b]0;x\u0007 \u009b31m\u202e\u007f\u2066\udb40\udc41é😀\u000d`+"\n{}")
 }

@@ -3,16 +3,19 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 func (p Program) newTrail() *cobra.Command {
-	cmd := &cobra.Command{
+	return under(&cobra.Command{
 		Use:   "trail",
 		Short: "Read the audit trail: who changed what, when, and how bad it is",
 		Long: `Every change of a setting stands once in the audit trail: with a sentence, a severity, a
@@ -21,21 +24,18 @@ and the window of time of the change. 'auditrelay settings' shows a setting at a
 		Example: `  auditrelay trail list --config relay.yaml --severity high --since 2026-03-01
   auditrelay trail show 17 --config relay.yaml
   auditrelay trail annotate 17 --config relay.yaml --ticket SEC-7 --reviewer ada --note "as agreed"`,
-		Args: subcommands,
-		RunE: showHelp,
-	}
-	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(),
+	}, p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(),
 		newTrailKeygen(), p.newTrailRotateKey(), newTrailArchive())
-	return cmd
 }
 
 // entryFlags choose entries.
 type entryFlags struct {
 	filter       timeline.Filter
 	since, until timeFlag
+	limit        int // of entries, unless --limit is given; 0 for all
 }
 
-func (f *entryFlags) addTo(cmd *cobra.Command, limit int) {
+func (f *entryFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.since, "since", "only entries made at or after this time; "+timeFlagHelp)
 	flags.Var(&f.until, "until", "only entries made before this time, likewise")
@@ -49,7 +49,7 @@ func (f *entryFlags) addTo(cmd *cobra.Command, limit int) {
 	flags.StringVar(&f.filter.Actor, "actor", "", "only those of `WHO`: relay, unknown, or a person: USER, or USER@HOST, known or claimed; a * stands for any text")
 	flags.StringVar(&f.filter.Text, "text", "", "only those with `TEXT` in their sentence, in any case")
 	flags.BoolVar(&f.filter.Unreviewed, "unreviewed", false, "only changes without an annotation")
-	flags.IntVar(&f.filter.Limit, "limit", limit, "no more than the newest `N` (0: all)")
+	flags.IntVar(&f.filter.Limit, "limit", f.limit, "no more than the newest `N` (0: all)")
 	before(cmd, func() error {
 		f.filter.Since, f.filter.Until = f.since.time, f.until.time
 		return f.filter.Check()
@@ -85,3 +85,111 @@ func entryOf(cmd *cobra.Command, source trailSource, args []string) (timeline.En
 	}
 	return *found, nil
 }
+
+func newTrailAnnotate() *cobra.Command {
+	var a timeline.Annotation
+	return command(&cobra.Command{
+		Use:   "annotate INDEX --reviewer NAME",
+		Short: "Mark an entry of the audit trail as reviewed",
+		Long: exits("0 annotated, 1 there is no such entry, or failed", `Adds an entry on the review of another one: its index and the hash of its leaf, the ticket,
+a note, and this command's user and host. Nothing is changed: the trail only grows. 'trail
+list --unreviewed' leaves the changes without an annotation.`),
+		Example: `  auditrelay trail annotate 17 --config relay.yaml --reviewer ada --ticket SEC-7 --note "agreed with the product team"`,
+		Args:    oneIndex,
+		PreRunE: func(*cobra.Command, []string) error { return a.Check() },
+	}, &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
+		a.Index, _ = strconv.ParseInt(args[0], 10, 64) // oneIndex has checked it
+		done, err := client.Annotate(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		return say(cmd.OutOrStdout(), "entry %d is marked as reviewed, by entry %d", a.Index, done.Entry)
+	}, text(&a.Reviewer, "reviewer", "the reviewer's `NAME`"), text(&a.Ticket, "ticket", "the `TICKET` it belongs to"),
+		text(&a.Note, "note", "a `TEXT` for later readers"), needed{"reviewer"})
+}
+
+func newTrailForward() *cobra.Command {
+	var chosen entryFlags
+	var request console.ForwardTrail
+	return command(&cobra.Command{
+		Use:   "forward --sink NAME --since TIME",
+		Short: "Deliver old entries of the audit trail to a sink",
+		Long: exits("0 all of it is delivered, 1 not all of it is, or failed", `Delivers entries of the audit trail to one sink, the oldest first, while live delivery goes on: for
+a new SIEM, or after a loss there. Unlike 'auditrelay replay' it reads the trail itself: the
+trail keeps every entry for ever. The events and their ids are those of the first time, so a
+destination can recognise a repetition.
+
+Events refused for good go to the dead letters; any other error is retried until it passes.
+Ctrl-C ends it; another run begins from the start.`),
+		Example: `  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --dry-run
+  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		request.Filter = chosen.filter
+		shown := newProgress(cmd.ErrOrStderr())
+		err := client.ForwardTrail(cmd.Context(), request, shown.report)
+		shown.end()
+		return trailForwarded(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
+	}, &chosen, text(&request.Sink, "sink", "the receiving sink's `NAME`"), onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
+}
+
+// trailForwarded prints the counts, of an interrupted run too.
+func trailForwarded(w io.Writer, p *console.Progress, dryRun bool, err error) error {
+	if p.Unit != "" {
+		if err := say(w, "%s", deliveredText("entries", p, dryRun)); err != nil {
+			return err
+		}
+	}
+	var unread error
+	if p.Damaged > 0 {
+		unread = fmt.Errorf("%d entries cannot be read; 'auditrelay journal verify' names them", p.Damaged)
+	}
+	return undelivered(p, err, unread)
+}
+
+// timeFlag is a point in time on the command line: RFC 3339, a local date with or without
+// a time of day, or how long ago.
+type timeFlag struct {
+	time time.Time
+	text string
+}
+
+const timeFlagHelp = "`TIME` is RFC 3339 (2026-11-03T08:30:00Z), local (2026-11-03, \"2026-11-03 08:30\"), or how long ago (90m, 7d, \"2h ago\")"
+
+// localForms are the forms of a local time. A date alone is its first moment.
+var localForms = []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"}
+
+// Set implements pflag.Value.
+func (f *timeFlag) Set(text string) error {
+	f.text = text
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		f.time = t
+		return nil
+	}
+	for _, form := range localForms {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			f.time = t
+			return nil
+		}
+	}
+	d, err := lengthOf(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "ago")))
+	if err != nil || d < 0 {
+		return errors.New("write RFC 3339, as 2026-11-03T08:30:00Z, or how long ago, as 90m, 7d or \"48h ago\", or a local date, as 2026-11-03")
+	}
+	f.time = time.Now().Add(-d)
+	return nil
+}
+
+// lengthOf reads a length of time: one of [time.ParseDuration], or whole days.
+func lengthOf(text string) (time.Duration, error) {
+	if days, is := strings.CutSuffix(text, "d"); is {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
+}
+
+// String implements pflag.Value.
+func (f *timeFlag) String() string { return f.text }
+
+// Type implements pflag.Value.
+func (f *timeFlag) Type() string { return "time" }

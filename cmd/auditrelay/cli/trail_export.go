@@ -3,24 +3,28 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 func (p Program) newTrailExport() *cobra.Command {
-	which := p.trail()
+	which := exportFlags{trailFlags: p.trail()}
 	var chosen entryFlags
-	var path, dir string
-	var archives []string
-	form := outputFlag{value: "jsonl", allowed: []string{"jsonl", "csv", "tlog"}}
-	cmd := &cobra.Command{
+	var path string
+	return command(&cobra.Command{
 		Use:   "export",
 		Short: "Write the audit trail as JSON lines, CSV, or a log for public verifiers",
-		Long: `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
+		Long: exits("0 written, 1 failed", `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
 with the states before and after, the details, and the hash of the entry's leaf (base64).
 Unreadable entries are left out; 'auditrelay journal verify' names them. --form csv writes
 the same entries with the columns of 'trail list --output csv'. Without --project and
@@ -31,42 +35,50 @@ of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too lon
 bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
 files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
 older export. It copies the files in DATA_DIR/tlog, whether the relay runs or not; entries
-moved out by 'trail archive' come from --archive.
-` + whichTrail + `
-
-Exit codes: 0 written, 1 failed, 64 wrong usage.`,
+moved out by 'trail archive' come from --archive.`),
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
   auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
   auditrelay trail export --config relay.yaml --form csv --unreviewed --file review.csv
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
-		Args: noArgs,
-	}
-	lines := which.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
+	}, &which, func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
-			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, form.value)
+			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, which.form.value)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d entries exported\n", count)
-		return err
-	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if form.value == "tlog" {
-			return which.exportLog(cmd, dir, archives)
+		return say(cmd.ErrOrStderr(), "%d entries exported", count)
+	}, &chosen, text(&path, "file", "write to a new `FILE` instead of standard output"))
+}
+
+// exportFlags name the trail and the form of its export.
+type exportFlags struct {
+	*trailFlags
+	form     outputFlag
+	dir      string
+	archives []string
+}
+
+func (f *exportFlags) addTo(cmd *cobra.Command) {
+	f.trailFlags.addTo(cmd)
+	f.form.value, f.form.allowed = "jsonl", []string{"jsonl", "csv", "tlog"}
+	withFlags(cmd, parsed(&f.form, "form", "`FORM` of the export: jsonl, csv, tlog"),
+		texts(&f.archives, "archive", "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more"),
+		text(&f.dir, "dir", "with --form tlog: the `DIR` to write to"),
+		check(func() error { return checkExport(cmd, f.form.value, f.dir) }))
+}
+
+// asks copies the trail's files for the form tlog, and needs no answer for it.
+func (f *exportFlags) asks(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
+	lines := f.trailFlags.asks(run)
+	return func(cmd *cobra.Command, args []string) error {
+		if f.form.value == "tlog" {
+			return f.exportLog(cmd, f.dir, f.archives)
 		}
 		return lines(cmd, args)
 	}
-	before(cmd, func() error { return checkExport(cmd, form.value, dir) })
-	which.addTo(cmd)
-	chosen.addTo(cmd, 0)
-	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
-	cmd.Flags().Var(&form, "form", "`FORM` of the export: jsonl, csv, tlog")
-	cmd.Flags().StringArrayVar(&archives, "archive", nil, "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more")
-	cmd.Flags().StringVar(&dir, "dir", "", "with --form tlog: the `DIR` to write to")
-	return cmd
 }
 
 // writeEntries writes the readable entries that a filter chooses, as JSON lines or as CSV,
@@ -84,4 +96,123 @@ func writeEntries(ctx context.Context, w io.Writer, source trailSource, filter t
 		return write(e)
 	})
 	return count, err
+}
+
+// checkExport refuses flags of another form.
+func checkExport(cmd *cobra.Command, form, dir string) (err error) {
+	switch {
+	case form == "tlog" && dir == "":
+		return errors.New("--form tlog needs --dir, the folder to write to")
+	case form != "tlog" && dir != "":
+		return errors.New("--dir needs --form tlog")
+	case form != "tlog" && cmd.Flags().Changed("archive"):
+		return errors.New("--archive needs --form tlog; JSON lines come from the trail's stream, with all entries")
+	case form != "tlog":
+		return nil
+	}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "archive": true}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !allowed[f.Name] && err == nil {
+			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
+		}
+	})
+	return err
+}
+
+// exportLog copies the files that a relay keeps of its trail to dir.
+func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) error {
+	data, err := f.dir()
+	if err != nil {
+		return err
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, shown.entries)
+	shown.end()
+	switch {
+	case errors.Is(err, tiles.ErrArchived):
+		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
+	case err != nil:
+		return fmt.Errorf("%w; given again, the command goes on; damaged files are written again by the next start of the relay", err)
+	case len(list) == 0:
+		return errors.New("the trail has no signed entries yet")
+	}
+	for _, e := range list {
+		if err := say(cmd.OutOrStdout(), "%s: %d entries of %s, root %s, signed by the key %s", e.Folder, e.Size, e.Origin, e.Root, e.PublicKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newTrailArchive() *cobra.Command {
+	var beforeTime timeFlag
+	var dir string
+	var yes, dryRun bool
+	return command(&cobra.Command{
+		Use:   "archive --before TIME --to DIR",
+		Short: "Move old entry bundles of the audit trail out of the data directory",
+		Long: exits("0 moved, or nothing to move; 1 failed or declined", `Moves the files with old entries, DATA_DIR/tlog/N/tile/entries and records, to a folder of
+the relay's machine: those with no entry made at or after a time. The relay copies them,
+reads the archive back against its signed root, says so in an entry of the trail, and
+removes them only then. The archive is a whole log (C2SP tlog-tiles), with a signed
+checkpoint: 'trail verify --dir DIR' and other tools verify it.
+
+The hashes stay, so every entry can still be proven; see --archive of 'trail prove' and 'trail
+verify'. Files with entries about the trail itself stay too. The trail's stream in the
+journal keeps all entries for ever: the relay reads them from there, and this command frees
+the space of the files only.
+
+It asks first, except with --yes. You can end it and begin it again at any moment: it goes on.
+To undo it, copy the files back.`),
+		Example: `  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive --dry-run
+  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive`,
+	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		to, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		return archiveTrail(cmd, client, console.ArchiveTrail{Before: beforeTime.time, Dir: to}, yes, dryRun)
+	}, parsed(&beforeTime, "before", "move what was made before this time; "+timeFlagHelp),
+		text(&dir, "to", "the archive's `DIR`: an empty folder, or an earlier archive of this trail"),
+		onOff(&dryRun, "dry-run", "only say what would be moved"), yesFlag(&yes), needed{"before", "to"})
+}
+
+func archiveTrail(cmd *cobra.Command, client *console.Client, request console.ArchiveTrail, yes, dryRun bool) error {
+	request.DryRun = true
+	shown := newProgress(cmd.ErrOrStderr())
+	if err := client.ArchiveTrail(cmd.Context(), request, shown.report); err != nil {
+		return err
+	}
+	shown.end()
+	if err := printArchived(cmd.OutOrStdout(), shown.last.Archived, "would be moved"); err != nil || dryRun {
+		return err
+	}
+	// With nothing to move, a run removes the leftovers of an interrupted one.
+	if len(shown.last.Archived) > 0 {
+		if err := confirm(cmd, yes, "Move them?"); err != nil {
+			return err
+		}
+	}
+	request.DryRun = false
+	err := client.ArchiveTrail(cmd.Context(), request, shown.report)
+	shown.end()
+	if err != nil {
+		return errors.Join(err, errors.New("nothing is lost; given again, the command goes on"))
+	}
+	if len(shown.last.Archived) == 0 {
+		return nil
+	}
+	return printArchived(cmd.OutOrStdout(), shown.last.Archived, "are moved")
+}
+
+func printArchived(w io.Writer, list []proof.Archived, verb string) error {
+	if len(list) == 0 {
+		return say(w, "nothing to move: no full bundle of 256 entries is older, or not archived yet")
+	}
+	return show(w, list, func(p *page, list []proof.Archived) {
+		for _, a := range list {
+			p.line("log %s: entries %d to %d, %d files with %s, %s to %s",
+				printable(a.Origin), a.From, a.To, a.Files, sizeText(a.Bytes), verb, printable(a.Where))
+		}
+	})
 }

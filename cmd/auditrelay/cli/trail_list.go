@@ -3,29 +3,32 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
+	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 func (p Program) newTrailList() *cobra.Command {
-	which := p.trail()
-	var chosen entryFlags
+	chosen := entryFlags{limit: 50}
 	output := forms("table", "json", "csv")
 	var follow, all bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "list",
 		Short: "List entries of the audit trail, the newest last",
-		Long: `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
+		Long: exits("0 listed (none is fine), 1 failed", `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
 50 fitting all given flags. --follow goes on with new ones until Ctrl-C, also after the
 relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes not
 marked by 'trail annotate'; first looks, checks and repeated states need no review. The
@@ -34,49 +37,44 @@ digests of the event stream (events.span), one for each interval, are listed wit
 
 WHO is "relay", USER@HOST of a person who acted through the relay, or "outside": the API
 names nobody. What a command claims of its person (before sudo, for example) is marked as
-a claim. --output csv has the window of the change and the states before and after, too.
-` + whichTrail + `
-
-Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
+a claim. --output csv has the window of the change and the states before and after, too.`),
 		Example: `  auditrelay trail list --config relay.yaml
   auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
   auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
   auditrelay trail list --config relay.yaml --actor ada --since 2026-03-01
   auditrelay trail list --config relay.yaml --all --limit 200
   auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
-		Args: noArgs,
-		RunE: which.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
-			if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
-				chosen.filter.Without = eventproof.Type
-			}
-			list := rowsTo(cmd.OutOrStdout(), output.value, follow)
-			if output.value == "csv" {
-				// A row does not have all columns. Without --follow all entries come in one pass.
-				entries := csvEntries(list.out)
-				if !follow {
-					return errors.Join(source.Entries(cmd.Context(), chosen.filter, entries), list.end())
-				}
-				list.print = func(r timeline.Row) error {
-					return source.Entries(cmd.Context(), timeline.Filter{Index: &r.Index}, entries)
-				}
-			}
-			if follow {
-				f := follower{source: source, list: list, told: cmd.ErrOrStderr()}
-				return errors.Join(f.run(cmd.Context(), chosen.filter), list.end())
-			}
-			err := source.List(cmd.Context(), console.ListTrail{Filter: chosen.filter}, list.add)
-			if err != nil {
-				list.empty = "" // entries may be there
-			}
-			return errors.Join(err, list.end())
-		}),
+	}, p.trail(), func(cmd *cobra.Command, _ []string, source trailSource) error {
+		if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
+			chosen.filter.Without = eventproof.Type
+		}
+		return listEntries(cmd, source, chosen.filter, output.value, follow)
+	}, &chosen, &output, onOff(&all, "all", "also digests of the event stream (events.span)"), flagFunc(func(flags *pflag.FlagSet) {
+		flags.BoolVarP(&follow, "follow", "f", false, "go on with new entries")
+	}))
+}
+
+func listEntries(cmd *cobra.Command, source trailSource, filter timeline.Filter, form string, follow bool) error {
+	list := rowsTo(cmd.OutOrStdout(), form, follow)
+	if form == "csv" {
+		// A row does not have all columns. Without --follow all entries come in one pass.
+		entries := csvEntries(list.out)
+		if !follow {
+			return errors.Join(source.Entries(cmd.Context(), filter, entries), list.end())
+		}
+		list.print = func(r timeline.Row) error {
+			return source.Entries(cmd.Context(), timeline.Filter{Index: &r.Index}, entries)
+		}
 	}
-	which.addTo(cmd)
-	chosen.addTo(cmd, 50)
-	output.addTo(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also digests of the event stream (events.span)")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries")
-	return cmd
+	if follow {
+		f := follower{source: source, list: list, told: cmd.ErrOrStderr()}
+		return errors.Join(f.run(cmd.Context(), filter), list.end())
+	}
+	err := source.List(cmd.Context(), console.ListTrail{Filter: filter}, list.add)
+	if err != nil {
+		list.empty = "" // entries may be there
+	}
+	return errors.Join(err, list.end())
 }
 
 // rowList prints rows as they come.
@@ -92,13 +90,7 @@ func rowsTo(w io.Writer, form string, follow bool) *rowList {
 	l := &rowList{out: bufio.NewWriterSize(w, 32<<10), follow: follow}
 	switch form {
 	case "json":
-		l.print = func(r timeline.Row) error {
-			raw, err := json.Marshal(r)
-			if err == nil {
-				_, err = l.out.WriteString(escaped(raw) + "\n")
-			}
-			return err
-		}
+		l.print = func(r timeline.Row) error { return encodeLine(l.out, r) }
 	case "csv": // see csvEntries
 	default:
 		l.print = l.line
@@ -153,4 +145,110 @@ func whoText(actor, cause string) string {
 
 func placeOf(project, environment string) string {
 	return strings.TrimSuffix(project+"/"+environment, "/")
+}
+
+const (
+	// firstPause is the wait after the relay is lost; it doubles up to longestPause.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// follower lists entries as they come, also across absences of the relay or its cluster.
+type follower struct {
+	source trailSource
+	list   *rowList
+	told   io.Writer // of absences: one line at the beginning of each, and one at the end
+
+	next    *int64        // the first entry not listed yet; nil before the first answer
+	pause   time.Duration // before the next attempt; 0: the relay is not away
+	printed error         // of the list
+}
+
+// run follows until ctx ends, or the rows cannot be printed. Without any answer of the
+// relay, it is an error.
+func (f *follower) run(ctx context.Context, filter timeline.Filter) error {
+	for ctx.Err() == nil {
+		err := f.source.List(ctx, console.ListTrail{Filter: filter, Follow: true, From: f.next, Following: f.following}, f.row)
+		switch {
+		case f.printed != nil:
+			return f.printed
+		case ctx.Err() != nil: // the end
+		case f.next == nil:
+			return err
+		default:
+			f.lost(err)
+			_ = retry.Sleep(ctx, f.pause) // the end of ctx ends the loop too
+		}
+	}
+	return nil
+}
+
+func (f *follower) row(r timeline.Row) error {
+	if f.printed = f.list.add(r); f.printed != nil {
+		return f.printed
+	}
+	f.next = new(r.Index + 1)
+	return nil
+}
+
+// following begins or goes on.
+func (f *follower) following(next int64) {
+	if f.next = &next; f.pause > 0 {
+		f.pause = 0
+		_, _ = fmt.Fprintln(f.told, "the relay answers again")
+	}
+}
+
+func (f *follower) lost(err error) {
+	if f.pause == 0 {
+		if err == nil {
+			err = errors.New("it ended its answer")
+		}
+		_, _ = fmt.Fprintln(f.told, "the relay cannot be followed; trying again until it can (Ctrl-C ends): "+printable(err.Error()))
+	}
+	f.pause = min(max(firstPause, 2*f.pause), longestPause)
+}
+
+// csvCell is a text for CSV. A spreadsheet would run a text beginning like a formula, so
+// an apostrophe stands before it.
+func csvCell(text string) string {
+	if text = printable(text); strings.IndexAny(strings.TrimSpace(text), "=+-@＝＋－＠") == 0 {
+		return "'" + text
+	}
+	return text
+}
+
+func csvTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+// csvTo prints lines of CSV (RFC 4180), below a header.
+func csvTo(w io.Writer, header ...string) func(lines ...[]string) error {
+	out, first := csv.NewWriter(w), true
+	return func(lines ...[]string) error {
+		if first {
+			first, lines = false, append([][]string{header}, lines...)
+		}
+		return out.WriteAll(lines)
+	}
+}
+
+// csvEntries prints entries as CSV. New columns come last.
+func csvEntries(w io.Writer) func(timeline.Entry) error {
+	out := csvTo(w, "index", "time", "type", "project", "environment", "setting", "severity", "direction", "cause", "reviewed", "summary",
+		"actor", "window_after", "window_until", "before", "after")
+	return func(e timeline.Entry) error {
+		after, until := "", ""
+		if e.Window != nil {
+			after, until = csvTime(e.Window.After), csvTime(e.Window.Until)
+		}
+		return out([]string{
+			strconv.FormatInt(e.Index, 10), csvTime(e.Time), csvCell(e.Type), csvCell(e.Project), csvCell(e.Environment), csvCell(e.Setting),
+			e.Severity, e.Direction, csvCell(e.Cause), strconv.FormatBool(e.Reviewed), csvCell(e.Summary),
+			csvCell(e.Actor), after, until, csvCell(escaped(e.Before)), csvCell(escaped(e.After)),
+		})
+	}
 }

@@ -1,17 +1,18 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
@@ -27,11 +28,11 @@ type proveFlags struct {
 }
 
 func (p Program) newTrailProve() *cobra.Command {
-	f := &proveFlags{trailFlags: *p.trail()}
-	cmd := &cobra.Command{
+	f := &proveFlags{trailFlags: *p.trail(), site: siteFlags{about: "the `URL` of the trail"}, given: trustFlags{when: ": verify each proof"}}
+	return command(&cobra.Command{
 		Use:   "prove INDEX... | FILTER --dir DIR",
 		Short: "Write proofs of entries, for anybody to verify without a relay",
-		Long: `Writes for each chosen entry two files into a folder: INDEX.json, the entry as the trail
+		Long: exits("0 all are proven, 1 not all can be proven, or failed", `Writes for each chosen entry two files into a folder: INDEX.json, the entry as the trail
 keeps it, and INDEX.tlog-proof, its proof against the newest signed checkpoint (C2SP
 tlog-proof). A third file, trail.policy, names the trusted keys (C2SP tlog-policy): those of
 --policy or --key, or else the trail's own, with the witnesses and the quorum of --config.
@@ -45,18 +46,13 @@ or the environment variable AUDITRELAY_TLOG_TOKEN.
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
 
 An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is
-of the hash alone, and INDEX.json is left out: write it from the archive later.
-
-Exit codes: 0 all are proven, 1 not all can be proven, or failed, 64 wrong usage.`,
+of the hash alone, and INDEX.json is left out: write it from the archive later.`),
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
   auditrelay trail prove --config relay.yaml --severity high --since 2026-03-01 --dir proofs
   auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs
   auditrelay trail prove 17 --url https://relay.example/tlog/ --token-file tlog.token --dir proofs`,
 		Args: indexes,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
-	f.addTo(cmd)
-	return cmd
+	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error { return f.run(cmd, args) }, f)
 }
 
 // indexes takes indexes of entries.
@@ -71,15 +67,10 @@ func indexes(cmd *cobra.Command, args []string) error {
 
 func (f *proveFlags) addTo(cmd *cobra.Command) {
 	f.addFilesTo(cmd, "the relay is stopped")
-	flags := cmd.Flags()
-	f.site.addTo(cmd, "the `URL` of the trail")
-	flags.StringVar(&f.export, "export", "", "a `DIR` with an export of the trail")
-	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` with an archive of the trail; again for more")
-	flags.StringVar(&f.out, "dir", "", "write into the folder `DIR`")
-	f.given.addTo(cmd, ": verify each proof")
-	f.chosen.addTo(cmd, 0)
+	withFlags(cmd, &f.site, text(&f.export, "export", "a `DIR` with an export of the trail"),
+		texts(&f.archives, "archive", "a `DIR` with an archive of the trail; again for more"),
+		text(&f.out, "dir", "write into the folder `DIR`"), &f.given, &f.chosen, needed{"dir"})
 	cmd.MarkFlagsMutuallyExclusive("url", "export", "data-dir")
-	needFlags(cmd, "dir")
 	before(cmd, func() error {
 		if f.site.url == "" && f.export == "" && f.dataDir == "" && f.config == "" {
 			return errors.New("name the trail: --url, --export, --config or --data-dir")
@@ -120,7 +111,7 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		failed = errors.Join(failed, err)
 	}
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%d of %d proofs written to %s\n", written, len(chosen), f.out); err != nil {
+	if err := say(cmd.OutOrStdout(), "%d of %d proofs written to %s", written, len(chosen), f.out); err != nil {
 		return err
 	}
 	return failed
@@ -149,32 +140,11 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 }
 
 func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
-	ctx := cmd.Context()
-	if f.site.url != "" {
-		fetch, dirs, err := f.site.open(cmd)
-		if err != nil {
-			return nil, err
-		}
-		return verify.NewProver(ctx, fetch, dirs, f.archives)
-	}
-	dir := f.export
-	if dir == "" {
-		data, err := f.dir()
-		if err != nil {
-			return nil, err
-		}
-		dir = filepath.Join(data, tiles.Dir)
-	}
-	return proverOf(ctx, dir, f.archives)
-}
-
-// proverOf proves entries from the files in a folder.
-func proverOf(ctx context.Context, dir string, archives []string) (*verify.Prover, error) {
-	fetch, dirs, err := verify.Folder(dir)
+	fetch, dirs, err := f.find(cmd, &f.site, f.export)
 	if err != nil {
 		return nil, err
 	}
-	return verify.NewProver(ctx, fetch, dirs, archives)
+	return verify.NewProver(cmd.Context(), fetch, dirs, f.archives)
 }
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its
@@ -193,7 +163,7 @@ func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust trus
 	}
 	name := filepath.Join(f.out, strconv.FormatInt(index, 10))
 	if made.Record == nil {
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "entry %d is not in the trail's files, and proven by its hash only; --archive DIR gives the entry too\n", index)
+		err = say(cmd.ErrOrStderr(), "entry %d is not in the trail's files, and proven by its hash only; --archive DIR gives the entry too", index)
 	} else {
 		err = durable.WriteFile(name+".json", made.Record)
 	}
@@ -201,4 +171,121 @@ func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust trus
 		return err
 	}
 	return durable.WriteFile(name+proof.Extension, made.Proof.Marshal())
+}
+
+// trustFlags name whom a signature is taken from.
+type trustFlags struct{ key, policy, when string }
+
+func (f *trustFlags) addTo(cmd *cobra.Command) {
+	withFlags(cmd, text(&f.key, "key", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it"+f.when),
+		text(&f.policy, "policy", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)"+f.when))
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+}
+
+// needed refuses to verify without anybody to trust.
+func (f *trustFlags) needed(what string) error {
+	if f.key == "" && f.policy == "" {
+		return errors.New(what + " needs somebody to trust: give --key or --policy")
+	}
+	return nil
+}
+
+// read gives the trust anchor; nil for none.
+func (f *trustFlags) read() (*proof.Policy, error) {
+	if f.policy != "" {
+		text, err := os.ReadFile(f.policy)
+		if err != nil {
+			return nil, fmt.Errorf("read the policy: %w", err)
+		}
+		p, err := proof.ParsePolicy(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.policy, err)
+		}
+		return &p, nil
+	}
+	if f.key == "" {
+		return nil, nil
+	}
+	key := f.key
+	if text, err := os.ReadFile(key); err == nil {
+		key = strings.TrimSpace(string(text))
+	}
+	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	return &p, nil
+}
+
+// trust is whom the written proofs are to be verified with.
+type trust struct {
+	text []byte // of trail.policy
+	// of gives the policy for a log, by its origin.
+	of func(origin string) (proof.Policy, error)
+}
+
+// trust reads the policy given, or makes one of the trail's own keys.
+func (f *proveFlags) trust(cmd *cobra.Command, given *proof.Policy, prover *verify.Prover) (t trust, err error) {
+	if given == nil {
+		return f.ownTrust(cmd, prover)
+	}
+	t.of = func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }
+	if f.given.policy == "" {
+		t.text = []byte("log " + given.Logs[0].Key + "\nquorum none\n")
+		return t, nil
+	}
+	if t.text, err = os.ReadFile(f.given.policy); err != nil {
+		return t, fmt.Errorf("read the policy: %w", err)
+	}
+	return t, nil
+}
+
+// ownTrust names the trail's own keys, and the configured witnesses.
+func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t trust, err error) {
+	var witnesses []proof.Witness
+	quorum := 0
+	if f.configured(cmd) {
+		if witnesses, quorum, err = configuredWitnesses(f.config); err != nil {
+			return t, err
+		}
+	}
+	var logs []proof.Log
+	for _, key := range prover.Keys() {
+		logs = append(logs, proof.Log{Key: key})
+	}
+	text := proof.PolicyText(logs, witnesses, quorum)
+	policy, err := proof.ParsePolicy(text)
+	if err != nil {
+		return t, fmt.Errorf("make trail.policy: %w", err)
+	}
+	t.text = []byte("# The keys that the trail itself names: compare them with ones known by another way.\n" + text)
+	t.of = func(origin string) (proof.Policy, error) {
+		key, err := prover.KeyOf(origin)
+		if err != nil {
+			return proof.Policy{}, err
+		}
+		return policy.WithLogs(proof.Log{Key: key})
+	}
+	return t, nil
+}
+
+// configured: --config is of the relay whose trail is read. A default from the environment
+// may be of another one than --url or --export.
+func (f *proveFlags) configured(cmd *cobra.Command) bool {
+	elsewhere := f.site.url != "" || f.export != "" || f.dataDir != ""
+	return f.config != "" && (!elsewhere || cmd.Flags().Changed("config"))
+}
+
+func configuredWitnesses(file string) (list []proof.Witness, quorum int, err error) {
+	configured, quorum, err := config.Witnesses(file)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, w := range configured {
+		list = append(list, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
+	}
+	if len(list) > 0 && (quorum < 1 || quorum > len(list)) {
+		return nil, 0, errors.New(file + ": audit.quorum is not between 1 and the number of audit.witnesses")
+	}
+	return list, quorum, nil
 }

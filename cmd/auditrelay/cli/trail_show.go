@@ -5,60 +5,60 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
 func (p Program) newTrailShow() *cobra.Command {
 	return question(&cobra.Command{
 		Use:   "show INDEX",
 		Short: "Show one entry of the audit trail, whole",
-		Long: `Shows one entry: the change, in sentences; its window of time; its reviewers; and the states
+		Long: exits("0 shown, 1 it is not there, or failed", `Shows one entry: the change, in sentences; its window of time; its reviewers; and the states
 before and after. The entry is read from the trail itself. Its leaf is the hash under the
-signed checkpoints.
-` + whichTrail + `
-
-Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
+signed checkpoints.`),
 		Example: `  auditrelay trail show 17 --config relay.yaml
   auditrelay trail show 17 --config relay.yaml --output json | jq .after`,
 		Args: oneIndex,
 	}, p.trail(), forms("text", "json"), entryOf, showEntry)
 }
 
-func showEntry(w io.Writer, e timeline.Entry) error {
-	out := newTable(w)
-	out.field("entry", strconv.FormatInt(e.Index, 10))
-	out.field("what", e.Summary)
-	out.field("severity", e.Severity)
-	out.field("direction", e.Direction)
-	out.field("cause", e.Cause)
-	out.field("who", whoText(e.Actor, ""))
-	out.field("type", e.Type)
-	out.field("setting", e.Setting)
-	out.field("environment", placeOf(e.Project, e.Environment))
-	out.field("time", moment(e.Time))
+func showEntry(p *page, e timeline.Entry) {
+	p.field("entry", strconv.FormatInt(e.Index, 10))
+	p.field("what", e.Summary)
+	p.field("severity", e.Severity)
+	p.field("direction", e.Direction)
+	p.field("cause", e.Cause)
+	p.field("who", whoText(e.Actor, ""))
+	p.field("type", e.Type)
+	p.field("setting", e.Setting)
+	p.field("environment", placeOf(e.Project, e.Environment))
+	p.field("time", moment(e.Time))
 	if e.Window != nil {
-		out.field("happened", windowText(*e.Window))
+		p.field("happened", fmt.Sprintf("after %s, and by %s", moment(e.Window.After), moment(e.Window.Until)))
 	}
-	out.field("leaf", e.Leaf)
-	out.field("undo", undoOf(e))
+	p.field("leaf", e.Leaf)
+	p.field("undo", undoOf(e))
 	if e.Unsound {
-		out.field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
+		p.field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
 	for _, r := range e.Reviews {
-		out.field("reviewed", reviewText(r))
+		p.field("reviewed", reviewText(r))
 	}
-	if err := out.Flush(); err != nil {
-		return err
+	printChanges(p, e)
+	for _, part := range []struct {
+		name string
+		json json.RawMessage
+	}{{"before", e.Before}, {"after", e.After}, {"detail", e.Detail}} {
+		if len(part.json) > 0 {
+			p.line("\n%s:\n%s", part.name, indented(part.json))
+		}
 	}
-	printChanges(w, e)
-	for name, state := range statesOf(e) {
-		_, _ = fmt.Fprintf(w, "\n%s:\n%s\n", name, indented(state))
-	}
-	return nil
 }
 
 func reviewText(r timeline.Review) string {
@@ -78,16 +78,112 @@ func reviewText(r timeline.Review) string {
 	return text
 }
 
-// statesOf are the JSON parts of an entry, in order.
-func statesOf(e timeline.Entry) func(yield func(string, json.RawMessage) bool) {
-	return func(yield func(string, json.RawMessage) bool) {
-		for _, part := range []struct {
-			name string
-			json json.RawMessage
-		}{{"before", e.Before}, {"after", e.After}, {"detail", e.Detail}} {
-			if len(part.json) > 0 && !yield(part.name, part.json) {
-				return
-			}
+func (p Program) newTrailDiff() *cobra.Command {
+	output := forms("text", "json")
+	return command(&cobra.Command{
+		Use:   "diff INDEX",
+		Short: "Show the change of one entry of the audit trail",
+		Long: exits("0 shown, 1 it is not there, or failed", `Shows each difference between an entry's states before and after: a sentence, whether the
+setting permits more or less than before, with a witness, and the old and new values.`),
+		Example: `  auditrelay trail diff 17 --config relay.yaml
+  auditrelay trail diff 17 --config relay.yaml --output json`,
+		Args: oneIndex,
+	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+		e, err := entryOf(cmd, source, args)
+		if err != nil {
+			return err
+		}
+		return difference{e.Setting, e.Before, e.After}.print(cmd.OutOrStdout(), output.isJSON())
+	}, &output)
+}
+
+// difference is two states of a setting.
+type difference struct {
+	setting       string
+	before, after []byte
+}
+
+func (d difference) print(w io.Writer, asJSON bool) error {
+	r, err := meaning.Read(d.setting, d.before, d.after)
+	if err != nil {
+		return fmt.Errorf("compare the states: %w", err)
+	}
+	return printAs(w, asJSON, r, func(p *page, r meaning.Reading) {
+		switch len(r.Statements) {
+		case 0:
+			p.line("no difference")
+		case 1: // it is the summary
+			p.statement(r.Statements[0])
+		default:
+			p.line("%s, %s: %s", r.Severity, r.Direction, printable(r.Summary))
+			p.statements(r.Statements)
+		}
+	})
+}
+
+// printChanges prints an entry's differences, if it has any.
+func printChanges(p *page, e timeline.Entry) {
+	if len(e.Before) == 0 || timeline.OfReads(e.Type) {
+		return
+	}
+	var told meaning.Reading // as it was signed
+	if json.Unmarshal(e.Detail, &told) == nil && len(told.Statements) > 0 {
+		p.statements(told.Statements)
+	} else if r, err := meaning.Read(e.Setting, e.Before, e.After); err == nil {
+		p.statements(r.Statements)
+	}
+}
+
+func (p *page) statements(list []meaning.Statement) {
+	for _, s := range list {
+		p.line("")
+		p.statement(s)
+	}
+}
+
+func (p *page) statement(s meaning.Statement) {
+	p.line("%s, %s: %s", s.Severity, s.Direction, printable(s.Sentence))
+	p.line("  at   %q", s.Path)
+	if len(s.Old) > 0 {
+		p.line("  old  %s", short(string(s.Old)))
+	}
+	if len(s.New) > 0 {
+		p.line("  new  %s", short(string(s.New)))
+	}
+	for line := range strings.Lines(s.Diff) {
+		p.line("    %s", printable(strings.TrimSuffix(line, "\n")))
+	}
+	if s.Witness != "" {
+		p.line("  so   %s", printable(s.Witness))
+	}
+}
+
+// undos say how a change of another kind than those in internal/workspace/kinds is undone, by its name.
+var undos = map[string]string{
+	"event_log_streaming":        "'auditrelay streaming apply' sets the desired config, 'auditrelay workspace streaming set' another one",
+	"event_log_streaming_second": "the API has no operation that removes a config: remove it in the dashboard",
+
+	"workspace_actions/project.create":      "the API has no operation that deletes a project: delete it in the dashboard",
+	"workspace_actions/secret.delete":       "the API has no operation that makes a secret: make another one in the dashboard",
+	"workspace_actions/public_token.delete": "the API has no operation that makes a public token: make another one in the dashboard",
+}
+
+// undoOf says how the change of an entry is undone; empty where the entry changed nothing.
+func undoOf(e timeline.Entry) string {
+	if strings.HasPrefix(e.Setting, "workspace_actions/") {
+		var ended struct{ Outcome string }
+		if json.Unmarshal(e.Detail, &ended) != nil || ended.Outcome == "" || ended.Outcome == "refused" {
+			return ""
+		}
+		return undos[e.Setting]
+	}
+	if _, what, _ := strings.Cut(e.Type, "."); what != "changed" && what != "gone" {
+		return ""
+	}
+	for _, kind := range kinds.All() {
+		if kind.Name == e.Setting {
+			return kind.Undo
 		}
 	}
+	return undos[e.Setting]
 }

@@ -70,7 +70,7 @@ func TestAStateSaysHowSureItIs(t *testing.T) {
 	}
 	text := func() string {
 		var out bytes.Buffer
-		require.NoError(t, printSetting(&out, s))
+		require.NoError(t, show(&out, s, printSetting))
 		return out.String()
 	}
 	assert.Contains(t, text(), "entry 3, recorded at 2026-03-01T08:00:00Z: first look")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
@@ -33,8 +35,8 @@ type verifyFlags struct {
 }
 
 func (p Program) newTrailVerify() *cobra.Command {
-	f := &verifyFlags{trailFlags: *p.trail()}
-	cmd := &cobra.Command{
+	f := &verifyFlags{trailFlags: *p.trail(), site: siteFlags{about: "the `URL` of the trail, or of one log of it"}, output: forms("text", "json")}
+	return command(&cobra.Command{
 		Use:   "verify --key KEY",
 		Short: "Prove the audit trail to be as signed, and complete",
 		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all findings against
@@ -86,27 +88,16 @@ root is not shown; 64 wrong usage.`,
   auditrelay trail verify --from-kafka kafka-1:9092,kafka-2:9092/auditrelay.events --key trail.pub
   auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
-	}
-	f.addTo(cmd)
-	return cmd
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error { return f.run(cmd) }, f)
 }
 
 func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	f.addFilesTo(cmd, "the relay is stopped: read its log too")
-	flags := cmd.Flags()
-	f.site.addTo(cmd, "the `URL` of the trail, or of one log of it")
-	f.kafka.addTo(cmd)
-	flags.StringVar(&f.dir, "dir", "", "a `DIR` with the trail, or with one log of it")
-	flags.StringVar(&f.events, "from-events", "", "a `FILE` of events as JSON lines; - for standard input")
-	flags.StringVar(&f.proof, "proof", "", "a .tlog-proof `FILE`")
-	flags.StringVar(&f.record, "record", "", "the `FILE` with the entry, with --proof")
-	f.trust.addTo(cmd, "")
-	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
-	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` that 'trail archive' moved old entries to; again for more")
-	f.output = forms("text", "json")
-	f.output.addTo(cmd)
+	withFlags(cmd, &f.site, &f.kafka, text(&f.dir, "dir", "a `DIR` with the trail, or with one log of it"),
+		text(&f.events, "from-events", "a `FILE` of events as JSON lines; - for standard input"),
+		text(&f.proof, "proof", "a .tlog-proof `FILE`"), text(&f.record, "record", "the `FILE` with the entry, with --proof"), &f.trust,
+		texts(&f.known, "checkpoint", "a `FILE` with a signed checkpoint known from elsewhere; again for more"),
+		texts(&f.archives, "archive", "a `DIR` that 'trail archive' moved old entries to; again for more"), &f.output)
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
@@ -173,28 +164,29 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 		return f.kafka.verify(cmd, shown, o)
 	case f.events != "":
 		return f.verifyEvents(ctx, o)
-	case f.site.url != "":
-		o.Live, o.Now, o.Workers = true, time.Now(), 8
-		fetch, dirs, err := f.site.open(cmd)
+	case f.offline:
+		return f.verifyStopped(ctx, o)
+	case f.site.url == "" && f.dir == "":
+		dir, err := f.relayFlags.dir()
 		if err != nil {
 			return verify.Report{}, err
 		}
-		return verify.Trail(ctx, fetch, dirs, o)
-	case f.dir != "":
-		return verifyFolder(ctx, f.dir, o)
-	case f.offline:
-		return f.verifyStopped(ctx, o)
+		if f.isStopped(dir) {
+			o.Now = time.Now()
+			return f.verifyStopped(ctx, o)
+		}
 	}
-	o.Now = time.Now()
-	dir, err := f.relayFlags.dir()
+	if f.dir == "" {
+		o.Live, o.Now = true, time.Now()
+	}
+	if f.site.url != "" {
+		o.Workers = 8
+	}
+	fetch, dirs, err := f.find(cmd, &f.site, f.dir)
 	if err != nil {
 		return verify.Report{}, err
 	}
-	if f.isStopped(dir) {
-		return f.verifyStopped(ctx, o)
-	}
-	o.Live = true
-	return verifyFolder(ctx, filepath.Join(dir, tiles.Dir), o)
+	return verify.Trail(ctx, fetch, dirs, o)
 }
 
 // isStopped reports whether a data directory has the trail's log, and no relay that uses it: then
@@ -203,14 +195,6 @@ func (f *verifyFlags) isStopped(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, app.StoreDir, audit.EntriesLog))
 	_, loaded := f.load()
 	return err == nil && loaded == nil && !durable.IsLocked(dir)
-}
-
-func verifyFolder(ctx context.Context, dir string, o verify.Options) (verify.Report, error) {
-	fetch, dirs, err := verify.Folder(dir)
-	if err != nil {
-		return verify.Report{}, err
-	}
-	return verify.Trail(ctx, fetch, dirs, o)
 }
 
 func (f *verifyFlags) verifyEvents(ctx context.Context, o verify.Options) (_ verify.Report, err error) {
@@ -222,4 +206,130 @@ func (f *verifyFlags) verifyEvents(ctx context.Context, o verify.Options) (_ ver
 		defer func() { _ = in.Close() }()
 	}
 	return verify.Events(ctx, in, o)
+}
+
+// proven is the answer of --output json on one proof.
+type proven struct {
+	Origin    string   `json:"origin"`
+	Index     int64    `json:"index"` // in its log
+	Size      int64    `json:"size"`
+	Key       string   `json:"key"`
+	Witnesses []string `json:"witnesses,omitempty"`
+}
+
+// runProof verifies one proof, of the record in a file.
+func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
+	if err := f.trust.needed("a proof"); err != nil {
+		return err
+	}
+	file, err := os.ReadFile(f.proof)
+	if err != nil {
+		return fmt.Errorf("read the proof: %w", err)
+	}
+	record, err := os.ReadFile(f.record)
+	if err != nil {
+		return fmt.Errorf("read the record: %w", err)
+	}
+	made, err := provenBy(*policy, file, record)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.proof, err)
+	}
+	return printAs(cmd.OutOrStdout(), f.output.isJSON(), made, func(p *page, made proven) {
+		p.line("%s is entry %d of the log %s, proven against its signed root over %d entries; cosigned by %d witnesses",
+			f.record, made.Index, printable(made.Origin), made.Size, len(made.Witnesses))
+	})
+}
+
+func provenBy(policy proof.Policy, file, record []byte) (made proven, err error) {
+	p, err := proof.ParseProof(file)
+	if err != nil {
+		return made, err
+	}
+	own, err := verify.PolicyOf(policy, p)
+	if err != nil {
+		return made, err
+	}
+	c, by, err := p.Verify(proof.LeafHash(record), own)
+	made = proven{Origin: c.Origin, Index: p.Index, Size: c.Size, Key: by.Log}
+	for _, w := range by.Witnesses {
+		made.Witnesses = append(made.Witnesses, w.Witness)
+	}
+	return made, err
+}
+
+// verifyStopped verifies the logs of a stopped relay, and its files for public tools.
+func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (verify.Report, error) {
+	cfg, err := f.load()
+	if err != nil {
+		return verify.Report{}, err
+	}
+	report, unnamed, err := verifyLog(ctx, cfg)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	return verify.Stopped(ctx, filepath.Join(cfg.DataDir, tiles.Dir), report, unnamed, o)
+}
+
+// mostShownApart bounds the imitations shown to a person; --output json has more of them.
+const mostShownApart = 10
+
+// printVerdicts prints the report for a person.
+func printVerdicts(p *page, r verify.Report) {
+	for _, l := range r.Logs {
+		p.line("%s", logText(l))
+	}
+	switch {
+	case r.Entries == 0 && len(r.Integrity.Findings) == 0:
+		p.line("integrity: NOT SHOWN: nothing was checked, as no entry is under a signed root")
+	case r.Trusted:
+		p.verdict("integrity", r.Integrity, "every entry is the signed one", "BROKEN")
+	default:
+		p.verdict("integrity", r.Integrity, "the files agree with each other", "BROKEN")
+	}
+	p.verdict("completeness", r.Completeness, "no gap", "NOT SHOWN")
+	p.line("%d entries and %d checkpoints were checked", r.Entries, r.Checkpoints)
+	for _, a := range r.Archived {
+		p.line("%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s; --archive DIR checks them whole", a.To-a.From+1, a.From, a.To, printable(a.Where))
+	}
+	for _, found := range r.Settled {
+		p.line("settled: %s", printable(found.String()))
+	}
+	if r.Apart.Events > 0 {
+		p.line("%d events look like the trail's and are none of it: they count for nothing, and against nothing", r.Apart.Events)
+		for _, found := range r.Apart.Findings[:min(len(r.Apart.Findings), mostShownApart)] {
+			p.line("  %s", printable(found.String()))
+		}
+	}
+	if !r.Trusted {
+		p.line("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
+			"and whoever can write the files could have made all of them.")
+	}
+}
+
+func logText(l verify.Log) string {
+	if l.Size == 0 {
+		return fmt.Sprintf("log %s: no entry is under a signed root", printable(l.Origin))
+	}
+	text := fmt.Sprintf("log %s: entries %d to %d, root %s", printable(l.Origin), l.Base, l.Base+l.Size-1, l.Root)
+	if !l.Signed.IsZero() {
+		text += ", signed at " + moment(l.Signed)
+	}
+	if len(l.Witnesses) > 0 {
+		text += ", cosigned by " + printable(strings.Join(l.Witnesses, ", "))
+	}
+	return text
+}
+
+func (p *page) verdict(name string, v verify.Verdict, good, bad string) {
+	if v.Holds {
+		p.line("%s: holds: %s", name, good)
+		return
+	}
+	p.line("%s: %s: %d findings", name, bad, int64(len(v.Findings))+v.More)
+	for _, found := range v.Findings {
+		p.line("  %s", printable(found.String()))
+	}
+	if v.More > 0 {
+		p.line("  and %d more", v.More)
+	}
 }

@@ -91,7 +91,7 @@ func TestWhoIsInEachForm(t *testing.T) {
 	} {
 		r := row(7, "s")
 		r.Actor, r.Cause = c.actor, c.cause
-		var table, js, show bytes.Buffer
+		var table, js, whole bytes.Buffer
 		for form, out := range map[string]*bytes.Buffer{"table": &table, "json": &js} {
 			list := rowsTo(out, form, false)
 			require.NoError(t, list.add(r))
@@ -99,9 +99,9 @@ func TestWhoIsInEachForm(t *testing.T) {
 		}
 		assert.Contains(t, table.String(), "rbac_policy               "+c.table+"  ")
 		assert.Equal(t, c.actor != "", strings.Contains(js.String(), `"actor":"`+c.actor+`"`), js.String())
-		require.NoError(t, showEntry(&show, timeline.Entry{Row: r}))
-		assert.Equal(t, c.show != "", strings.Contains(show.String(), "\nwho "), show.String())
-		assert.Contains(t, show.String(), c.show)
+		require.NoError(t, show(&whole, timeline.Entry{Row: r}, showEntry))
+		assert.Equal(t, c.show != "", strings.Contains(whole.String(), "\nwho "), whole.String())
+		assert.Contains(t, whole.String(), c.show)
 		assert.Contains(t, changeText(&r), c.changes)
 	}
 }
@@ -124,12 +124,12 @@ func TestOneFindingIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := difference{"project", []byte(`{"name":"a"}`), []byte(`{"name":"b"}`)}
-	require.NoError(t, d.print(&out, "text"))
+	require.NoError(t, d.print(&out, false))
 	assert.Equal(t, 1, strings.Count(out.String(), "`a` → `b`"), out.String())
 	assert.NotEqual(t, "\n", out.String()[:1])
 	out.Reset()
 	d = difference{"project", []byte(`{"name":"a","vertical":"B2B"}`), []byte(`{"name":"b","vertical":"B2C"}`)}
-	require.NoError(t, d.print(&out, "text"))
+	require.NoError(t, d.print(&out, false))
 	assert.Contains(t, out.String(), "and 1 more change", "the head sums up several")
 }
 

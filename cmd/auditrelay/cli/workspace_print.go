@@ -28,11 +28,10 @@ func printState(w io.Writer, form string, state json.RawMessage) error {
 		return fmt.Errorf("print the answer: %w", err)
 	}
 	if form == "yaml" {
-		return writeText(w, asYAML(jsondiff.Encode(value)))
+		_, err := io.WriteString(w, asYAML(jsondiff.Encode(value)))
+		return err
 	}
-	out := newTable(w)
-	printRows(out, value)
-	return out.Flush()
+	return show(w, value, func(p *page, value any) { printRows(p.table, value) })
 }
 
 // asYAML writes JSON, which is YAML too, in the form that people know. A value with text that

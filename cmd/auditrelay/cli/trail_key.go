@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -17,13 +18,60 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
+func newTrailKeygen() *cobra.Command {
+	var origin, file, publicFile string
+	return command(&cobra.Command{
+		Use:   "keygen",
+		Short: "Make a signing key for the audit trail, and print its public key",
+		Long: exits("0 done, 1 failed", `Makes a key to sign the checkpoints of an audit trail, in a new file readable by its owner
+alone, and prints the public key in the form NAME+HASH+KEY. To verify the trail, a person
+needs the public key, and nothing else. Keep the file outside of data_dir, and name it in
+audit.key_file. An existing file is left alone.
+
+With --public it makes no key: it prints the public key of a PEM file in the same form,
+for audit.public_key, which goes with audit.sign_command.
+
+The origin names the trail for good, as a domain and path of yours.`),
+		Example: `  auditrelay trail keygen --origin example.com/auditrelay --file /etc/auditrelay/audit.key
+  auditrelay trail keygen --origin example.com/auditrelay --public hsm-public.pem`,
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		public, err := keygen(origin, file, publicFile)
+		if err != nil {
+			return err
+		}
+		return say(cmd.OutOrStdout(), "%s", public)
+	}, text(&origin, "origin", "the `NAME` of the trail"), text(&file, "file", "the new `FILE` for the key"),
+		text(&publicFile, "public", "a PEM `FILE` with an Ed25519 public key"), check(func() error {
+			switch {
+			case origin == "":
+				return errors.New("give --origin, the name of the trail, such as example.com/auditrelay")
+			case (file == "") == (publicFile == ""):
+				return errors.New("give one of --file, for a new key, and --public, for the public half of a key elsewhere")
+			}
+			return nil
+		}))
+}
+
+func keygen(origin, file, publicFile string) (public string, err error) {
+	if file != "" {
+		return audit.GenerateKey(file, origin)
+	}
+	text, err := os.ReadFile(publicFile)
+	if err != nil {
+		return "", fmt.Errorf("read public key: %w", err)
+	}
+	return audit.PublicKey(origin, text)
+}
+
 func (p Program) newTrailRotateKey() *cobra.Command {
-	var file, nextPublic string
+	which := p.configured()
+	which.usage = "the relay's configuration `FILE`"
+	var nextPublic string
 	var yes bool
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "rotate-key",
 		Short: "Replace the signing key of the audit trail: the old one signs the new",
-		Long: `Replaces the signing key of the audit trail. An entry under the old key names the new one, a
+		Long: exits("0 replaced, 1 failed or declined", `Replaces the signing key of the audit trail. An entry under the old key names the new one, a
 last checkpoint under the old key covers it, and a new generation of the trail begins under
 the new key. Whoever knows the first public key follows the chain.
 
@@ -38,50 +86,35 @@ Witnesses (audit.witnesses) take no new generation by themselves: give their ope
 printed public key. Until they accept it, they do not cosign the trail.
 
 With --public the new key is elsewhere (audit.key_env, audit.sign_command, another file):
-the old key only names it. Then put it into the configuration, and start the relay again.
-
-Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
+the old key only names it. Then put it into the configuration, and start the relay again.`),
 		Example: `  auditrelay trail rotate-key --config relay.yaml
   auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := p.Kinds.Config().Load(file)
-			if err != nil {
-				return err
-			}
-			if nextPublic == "" && cfg.Audit.KeyFile == "" {
-				return errors.New("the key is not in a file: make the new one yourself, and give its public key with --public")
-			}
-			if err := confirm(cmd, yes, "The old key cannot be used for this trail again.\nReplace it now?"); err != nil {
-				return err
-			}
-			client := console.NewClient(cfg.DataDir)
-			client.Person = thisPerson()
-			done, err := client.RotateKey(cmd.Context(), console.RotateKey{Public: nextPublic})
-			if errors.Is(err, console.ErrNoRelay) {
-				return rotateKey(cmd, cfg, p.build().Version, nextPublic)
-			}
-			if err != nil {
-				return err
-			}
-			return sayRotated(cmd, done.PublicKey, nextPublic != "")
-		},
-	}
-	addConfigFlag(cmd, &file, "the relay's configuration `FILE`")
-	needConfig(cmd, &file)
-	cmd.Flags().StringVar(&nextPublic, "public", "", "the public `KEY` of a new key elsewhere, NAME+HASH+KEY")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	}, which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+		if nextPublic == "" && cfg.Audit.KeyFile == "" {
+			return errors.New("the key is not in a file: make the new one yourself, and give its public key with --public")
+		}
+		if err := confirm(cmd, yes, "The old key cannot be used for this trail again.\nReplace it now?"); err != nil {
+			return err
+		}
+		client := console.NewClient(cfg.DataDir)
+		client.Person = thisPerson()
+		done, err := client.RotateKey(cmd.Context(), console.RotateKey{Public: nextPublic})
+		if errors.Is(err, console.ErrNoRelay) {
+			return rotateKey(cmd, cfg, p.build().Version, nextPublic)
+		}
+		if err != nil {
+			return err
+		}
+		return sayRotated(cmd, done.PublicKey, nextPublic != "")
+	}, text(&nextPublic, "public", "the public `KEY` of a new key elsewhere, NAME+HASH+KEY"), onOff(&yes, "yes", "do not ask"))
 }
 
 // sayRotated says which key the trail has now, or names as its next one.
 func sayRotated(cmd *cobra.Command, public string, elsewhere bool) error {
-	text := "the key is replaced; checkpoints are signed with %s\n"
 	if elsewhere {
-		text = "the trail names %s as its next key; put it into the configuration, and start the relay again\n"
+		return say(cmd.OutOrStdout(), "the trail names %s as its next key; put it into the configuration, and start the relay again", public)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), text, public)
-	return err
+	return say(cmd.OutOrStdout(), "the key is replaced; checkpoints are signed with %s", public)
 }
 
 // rotateKey does the steps described in internal/trail/audit/rotate.go on the trail of a stopped

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+	"github.com/auditrelay/auditrelay/sinks"
+)
+
+func (p Program) newConfigCheck() *cobra.Command {
+	var file string
+	output := orJSON("print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
+	var api apiCheck
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Name every error in a configuration",
+		Long: exits("0 no errors (there may be warnings), 1 errors", `Checks a configuration file like 'auditrelay run', and names all errors and warnings
+at once, each with its line, field, value and reason. It prints no secret. Named
+environment variables and files must exist, so run it as the relay's user. It
+connects to no destination: 'auditrelay sinks check' does.
+
+For topics, subjects and tenants with placeholders, it lists the destinations: of each
+environment's events, of events of a project as a whole, and of the relay's own.
+
+With a workspace it says how many requests a look at all settings needs, and how long it
+takes at workspace.requests_per_second; it warns if the looks need more than allowed.
+
+--api is a preflight, and needs no running relay. It tries the management key at the
+Workspace Management API, looks for each project and environment, and shows where each
+streams to, with the changes a running relay would make. It stays within
+workspace.requests_per_second, slows down where the API answers 429, and says so. After
+--api-timeout it ends; environments left over are an error. It also asks the servers of an
+external journal (journal.url) for the guarantees behind their acknowledgements. It only
+reads.`),
+		Example: `  auditrelay config check relay.yaml
+  auditrelay config check relay.yaml --api                     # before the first start
+  auditrelay config check relay.yaml --api --api-timeout 10m   # with many environments
+  auditrelay config check --config relay.yaml --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
+				return errors.New("give one configuration, as FILE or with --config")
+			}
+			if len(args) == 1 {
+				file = args[0]
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.check(cmd.Context(), cmd.OutOrStdout(), file, output.isJSON(), api)
+		},
+	}
+	addConfigFlag(cmd, &file, "the configuration `FILE`")
+	needConfig(cmd, &file)
+	output.addTo(cmd)
+	cmd.Flags().BoolVar(&api.on, "api", false, "also ask the Workspace Management API, and the servers of an external journal")
+	cmd.Flags().DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
+	return cmd
+}
+
+// checked is the result of `config check --json`.
+type checked struct {
+	OK           bool             `json:"ok"`
+	Errors       []config.Problem `json:"errors"`
+	Warnings     []config.Problem `json:"warnings"`
+	Destinations []destination    `json:"destinations,omitempty"`
+	// API is nil without --api, and without a workspace.
+	API *streaming.PreflightReport `json:"api,omitempty"`
+}
+
+// destination is a result of a sink's template.
+type destination struct {
+	Sink string `json:"sink"`
+	sinks.Destination
+}
+
+func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON bool, api apiCheck) error {
+	cfg, warnings, err := p.Kinds.Config().Check(path)
+	var found config.Errors
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	to, cannot := p.whereEventsGo(path, cfg)
+	found = append(found, cannot...)
+	report, errs, more := api.ask(ctx, path, cfg)
+	found, warnings = append(found, errs...), append(warnings, more...)
+	result := checked{
+		OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
+		Destinations: to, API: report,
+	}
+	err = printAs(w, asJSON, result, func(p *page, _ checked) {
+		p.problems(path, found, warnings)
+		if len(found) == 0 {
+			p.line("%s: ok; environments: %d, sinks: %d", path, len(cfg.Environments), len(cfg.Sinks))
+			if round := cfg.Round().String(); round != "" {
+				p.line("%s", round)
+			}
+			p.destinations(to)
+		}
+		api.print(p, report, cfg)
+	})
+	if err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	if len(found) > 0 {
+		return errReported
+	}
+	return nil
+}
+
+// whereEventsGo makes each sink, as a start does, and says where its events go.
+func (p Program) whereEventsGo(path string, cfg *config.Config) (all []destination, cannot []config.Problem) {
+	if cfg == nil {
+		return nil, nil
+	}
+	for i, s := range cfg.Sinks {
+		found, err := sinks.Destinations(s, cfg.Environments, sinks.Deps{Kinds: p.Kinds})
+		if err != nil {
+			cannot = append(cannot, config.Problem{File: path, Field: fmt.Sprintf("sinks[%d]", i), Reason: err.Error()})
+		}
+		for _, d := range found {
+			all = append(all, destination{s.Name, d})
+		}
+	}
+	return all, cannot
+}
+
+func (p *page) destinations(all []destination) {
+	if len(all) == 0 {
+		return
+	}
+	p.row("SINK", "EVENTS OF", "GO TO")
+	for _, d := range all {
+		p.row(d.Sink, d.OriginsText(), d.Destination)
+	}
+}
+
+func (p *page) problems(path string, found, warnings []config.Problem) {
+	if len(found)+len(warnings) == 0 {
+		return
+	}
+	p.line("%s: errors: %d, warnings: %d", path, len(found), len(warnings))
+	p.row("", "LINE", "FIELD", "PROBLEM")
+	for i, problem := range slices.Concat(found, warnings) {
+		kind, line := "error", "-"
+		if i >= len(found) {
+			kind = "warning"
+		}
+		if problem.Line > 0 {
+			line = strconv.Itoa(problem.Line)
+		}
+		field := cmp.Or(problem.Field, "-")
+		problem.Field = ""
+		p.row(kind, line, field, problem.String())
+	}
+}
+
+// apiCheck is the part of `config check` over the network.
+type apiCheck struct {
+	on      bool
+	timeout time.Duration
+}
+
+// ask returns no report without --api, and without a workspace.
+func (a apiCheck) ask(ctx context.Context, path string, cfg *config.Config) (report *streaming.PreflightReport, errs, warnings []config.Problem) {
+	if !a.on || cfg == nil {
+		return nil, nil, nil
+	}
+	errs, warnings = journalProblems(ctx, path, cfg.Journal)
+	if cfg.Workspace != nil {
+		ctx, cancel := context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+		r := streaming.Preflight(ctx, cfg)
+		report, errs, warnings = &r, append(errs, r.Errors...), append(warnings, r.Warnings...)
+	}
+	lines := config.Lines(path)
+	for _, problems := range [][]config.Problem{errs, warnings} {
+		for i := range problems {
+			p := &problems[i]
+			p.File, p.Line, p.Reason = path, lines(p.Field), oneLine(p.Reason)
+		}
+		slices.SortStableFunc(problems, func(a, b config.Problem) int {
+			return cmp.Or(a.Line-b.Line, strings.Compare(a.Field, b.Field))
+		})
+	}
+	return report, errs, warnings
+}
+
+func (a apiCheck) print(p *page, r *streaming.PreflightReport, cfg *config.Config) {
+	switch {
+	case a.on && cfg == nil:
+		p.line("--api asked nothing: correct the errors first")
+		return
+	case r == nil:
+		return
+	}
+	p.line("management API: key %s; %d requests in %.1f s, %d of them answered 429; the relay needs %.1f requests per second, and %.1f are allowed",
+		r.Key, r.Requests, r.Seconds, r.Throttled, r.NeededPerSecond, r.AllowedPerSecond)
+	if !slices.ContainsFunc(r.Environments, func(e streaming.PreflightEnvironment) bool { return e.Exists != streaming.ExistsUnknown }) {
+		return
+	}
+	p.row("ENVIRONMENT", "EXISTS", "STREAMS TO", "STATUS", "THE RELAY WOULD")
+	for i, e := range r.Environments {
+		to := "-"
+		if e.Exists == streaming.ExistsYes {
+			to = printable(streaming.DestinationText(e.Destination))
+		}
+		p.row(e.Project+"/"+e.Environment, e.Exists, to, cmp.Or(printable(string(e.Status)), "-"), intention(cfg, cfg.Environments[i], e))
+	}
+}
+
+// intention is the plan of a running relay for a streaming config.
+func intention(cfg *config.Config, e config.Environment, found streaming.PreflightEnvironment) string {
+	switch {
+	case found.Exists != streaming.ExistsYes:
+		return "-"
+	case e.Stream == nil && e.SkipSettings:
+		return "not look at it"
+	case e.Stream == nil || e.Stream.Observe:
+		return "record changes, and set nothing"
+	case len(found.Differs) == 0:
+		return "leave it as it is"
+	case cfg.Streaming.DryRun, e.Mode == config.ModeObserve:
+		return "report, and set nothing: " + strings.Join(found.Differs, ", ")
+	case found.Destination == nil:
+		return "create it"
+	}
+	return "change " + strings.Join(found.Differs, ", ")
+}
+
+func newConfigInit() *cobra.Command {
+	var force bool
+	return command(&cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write an example configuration with every field explained",
+		Long: exits("0 written, 1 not written", `Writes an example configuration to FILE, or prints it without FILE. It explains
+every field; optional fields are commented out.
+
+An existing FILE is left alone, except with --force.`),
+		Example: `  auditrelay config init relay.yaml
+  auditrelay config init | less              # read the manual of all fields`,
+		Args: cobra.MaximumNArgs(1),
+	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
+		if len(args) == 0 {
+			_, err := cmd.OutOrStdout().Write(config.Example())
+			return err
+		}
+		if err := writeExample(args[0], force); err != nil {
+			return err
+		}
+		return say(cmd.OutOrStdout(), "wrote %s; edit it, then run 'auditrelay config check %s'", args[0], args[0])
+	}, onOff(&force, "force", "replace an existing FILE"))
+}
+
+// writeExample makes the file readable by its owner alone, for the secrets to come.
+func writeExample(path string, force bool) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists; give --force to replace it", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write example: %w", err)
+	}
+	_, err = f.Write(config.Example())
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write example: %w", err)
+	}
+	return nil
+}

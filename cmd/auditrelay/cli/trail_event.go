@@ -1,0 +1,335 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// proveEventFlags are those of 'trail prove-event'.
+type proveEventFlags struct {
+	which                     relayFlags
+	source, body, out, verify string
+	trust                     trustFlags
+}
+
+func newTrailProveEvent() *cobra.Command {
+	f := proveEventFlags{trust: trustFlags{when: ", with --verify"}}
+	return command(&cobra.Command{
+		Use:   "prove-event ID|FILE",
+		Short: "Prove the receipt of an event, and its time",
+		Long: exits("0 proven, 1 not proven, or failed", `Finds an event in the journal, and writes a bundle with its proof: the event, its way to the
+root of its span, the span's entry in the audit trail, and the entry's way to the newest
+signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the
+event as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and
+body must be the received ones too. Of a Kafka record or a NATS message, give the header
+ce_id (ce-id), with ce_source as --source, and its value in the file of --body. Of several
+events with an id, it proves the newest.
+
+With --verify it checks a bundle, without a relay, against the log's --key or a --policy (C2SP
+tlog-policy). With an argument it also compares the event, as above.
+
+A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
+just received may have to wait as long. The journal must still have all records of the span:
+it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
+budget allows. A redacting sink does not have the body as received. The bundle shows this
+event only: the hashes of all others in it are salted, so that nobody can guess at them.`),
+		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
+  auditrelay trail prove-event event.json --config relay.yaml --file proof.json
+  auditrelay trail prove-event event-log-1234 --source /projects/p/environments/e --body value.json --config relay.yaml --file proof.json
+  auditrelay trail prove-event event.json --verify proof.json --policy trail.policy`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && f.verify == "" {
+				return errors.New("give the ID of one event, or a FILE with the event as a CloudEvent in JSON")
+			}
+			return nil
+		},
+	}, alone(whichRelay), func(cmd *cobra.Command, args []string, _ alone) error {
+		if f.verify != "" {
+			return f.verifyBundle(cmd.OutOrStdout(), args)
+		}
+		return f.prove(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+	}, &f)
+}
+
+func (f *proveEventFlags) addTo(cmd *cobra.Command) {
+	f.which.addTo(cmd)
+	needsRelay := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if f.verify == "" {
+			return needsRelay(cmd, args)
+		}
+		return f.trust.needed("a bundle")
+	}
+	withFlags(cmd, text(&f.source, "source", "only an event of this CloudEvents `SOURCE`: /projects/P/environments/E"),
+		text(&f.body, "body", "only the event whose body is that of this `FILE`; the argument is its id then"),
+		text(&f.out, "file", "write the bundle to a new `FILE` instead of standard output"),
+		text(&f.verify, "verify", "check this `BUNDLE` instead, by --key or --policy"), &f.trust)
+}
+
+func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {
+	query, err := f.query(arg)
+	if err != nil {
+		return err
+	}
+	client, err := f.which.client()
+	if err != nil {
+		return err
+	}
+	bundle, err := client.ProveEvent(ctx, query)
+	if err != nil {
+		return err
+	}
+	proven, err := bundle.Verify() // the written proof holds
+	if err != nil {
+		return err
+	}
+	if bundle.Trail, err = entryProof(ctx, &f.which, bundle.EntryIndex, bundle.Entry); err != nil {
+		return fmt.Errorf("the event stands in the span of entry %d, but the entry is not proven; if it is a new one, try again in some seconds: %w", bundle.EntryIndex, err)
+	}
+	if err := writeTo(f.out, out, func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
+		return err
+	}
+	return sayReceived(messages, bundle, &proven)
+}
+
+// entryProof proves an entry, from the relay's files for public tools.
+func entryProof(ctx context.Context, which *relayFlags, index int64, record string) (string, error) {
+	dir, err := which.dir()
+	if err != nil {
+		return "", err
+	}
+	fetch, dirs, err := verify.Folder(filepath.Join(dir, tiles.Dir))
+	if err != nil {
+		return "", err
+	}
+	prover, err := verify.NewProver(ctx, fetch, dirs, nil)
+	if err != nil {
+		return "", err
+	}
+	made, err := prover.Prove(ctx, index)
+	if err != nil {
+		return "", err
+	}
+	if made.Leaf != proof.LeafHash([]byte(record)) {
+		return "", fmt.Errorf("entry %d of the trail's files is another than the relay's", index)
+	}
+	return string(made.Proof.Marshal()), nil
+}
+
+// query names the event of an argument and the flags.
+func (f *proveEventFlags) query(arg string) (q eventproof.Query, err error) {
+	if f.body == "" {
+		q, err = queryOf(arg)
+	} else {
+		q, err = queryOfBody(arg, f.body)
+	}
+	if err == nil && f.source != "" {
+		q.Source = f.source
+	}
+	return q, err
+}
+
+// queryOf reads the event's file, if there is one of this name.
+func queryOf(arg string) (eventproof.Query, error) {
+	e, err := readEvent(arg)
+	if errors.Is(err, fs.ErrNotExist) {
+		return eventproof.Query{ID: arg}, nil
+	}
+	if err != nil {
+		return eventproof.Query{}, err
+	}
+	return eventproof.QueryOf(&e), nil
+}
+
+func queryOfBody(id, path string) (eventproof.Query, error) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return eventproof.Query{}, fmt.Errorf("read the body: %w", err)
+	}
+	return eventproof.QueryOf(&relay.Event{ID: id, Body: body}), nil
+}
+
+func readEvent(path string) (relay.Event, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("read the event: %w", err)
+	}
+	e, err := cloudevents.ParseJSON(text)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return e, nil
+}
+
+func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
+	policy, err := f.trust.read()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(f.verify)
+	if err != nil {
+		return fmt.Errorf("read the bundle: %w", err)
+	}
+	bundle, err := eventproof.ParseBundle(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	proven, err := bundle.Verify()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	if len(args) == 1 {
+		q, err := f.query(args[0])
+		if err == nil {
+			err = proven.Matches(q)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	signed, by, err := verify.Entry(*policy, bundle.Trail, bundle.EntryIndex, bundle.Entry)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	if err := sayReceived(out, bundle, &proven); err != nil {
+		return err
+	}
+	return say(out, "the entry is in the log %s, by its signed root over %d entries; cosigned by %d witnesses", printable(signed.Origin), signed.Size, len(by.Witnesses))
+}
+
+// sayReceived prints the proven facts, for a person.
+func sayReceived(w io.Writer, b *eventproof.Bundle, p *eventproof.Proven) error {
+	return say(w, "event %s of %s was received at %s: event %d of the record at position %d, in the span from %d to %d (%d events), entry %d of the trail",
+		printable(p.Event.ID), printable(p.Event.Source), p.Event.Received.UTC().Format(time.RFC3339Nano),
+		b.Event, b.Position, p.Span.First, p.Span.Last, p.Span.Events, b.EntryIndex)
+}
+
+func newTrailListSpan() *cobra.Command {
+	var which relayFlags
+	var path string
+	var open bool
+	return command(&cobra.Command{
+		Use:   "list-span INDEX",
+		Short: "Write the list of a span: the hashes of its events",
+		Long: exits("0 written, 1 failed", `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
+events.span) with its proof, then each record with the salted hashes of its events; they give
+the entry's root, and tell nothing about the events.
+
+With --open it also gives what is needed to compare events with the hashes. Keep such a list
+together with a full copy of the events: 'auditrelay trail verify-span' then names missing and
+changed events at any later time, without the journal. Whoever has an open list can confirm a
+guess at an event, for instance at what a redacted copy hides, so keep it as confidential as
+the events themselves.
+
+The journal must still have all records of the span: see 'auditrelay trail prove-event'.`),
+		Example: `  auditrelay trail list --config relay.yaml --type events.span
+  auditrelay trail list-span 17 --open --config relay.yaml --file span-17.jsonl`,
+		Args: oneIndex,
+	}, &which, func(cmd *cobra.Command, args []string, client *console.Client) error {
+		index, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil {
+			return err
+		}
+		return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+			first := true
+			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index, Open: open}, func(line json.RawMessage) (err error) {
+				if first {
+					line, err = provenHead(cmd.Context(), &which, line)
+					first = false
+				}
+				if err == nil {
+					_, err = w.Write(append(line, '\n'))
+				}
+				return err
+			})
+		})
+	}, onOff(&open, "open", "write a list for 'auditrelay trail verify-span', as confidential as the events"),
+		text(&path, "file", "write to a new `FILE` instead of standard output"))
+}
+
+// provenHead adds the entry's proof to the first line.
+func provenHead(ctx context.Context, which *relayFlags, line []byte) ([]byte, error) {
+	head, err := eventproof.ParseHead(line)
+	if err == nil {
+		head.Trail, err = entryProof(ctx, which, head.EntryIndex, head.Entry)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(head)
+}
+
+func newTrailVerifySpan() *cobra.Command {
+	var trust trustFlags
+	cmd := command(&cobra.Command{
+		Use:   "verify-span LIST FILE...",
+		Short: "Compare a full copy of a span's events with its list",
+		Long: exits("0 the files have all events, 1 not all of them, or failed", `Holds the open list of a span (see 'auditrelay trail list-span') against the root in its entry,
+the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
+and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
+file sink writes them. Order, repeated and further events do not matter. A changed event
+counts as absent. A sink with match or redact has no full copy.
+
+It prints the result as JSON, with the places of absent events.`),
+		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl --policy trail.policy`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("give the LIST of a span, and at least one FILE with its events")
+			}
+			return nil
+		},
+	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
+		trusted, err := trust.read()
+		if err != nil {
+			return err
+		}
+		return verifySpan(cmd.OutOrStdout(), *trusted, args[0], args[1:])
+	}, &trust)
+	cmd.MarkFlagsOneRequired("key", "policy")
+	return cmd
+}
+
+func verifySpan(out io.Writer, trusted proof.Policy, list string, copies []string) error {
+	var files []io.Reader
+	for _, path := range append([]string{list}, copies...) {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("verify the span: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		files = append(files, f)
+	}
+	check := func(h *eventproof.ListHead) error {
+		_, _, err := verify.Entry(trusted, h.Trail, h.EntryIndex, h.Entry)
+		return err
+	}
+	c, err := eventproof.Compare(files[0], check, files[1:]...)
+	if err != nil {
+		return fmt.Errorf("verify the span: %w", err)
+	}
+	if err := json.NewEncoder(out).Encode(c); err != nil {
+		return err
+	}
+	if absent := c.Events - c.Found; absent > 0 {
+		return fmt.Errorf("%d of the %d events of the span are not in the files, or were changed", absent, c.Events)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
+	"github.com/auditrelay/auditrelay/sinks/kafka"
+)
+
+// trailSource answers questions about an audit trail: a running relay, or the files of a
+// stopped one.
+type trailSource interface {
+	List(ctx context.Context, req console.ListTrail, yield func(timeline.Row) error) error
+	Entries(ctx context.Context, f timeline.Filter, yield func(timeline.Entry) error) error
+	Settings(ctx context.Context, f timeline.Filter) ([]timeline.Setting, error)
+	At(ctx context.Context, w timeline.Where, at time.Time) (timeline.State, error)
+}
+
+// trailFlags name an audit trail.
+type trailFlags struct {
+	filesFlags
+	offline bool
+}
+
+func (p Program) trail() *trailFlags { return &trailFlags{filesFlags: *p.files()} }
+
+const whichTrail = whichRelay + ` With
+--offline it reads the files of a stopped relay instead, and checks no signature
+('auditrelay journal verify' does).`
+
+func (f *trailFlags) about() string { return whichTrail }
+
+func (f *trailFlags) addTo(cmd *cobra.Command) {
+	f.relayFlags.addTo(cmd)
+	f.addOfflineTo(cmd, "read the files of a stopped relay")
+}
+
+// addFilesTo adds the flags for reading the files of a relay.
+func (f *trailFlags) addFilesTo(cmd *cobra.Command, offline string) {
+	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
+	f.addOfflineTo(cmd, offline)
+}
+
+func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
+	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
+}
+
+// asks implements source.
+func (f *trailFlags) asks(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if f.offline {
+			return f.readsFiles(cmd, args, run)
+		}
+		source, err := f.client()
+		if err != nil {
+			return err
+		}
+		return run(cmd, args, source)
+	}
+}
+
+// readsFiles uses a copy of the relay's index, as nothing in the data directory may change.
+// Where there is none, it makes one, for this command only.
+func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
+	cfg, trail, err := f.openTrail(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer trail.Close()
+	dir, err := os.MkdirTemp("", "auditrelay-trail-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the index of the trail: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, timeline.FileName)
+	if err := copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName)); err != nil {
+		return err
+	}
+	index := timeline.Open(timeline.Options{Path: path, Trail: trail})
+	ctx, cancel := context.WithCancel(cmd.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		index.Keep(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	return run(cmd, args, offlineTrail{index})
+}
+
+// find gives the files of a trail: on a site, in a folder, or else in the relay's data directory.
+func (f *trailFlags) find(cmd *cobra.Command, site *siteFlags, dir string) (verify.Fetch, []string, error) {
+	if site.url != "" {
+		return site.open(cmd)
+	}
+	if dir == "" {
+		data, err := f.dir()
+		if err != nil {
+			return nil, nil, err
+		}
+		dir = filepath.Join(data, tiles.Dir)
+	}
+	return verify.Folder(dir)
+}
+
+// verifyLog verifies the trail's log in the data directory of a configuration.
+func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, unnamed []audit.Problem, err error) {
+	trail, err := readTrail(ctx, cfg)
+	if err != nil {
+		return report, nil, err
+	}
+	defer trail.Close()
+	return audit.VerifyOffline(ctx, app.TrailOptions(cfg), trail)
+}
+
+// readTrail opens the trail in the data directory of a configuration for reading only.
+func readTrail(ctx context.Context, cfg *config.Config) (*audit.Reader, error) {
+	s, err := app.ViewStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return audit.OpenReader(ctx, s)
+}
+
+// copyIndex copies the index of a trail, if there is one.
+func copyIndex(to, from string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the index of the trail: %w", err)
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = io.Copy(out, in)
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("copy the index of the trail: %w", err)
+	}
+	return nil
+}
+
+// offlineTrail is a trail without a relay.
+type offlineTrail struct{ *timeline.Index }
+
+// List implements trailSource.
+func (o offlineTrail) List(ctx context.Context, req console.ListTrail, yield func(timeline.Row) error) error {
+	if req.Follow {
+		return errors.New("--follow needs a running relay: leave --offline out")
+	}
+	_, err := o.Index.List(ctx, req.Filter, yield)
+	return err
+}
+
+// tokenVariable has the token of a guarded /tlog/, unless --token-file names a file.
+const tokenVariable = "AUDITRELAY_TLOG_TOKEN"
+
+// siteFlags say where a trail is served, with the credential for it.
+type siteFlags struct{ url, tokenFile, about string }
+
+func (f *siteFlags) addTo(cmd *cobra.Command) {
+	withFlags(cmd, text(&f.url, "url", f.about), text(&f.tokenFile, "token-file",
+		"a `FILE` with the bearer token of --url (audit.serve.token or admin.token of the relay); default $"+tokenVariable),
+		check(func() error {
+			if f.tokenFile != "" && f.url == "" {
+				return errors.New("--token-file needs --url")
+			}
+			return nil
+		}))
+}
+
+// open finds the trail at the URL.
+func (f *siteFlags) open(cmd *cobra.Command) (verify.Fetch, []string, error) {
+	client := &http.Client{Timeout: 2 * time.Minute}
+	token, err := f.token(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !token.Empty() {
+		at, err := url.Parse(f.url)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--url: %w", err)
+		}
+		client.Transport = bearer{token: token, scheme: at.Scheme, host: at.Host}
+	}
+	fetch, dirs, err := verify.Site(cmd.Context(), client, f.url)
+	if errors.Is(err, verify.ErrRefused) {
+		err = fmt.Errorf("%w: give the token for /tlog/ with --token-file FILE or %s", err, tokenVariable)
+	}
+	return fetch, dirs, err
+}
+
+func (f *siteFlags) token(cmd *cobra.Command) (secret.Text, error) {
+	if f.tokenFile != "" {
+		return readSecret(cmd, f.tokenFile)
+	}
+	return secret.New(os.Getenv(tokenVariable)), nil
+}
+
+// bearer sends a token to one host, and to no target of a redirect.
+type bearer struct {
+	token        secret.Text
+	scheme, host string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == b.scheme && r.URL.Host == b.host {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// kafkaPasswordVariable has the password of --kafka-user.
+const kafkaPasswordVariable = "AUDITRELAY_KAFKA_PASSWORD"
+
+// kafkaFlags name a topic with a sink's copy of the trail.
+type kafkaFlags struct {
+	topic           string // BROKER[,BROKER]/TOPIC
+	tls             bool
+	ca              string
+	user, mechanism string
+}
+
+func (f *kafkaFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	withFlags(cmd, text(&f.topic, "from-kafka", "a Kafka topic with a sink's copy, `BROKER[,BROKER]/TOPIC`"),
+		onOff(&f.tls, "kafka-tls", "connect to the brokers with TLS"),
+		text(&f.ca, "kafka-ca", "a `FILE` with the authorities of the brokers' certificates, with --kafka-tls; default: the system's"),
+		text(&f.user, "kafka-user", "the SASL user `NAME`; its password is in $"+kafkaPasswordVariable))
+	flags.StringVar(&f.mechanism, "kafka-sasl", "scram-sha-512", "the SASL `MECHANISM`: plain, scram-sha-256 or scram-sha-512")
+	before(cmd, func() error {
+		for _, name := range []string{"kafka-tls", "kafka-ca", "kafka-user", "kafka-sasl"} {
+			if flags.Changed(name) && f.topic == "" {
+				return fmt.Errorf("--%s needs --from-kafka", name)
+			}
+		}
+		if f.topic == "" {
+			return nil
+		}
+		_, err := f.section()
+		return err
+	})
+}
+
+// section is the topic as a sink has it in a configuration.
+func (f *kafkaFlags) section() (config.Kafka, error) {
+	brokers, topic, found := strings.Cut(f.topic, "/")
+	if !found || brokers == "" || topic == "" {
+		return config.Kafka{}, errors.New("--from-kafka is BROKER[,BROKER]/TOPIC, such as kafka-1:9092,kafka-2:9092/auditrelay.events")
+	}
+	cfg := config.Kafka{Brokers: strings.Split(brokers, ","), Topic: topic}
+	if f.ca != "" && !f.tls {
+		return config.Kafka{}, errors.New("--kafka-ca needs --kafka-tls")
+	}
+	if f.tls {
+		cfg.TLS = &config.TLSClient{CAFile: f.ca}
+	}
+	if f.user != "" {
+		password := secret.New(os.Getenv(kafkaPasswordVariable))
+		if password.Empty() {
+			return config.Kafka{}, errors.New("--kafka-user needs its password in the environment variable " + kafkaPasswordVariable)
+		}
+		cfg.SASL = &config.KafkaSASL{Mechanism: f.mechanism, Username: f.user, Password: password}
+	}
+	if err := (&config.Sink{Name: "from-kafka", Kafka: &cfg}).Complete(); err != nil {
+		return config.Kafka{}, fmt.Errorf("--from-kafka: %w", err)
+	}
+	return cfg, nil
+}
+
+// verify reads the topic, and verifies the audit events in it.
+func (f *kafkaFlags) verify(cmd *cobra.Command, shown *progress, o verify.Options) (verify.Report, error) {
+	cfg, err := f.section()
+	if err != nil {
+		return verify.Report{}, err
+	}
+	topic, err := kafka.OpenCopy(cmd.Context(), cfg)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	o.Progress = nil // of entries: most records are of the event stream
+	records := topic.Records(cmd.Context(), func(n int64) {
+		shown.report(&console.Progress{Done: uint64(n), Total: uint64(topic.Size()), Unit: "records"})
+	})
+	return verify.EventRecords(cmd.Context(), delivered(records), o)
+}
+
+// delivered gives the records as they were delivered, with the attributes in their headers.
+func delivered(records iter.Seq2[kafka.Record, error]) iter.Seq2[verify.Delivered, error] {
+	return func(yield func(verify.Delivered, error) bool) {
+		for r, err := range records {
+			if !yield(verify.Delivered{Event: r.Event, Text: r.Body}, err) {
+				return
+			}
+		}
+	}
+}
