@@ -80,9 +80,10 @@ func ours(nc net.Conn) *conn {
 	return c
 }
 
-// Trust records that the connection of this request has shown a good credential.
+// Trust records that the connection of this request has shown a good credential. From then on
+// the context of a request is no longer cancelled when its client leaves.
 func Trust(ctx context.Context) {
-	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
+	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil && !c.trusted.Swap(true) {
 		c.door.mu.Lock()
 		defer c.door.mu.Unlock()
 		c.trust()
