@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
@@ -153,4 +156,52 @@ func TestNoAllocationPerEvent(t *testing.T) {
 		}), 40.0, name)
 		require.Less(t, w.status, 300, name)
 	}
+}
+
+// BenchmarkConnections pushes one event at a time over 64 connections, as a provider without
+// batches does, to the handler behind its listener. The processor time is that of both ends.
+func BenchmarkConnections(b *testing.B) {
+	limits := testLimits()
+	limits.Concurrent = 64
+	h, err := New(Options{
+		Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: limits,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	require.NoError(b, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	door := connlimit.New(l, connlimit.Options{Name: "ingest", Total: 1000, Metrics: connlimit.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler)})
+	server := h.Server()
+	door.Guard(server)
+	go func() { _ = server.Serve(door) }() // until Close
+	b.Cleanup(func() { _ = server.Close() })
+	body := benchBodies(b, 1)["json"]
+	request := fmt.Appendf(nil, "POST /loki/api/v1/push HTTP/1.1\r\nHost: relay\r\nContent-Type: application/json\r\nDD-API-KEY: 0123456789abcdef\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := cpuTime(b)
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(b, err)
+		defer func() { _ = c.Close() }()
+		answer := make([]byte, 4096)
+		for pb.Next() {
+			_, err := c.Write(request)
+			require.NoError(b, err)
+			n, err := c.Read(answer)
+			require.NoError(b, err)
+			require.True(b, bytes.HasPrefix(answer[:n], []byte("HTTP/1.1 204")), "%s", answer[:n])
+		}
+	})
+	b.StopTimer()
+	b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/push")
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var use unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &use))
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

@@ -31,9 +31,9 @@ type pace struct {
 	until      time.Time // the current deadline
 }
 
-func newPace(w http.ResponseWriter, whole time.Duration) *pace {
+func newPace(w http.ResponseWriter, whole time.Duration) pace {
 	start := time.Now()
-	p := &pace{conn: http.NewResponseController(w), start: start, end: start.Add(whole), grace: whole / graceShare}
+	p := pace{conn: http.NewResponseController(w), start: start, end: start.Add(whole), grace: whole / graceShare}
 	p.moved(0)
 	return p
 }
@@ -69,7 +69,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	head, _ := h.heads.Get().(*[headBytes]byte)
 	defer h.heads.Put(head)
 	pace := newPace(w, h.limits.ReadTimeout)
-	n, err := readFull(r.Body, head[:], 0, pace)
+	n, err := readFull(r.Body, head[:], 0, &pace)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, readRefusal(err)
 	}
@@ -81,7 +81,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	}
 	p.body.raw = append(p.body.raw[:0], head[:n]...)
 	if err == nil {
-		err = p.readRest(r, limit, pace)
+		err = p.readRest(r, limit, &pace)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.release(p)

@@ -13,6 +13,13 @@ type metrics struct {
 	requests, rejected, unauthorized *prometheus.CounterVec
 	inFlight                         prometheus.Gauge
 	duration                         *prometheus.HistogramVec
+	taken                            map[*endpoint]series // of pushes that were taken whole: looking series up by name costs more
+}
+
+// series are those of an endpoint and a status.
+type series struct {
+	requests prometheus.Counter
+	duration prometheus.Observer
 }
 
 func newMetrics(r prometheus.Registerer, memory *budget, book *received.Book) *metrics {
@@ -33,6 +40,7 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *received.Book) *m
 	inFlightBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by unanswered pushes.",
 	}, func() float64 { return float64(memory.used.Load()) })
+	m.taken = map[*endpoint]series{}
 	m.begin(book)
 	r.MustRegister(newTallies(book), m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
 	return m
@@ -41,8 +49,8 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *received.Book) *m
 // begin makes the series of all endpoints, reasons and environments.
 func (m *metrics) begin(book *received.Book) {
 	for _, e := range endpoints {
-		m.duration.WithLabelValues(e.name)
-		for _, code := range []string{strconv.Itoa(e.taken), "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
+		m.taken[e] = m.of(e, e.taken)
+		for _, code := range []string{"400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
 			m.requests.WithLabelValues(e.name, code)
 		}
 	}
@@ -59,9 +67,17 @@ func (m *metrics) begin(book *received.Book) {
 	})
 }
 
+func (m *metrics) of(e *endpoint, status int) series {
+	return series{m.requests.WithLabelValues(e.name, strconv.Itoa(status)), m.duration.WithLabelValues(e.name)}
+}
+
 func (m *metrics) done(e *endpoint, status int, took time.Duration) {
-	m.requests.WithLabelValues(e.name, strconv.Itoa(status)).Inc()
-	m.duration.WithLabelValues(e.name).Observe(took.Seconds())
+	s, known := m.taken[e]
+	if !known || status != e.taken {
+		s = m.of(e, status)
+	}
+	s.requests.Inc()
+	s.duration.Observe(took.Seconds())
 }
 
 // tallies are the counts of each environment in the book of arrivals, as metrics.

@@ -76,15 +76,14 @@ func (h *Handler) release(p *push) {
 }
 
 // start prepares the push for decoding.
-func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
+func (p *push) start(now time.Time, env credentials.Environment, source string, h *Handler) {
 	p.limits, p.recent = h.limits, h.recent
 	p.batch.keys, p.batch.duplicates = p.batch.keys[:0], 0
 	if p.recent != nil {
 		p.batch.epoch = p.recent.Epoch()
 	}
 	p.batch.group = record.Group{
-		Source:  relay.SourceOf(env.Project, env.Environment),
-		Project: env.Project, Environment: env.Environment, Received: now,
+		Source: source, Project: env.Project, Environment: env.Environment, Received: now,
 	}
 	p.batch.content = ""
 	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.repeated, p.batch.spread = 0, received.Lateness{}, 0, 0, 0

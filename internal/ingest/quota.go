@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
-	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Room reserves bytes in the journal, before compression, for an append of a source. Call
@@ -61,14 +60,14 @@ func newQuota(cfg config.Quota, now time.Time) *quota {
 }
 
 // admit says whether to read a push of env.
-func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
+func (q *quotas) admit(ctx context.Context, env credentials.Environment, source string) error {
 	if own := q.by[env]; own != nil {
 		now := q.now()
 		if wait := max(own.events.wait(now), own.bytes.wait(now)); wait > 0 {
 			return q.refuse(env, "rate", wait, "the environment pushes more than its quota of events or bytes a second", nil)
 		}
 	}
-	giveBack, err := q.reserve(ctx, env, 0)
+	giveBack, err := q.reserve(ctx, env, source, 0)
 	if err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func (q *quotas) charge(env credentials.Environment, events int, bytes int64) {
 	}
 }
 
-func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size int64) (giveBack func(), err error) {
+func (q *quotas) reserve(ctx context.Context, env credentials.Environment, source string, size int64) (giveBack func(), err error) {
 	if q.room == nil {
 		return func() {}, nil
 	}
@@ -94,7 +93,7 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size 
 	if own := q.by[env]; own != nil {
 		most = own.most
 	}
-	giveBack, err = q.room(ctx, relay.SourceOf(env.Project, env.Environment), size, most)
+	giveBack, err = q.room(ctx, source, size, most)
 	if errors.Is(err, diskbudget.ErrShare) {
 		return nil, q.refuse(env, "room", retryRoom, "the environment's events wait for sinks, and take all of their share of the journal", err)
 	}

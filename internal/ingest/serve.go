@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", hangUp: true, text: "push with POST"}
@@ -53,7 +54,8 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e *endpoint, env 
 	if err != nil {
 		return err
 	}
-	if err := h.quotas.admit(r.Context(), env); err != nil {
+	source := relay.SourceOf(env.Project, env.Environment)
+	if err := h.quotas.admit(r.Context(), env, source); err != nil {
 		return err
 	}
 	p, err := h.read(w, r)
@@ -69,7 +71,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e *endpoint, env 
 	if err := h.expand(p, f); err != nil {
 		return err
 	}
-	p.start(h.now(), env, h)
+	p.start(h.now(), env, source, h)
 	p.trace = trace
 	if f.inURL {
 		if err := p.queryLabels(r); err != nil {
@@ -144,7 +146,7 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 
 // append appends the push's batch, within the environment's share of the journal.
 func (h *Handler) append(ctx context.Context, p *push, env credentials.Environment) error {
-	giveBack, err := h.quotas.reserve(ctx, env, int64(p.batch.records.Size()))
+	giveBack, err := h.quotas.reserve(ctx, env, p.batch.group.Source, int64(p.batch.records.Size()))
 	if err != nil {
 		return err
 	}

@@ -143,6 +143,9 @@ func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64)
 			return nil, err
 		}
 	}
+	if reserved == 0 {
+		return func() {}, nil
+	}
 	return func() { j.budget.GiveBack(source, reserved) }, nil
 }
 

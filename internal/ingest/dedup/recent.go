@@ -83,7 +83,7 @@ func newSet(window time.Duration, events int, now func() time.Time) *Set {
 
 // Key returns an event's key.
 func (s *Set) Key(source string, id, body []byte) Key {
-	var text [512]byte // on the stack; a rare longer text goes to the heap
+	var text [256]byte // on the stack; a rare longer text goes to the heap
 	head := binary.LittleEndian.AppendUint64(text[:0], maphash.Bytes(s.seeds[0], body))
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(source))) //nolint:gosec // ends the source
 	head = append(head, source...)

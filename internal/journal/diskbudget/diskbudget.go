@@ -175,7 +175,9 @@ func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err 
 	case !b.alone && own > fairness*free:
 		return 0, fmt.Errorf("%w: about %d bytes, while %d of %d are free", ErrShare, own, free, b.size)
 	}
-	b.hold(source, reserved)
+	if reserved > 0 {
+		b.hold(source, reserved)
+	}
 	return reserved, nil
 }
 
