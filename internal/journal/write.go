@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,14 +34,13 @@ type Sealed struct {
 // pack compresses a group. While it does, the record before may be on its way to the disk.
 func (c *committer) pack(group []segment) *packed {
 	p := &packed{group: group, start: time.Now()}
-	for _, s := range group {
+	parts := make([][]byte, len(group))
+	for i, s := range group {
 		p.events += s.events
-		p.size += len(s.data)
+		parts[i] = s.data
 	}
-	raw := make([]byte, 0, p.size) // not used again: sources get events that refer to it
-	for _, s := range group {
-		raw = append(raw, s.data...)
-	}
+	raw := bytes.Join(parts, nil) // not used again: sources get events that refer to it
+	p.size = len(raw)
 	p.data = record.Append(c.memory(), raw, p.events)
 	content := record.Content(raw, p.events)
 	if c.sealed != nil {

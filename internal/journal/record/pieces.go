@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -83,14 +84,14 @@ func (r *Reader) Next(dst []relay.Event, most int) (_ []relay.Event, size int, e
 		dst = append(make([]relay.Event, 0, start+n), dst...)
 	}
 	for size < most && r.seek() {
-		e, n := r.event()
-		dst, size = append(dst, e), size+n
+		dst = slices.Grow(dst, 1)[:len(dst)+1]
+		size += r.event(&dst[len(dst)-1])
 	}
 	if first && r.err == nil {
-		ahead := *r
+		ahead, e := *r, relay.Event{}
 		ahead.dry = true
 		for ahead.seek() {
-			ahead.event()
+			ahead.event(&e)
 		}
 		r.cut, r.err = ahead.cut, ahead.whole()
 	}
@@ -115,16 +116,16 @@ func (r *Reader) seek() bool {
 	return r.left > 0 && r.err == nil
 }
 
-// event reads the event found by seek, and also returns its size.
-func (r *Reader) event() (relay.Event, int) {
+// event reads the event found by seek into e, and returns its size.
+func (r *Reader) event(e *relay.Event) int {
 	before := len(r.rest)
-	e := r.common
+	*e = r.common
 	e.ID, e.Type, e.Subject, e.Time = r.text(), r.text(), r.text(), r.time()
 	e.Labels = r.eventLabels()
 	e.Body = bytesOf(r.text())
 	r.left--
 	r.given++
-	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
+	return r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
 }
 
 // eventLabels returns the group's labels followed by those of the next event. Events in a row
