@@ -57,7 +57,6 @@ func newRedaction(cfg config.Redact) (*redaction, error) {
 			r.add(p, uint8(action))
 		}
 	}
-	r.root.spread()
 	for _, name := range cfg.Labels {
 		r.labels.add(fold(name), actionRemove)
 	}

@@ -16,14 +16,13 @@ type editor struct {
 	copied int    // how much of body is in out
 	depth  int    // that of the current value
 	seen   []bool // by pointer: whether it has named a value; nil if nobody asks
-	merged map[[2]*node]*node
 	room   [128]byte
 }
 
-// unreadable is the node of a member whose name is not valid text. One reader may drop the
+// unreadable is the place of a member whose name is not valid text. One reader may drop the
 // invalid part and another may replace it, and so read the very name; therefore the member is
 // removed.
-var unreadable = &node{ends: true, action: actionRemove}
+var unreadable = places{{ends: true, action: actionRemove}}
 
 // hidden replaces a text that is itself JSON, or contains it, with a value that a pointer
 // names. From such a text nothing can be removed with certainty.
@@ -38,7 +37,7 @@ func (e *editor) whole() error {
 		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(c))
 	}
 	start := e.scan.Pos()
-	if err := e.value(e.rules.root); err != nil {
+	if err := e.value(places{e.rules.root}); err != nil {
 		return err
 	}
 	if err := e.scan.End(); err != nil {
@@ -65,48 +64,50 @@ func (e *editor) replace(from, to int, with string) {
 	e.copied = to
 }
 
-// value reads one value to its end; n is nil if no pointer leads to it.
-func (e *editor) value(n *node) error {
-	c := e.scan.Peek()
-	switch {
-	case n != nil && n.ends:
-		e.note(n)
+// value reads one value to its end, which is not removed.
+func (e *editor) value(at places) error {
+	_, ends := at.action()
+	switch c := e.scan.Peek(); {
+	case ends:
+		e.note(at)
 		return e.hash()
 	case c == '{' || c == '[':
-		return e.inside(c, n)
+		return e.inside(c, at)
 	case c == '"':
-		return e.text(n)
+		return e.text(at)
 	}
 	return e.scan.Skip()
 }
 
 // inside reads an object or an array. Its depth is bounded, as it recurses.
-func (e *editor) inside(c byte, n *node) error {
+func (e *editor) inside(c byte, at places) error {
 	if e.depth == jsonscan.MaxDepth {
 		return errDeep
 	}
 	e.depth++
 	defer func() { e.depth-- }()
 	if c == '{' {
-		return e.object(n)
+		return e.object(at)
 	}
-	return e.array(n)
+	return e.array(at)
 }
 
 // text reads a string, and examines it if it may contain JSON.
-func (e *editor) text(n *node) error {
+func (e *editor) text(at places) error {
 	from := e.scan.Pos()
 	raw, err := e.scan.String()
-	if err == nil && mayHold(raw.Bytes, raw.Escaped) && e.rules.hides(textOf(raw), n) {
+	if err == nil && mayHold(raw.Bytes, raw.Escaped) && e.rules.hides(textOf(raw), at) {
 		e.replace(from, e.scan.Pos(), hidden)
 	}
 	return err
 }
 
-// note records that the pointers to n have found something.
-func (e *editor) note(n *node) {
-	if e.seen != nil {
-		n.note(e.seen)
+// note records that the pointers to a value have found something.
+func (e *editor) note(at places) {
+	for _, n := range at {
+		if e.seen != nil {
+			n.note(e.seen)
+		}
 	}
 }
 
@@ -121,7 +122,8 @@ func (e *editor) hash() error {
 	return nil
 }
 
-func (e *editor) array(n *node) error {
+func (e *editor) array(at places) error {
+	var room few
 	if err := e.scan.Open('['); err != nil {
 		return err
 	}
@@ -129,8 +131,8 @@ func (e *editor) array(n *node) error {
 		if more, err := e.scan.More(']', i); err != nil || !more {
 			return err
 		}
-		next := n.element(i)
-		if !next.doomed() {
+		next := at.element(room[:0], i)
+		if !next.removed() {
 			if err := e.value(next); err != nil {
 				return err
 			}
@@ -148,7 +150,8 @@ func (e *editor) array(n *node) error {
 
 // object removes members together with one of the commas around them: the one before, if a
 // member before stays, and otherwise the one after.
-func (e *editor) object(n *node) error {
+func (e *editor) object(at places) error {
+	var room few
 	if err := e.scan.Open('{'); err != nil {
 		return err
 	}
@@ -169,11 +172,11 @@ func (e *editor) object(n *node) error {
 			return nil
 		}
 		start := e.scan.Pos()
-		next, err := e.name(n)
+		next, err := e.name(at, room[:0])
 		if err != nil {
 			return err
 		}
-		if next.doomed() {
+		if next.removed() {
 			e.note(next)
 			if stays {
 				cut = end
@@ -204,38 +207,15 @@ func (e *editor) trimmed(from, end int) int {
 	return end
 }
 
-// name reads a member's name, and returns its node.
-func (e *editor) name(n *node) (*node, error) {
+// name reads a member's name, and appends the places of its value.
+func (e *editor) name(at, next places) (places, error) {
 	raw, err := e.scan.RawKey()
-	if err != nil || n == nil {
+	if err != nil || len(at) == 0 {
 		return nil, err
-	}
-	if raw.ASCII && !raw.Escaped {
-		return e.node(n.named(appendFold(e.room[:0], raw.Bytes))), nil
 	}
 	text, err := raw.AppendText(e.room[:0])
 	if err != nil {
 		return unreadable, nil //nolint:nilerr // a name that nobody can read is treated as one to redact
 	}
-	return e.node(n.named(appendFold(text[:0], text))), nil
-}
-
-// node returns a single node for a member that has up to two.
-func (e *editor) node(direct, flat *node) *node {
-	if n := stronger(direct, flat); n != nil || direct == nil {
-		return n
-	}
-	pair := [2]*node{direct, flat}
-	n := e.merged[pair]
-	if n == nil {
-		if e.merged == nil {
-			e.merged = map[[2]*node]*node{}
-		}
-		n = &node{}
-		n.merge(direct)
-		n.merge(flat)
-		n.spread()
-		e.merged[pair] = n // a body may repeat it a thousand times
-	}
-	return n
+	return at.named(next, appendFold(text[:0], text)), nil
 }

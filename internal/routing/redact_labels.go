@@ -81,9 +81,9 @@ func (r *redaction) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)
 	action, found := r.labels.of(name)
-	n := r.root.member(name) // r.labels contains the flat names
-	if n != nil && n.ends && (!found || n.action < action) {
-		action, found = n.action, true
+	at := places{r.root}.member(nil, name) // r.labels contains the flat names
+	if own, ends := at.action(); ends && (!found || own < action) {
+		action, found = own, true
 	}
 	switch {
 	case found && action == actionRemove:
@@ -94,5 +94,5 @@ func (r *redaction) label(l relay.Label) (kept relay.Label, ok bool) {
 	case !mayHold([]byte(l.Value), false):
 		return l, true
 	}
-	return l, !r.hides([]byte(l.Value), n)
+	return l, !r.hides([]byte(l.Value), at)
 }

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
@@ -27,14 +28,10 @@ func (n *node) add(p jsonscan.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
 	}
-	n.end(action, number)
-}
-
-func (n *node) end(action uint8, numbers ...int) {
 	if !n.ends || action < n.action {
 		n.ends, n.action = true, action
 	}
-	n.pointers = append(n.pointers, numbers...)
+	n.pointers = append(n.pointers, number)
 }
 
 // step returns the node after one step, and makes it if it is missing.
@@ -60,99 +57,6 @@ func (n *node) step(name string, index int) *node {
 	return next
 }
 
-// spread adds the children of "*" to each place with a name, so that a value has one node, and
-// no branches have to be followed at the same time.
-func (n *node) spread() {
-	for _, next := range n.members {
-		next.merge(n.every)
-		next.spread()
-	}
-	if n.every != nil {
-		n.every.spread()
-	}
-}
-
-func (n *node) merge(from *node) {
-	if from == nil {
-		return
-	}
-	if from.ends {
-		n.end(from.action, from.pointers...)
-	}
-	if from.every != nil {
-		n.step("*", -1).merge(from.every)
-	}
-	for name, next := range from.members {
-		to := n.step(name, -1)
-		for index, same := range from.elements {
-			if same == next {
-				n.elements[index] = to
-			}
-		}
-		to.merge(next)
-	}
-}
-
-// element returns the node of an array's element, or nil.
-func (n *node) element(index int) *node {
-	if n == nil {
-		return nil
-	}
-	if next := n.elements[index]; next != nil {
-		return next
-	}
-	return n.every
-}
-
-// member returns the node of a member by its folded name, or nil.
-func (n *node) member(folded []byte) *node {
-	if n == nil {
-		return nil
-	}
-	if next := n.members[string(folded)]; next != nil {
-		return next
-	}
-	return n.every
-}
-
-// named returns the nodes of a member by its folded name; either may be nil. A name with dots
-// is also a path, as in flat documents: user.email is the member email of user.
-func (n *node) named(folded []byte) (direct, flat *node) {
-	direct = n.member(folded)
-	if n == nil || bytes.IndexByte(folded, '.') < 0 {
-		return direct, nil
-	}
-	var ended *node
-	flat = n
-	for rest, more := folded, true; more && flat != nil; {
-		var step []byte
-		step, rest, more = bytes.Cut(rest, []byte{'.'})
-		if flat = flat.member(step); flat != nil && flat.ends {
-			ended = stronger(ended, flat)
-		}
-	}
-	if ended != nil {
-		flat = ended
-	}
-	return direct, flat
-}
-
-// stronger returns the one of two nodes that takes more of a value, or nil if neither ends and
-// both lead on.
-func stronger(a, b *node) *node {
-	switch {
-	case a == nil:
-		return b
-	case b == nil || a == b:
-		return a
-	case a.ends && (!b.ends || a.action <= b.action):
-		return a
-	case b.ends:
-		return b
-	}
-	return nil
-}
-
 // note marks in seen the pointers that end at n or below it.
 func (n *node) note(seen []bool) {
 	if n == nil {
@@ -167,5 +71,71 @@ func (n *node) note(seen []bool) {
 	n.every.note(seen)
 }
 
-// doomed reports whether a value at n is removed, and not hashed or searched.
-func (n *node) doomed() bool { return n != nil && n.ends && n.action == actionRemove }
+// places are all nodes of one value: several pointers may lead to it, by its name, by "*" and
+// by a name with dots.
+type places []*node
+
+// few is memory for the places of one value, so that reading a body allocates nothing.
+type few [4]*node
+
+// with returns p with more nodes, each of them once, and without nil.
+func (p places) with(more ...*node) places {
+	for _, n := range more {
+		if n != nil && !slices.Contains(p, n) {
+			p = append(p, n)
+		}
+	}
+	return p
+}
+
+// action returns the action on a value at p; ends is false if no pointer ends there.
+func (p places) action() (action uint8, ends bool) {
+	for _, n := range p {
+		if n.ends && (!ends || n.action < action) {
+			action, ends = n.action, true
+		}
+	}
+	return action, ends
+}
+
+// removed reports whether a value at p is removed, and not hashed or searched.
+func (p places) removed() bool {
+	action, ends := p.action()
+	return ends && action == actionRemove
+}
+
+// element appends the places of an array's element.
+func (p places) element(next places, index int) places {
+	for _, n := range p {
+		next = next.with(n.elements[index], n.every)
+	}
+	return next
+}
+
+// member appends the places of a member by its folded name.
+func (p places) member(next places, folded []byte) places {
+	for _, n := range p {
+		next = next.with(n.members[string(folded)], n.every)
+	}
+	return next
+}
+
+// named appends the places of a member by its folded name. A name with dots is also a path, as
+// in flat documents: user.email is the member email of user, and a part of user.
+func (p places) named(next places, folded []byte) places {
+	next = p.member(next, folded)
+	if bytes.IndexByte(folded, '.') < 0 {
+		return next
+	}
+	for rest, more := folded, true; more && len(p) > 0; {
+		var step []byte
+		step, rest, more = bytes.Cut(rest, []byte{'.'})
+		p = p.member(nil, step)
+		for _, n := range p {
+			if n.ends || !more {
+				next = next.with(n)
+			}
+		}
+	}
+	return next
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -55,45 +56,41 @@ func textOf(raw jsonscan.Raw) []byte {
 	return []byte(lenient)
 }
 
-// hides reports whether a text contains JSON with a value for the rules. Pointers count from n,
-// the node above the text (nil for none), or from the start. It only looks, since nothing can
+// hides reports whether a text contains JSON with a value for the rules. Pointers count from the
+// places of the text, or from the start. It only looks, since nothing can
 // be removed from a text without writing it again. A text that it cannot examine to its end
 // counts as hiding a value.
-func (r *redaction) hides(text []byte, n *node) bool {
-	nodes := []*node{r.root}
-	if n != nil {
-		nodes = append(nodes, n)
-	}
-	return r.look(text, nodes, 0) != nil
+func (r *redaction) hides(text []byte, at places) bool {
+	return r.look(text, places{r.root}.with(at...), 0) != nil
 }
 
 // look looks into a text that is nested in level others. A text that is JSON from its start to
 // its end is read. Any other text may contain JSON anywhere, as a line of a log does, or
 // something that only some readers take, with NaN, a line break in a string or single quotes. It
 // counts as hiding a value if it mentions a pointer.
-func (r *redaction) look(text []byte, nodes []*node, level int) error {
+func (r *redaction) look(text []byte, at places, level int) error {
 	if level == maxQuoted {
 		return errQuoted
 	}
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	l := looker{rules: r, level: level}
 	l.scan.Reset(text)
-	err := l.value(nodes, 0)
+	err := l.value(at, 0)
 	if err == nil {
 		err = l.scan.End()
 	}
 	if syntax := (*jsonscan.SyntaxError)(nil); errors.As(err, &syntax) {
-		return mentioned(text, nodes)
+		return mentioned(text, at)
 	}
 	return err
 }
 
 // mentioned reports an error for a text that mentions a pointer, as it is written or after some
 // levels of its escapes are removed.
-func mentioned(text []byte, nodes []*node) error {
+func mentioned(text []byte, at places) error {
 	for range maxQuoted {
 		folded := string(appendFold(nil, text))
-		for _, n := range nodes {
+		for _, n := range at {
 			if n.isNamedIn(folded) {
 				return errHidden
 			}
@@ -206,28 +203,27 @@ type looker struct {
 	level int // how deep the text is nested in texts
 }
 
-// value reads one value, to which all the nodes belong.
-func (l *looker) value(nodes []*node, depth int) error {
+// value reads one value.
+func (l *looker) value(at places, depth int) error {
 	if depth > jsonscan.MaxDepth {
 		return errDeep
 	}
 	switch l.scan.Peek() {
 	case '{':
-		return l.object(nodes, depth)
+		return l.object(at, depth)
 	case '[':
-		return l.array(nodes, depth)
+		return l.array(at, depth)
 	case '"':
 		raw, err := l.scan.String()
 		if err != nil || !mayHold(raw.Bytes, raw.Escaped) {
 			return err
 		}
-		nodes = append(nodes[:len(nodes):len(nodes)], l.rules.root)
-		return l.rules.look(textOf(raw), nodes, l.level+1)
+		return l.rules.look(textOf(raw), places{l.rules.root}.with(at...), l.level+1)
 	}
 	return l.scan.Skip()
 }
 
-func (l *looker) object(nodes []*node, depth int) error {
+func (l *looker) object(at places, depth int) error {
 	_ = l.scan.Open('{')
 	for i := 0; ; i++ {
 		more, err := l.scan.More('}', i)
@@ -239,49 +235,36 @@ func (l *looker) object(nodes []*node, depth int) error {
 			return err
 		}
 		text, err := raw.AppendText(nil)
-		if err != nil && len(nodes) > 0 {
+		if err != nil && len(at) > 0 {
 			return errName
 		}
-		name := appendFold(text[:0], text)
-		if err := l.step(nodes, depth, func(n *node) (_, _ *node) { return n.named(name) }); err != nil {
+		if err := l.step(at.named(nil, appendFold(text[:0], text)), depth); err != nil {
 			return err
 		}
 	}
 }
 
-func (l *looker) array(nodes []*node, depth int) error {
+func (l *looker) array(at places, depth int) error {
 	_ = l.scan.Open('[')
 	for i := 0; ; i++ {
 		more, err := l.scan.More(']', i)
 		if err != nil || !more {
 			return err
 		}
-		err = l.step(nodes, depth, func(n *node) (element, again *node) {
-			if depth == 0 && n == l.rules.root { // a list of events
-				again = n
-			}
-			return n.element(i), again
-		})
-		if err != nil {
+		next := at.element(nil, i)
+		if depth == 0 && slices.Contains(at, l.rules.root) { // a list of events
+			next = next.with(l.rules.root)
+		}
+		if err := l.step(next, depth); err != nil {
 			return err
 		}
 	}
 }
 
-// step reads the next value, with the nodes that follow by next.
-func (l *looker) step(nodes []*node, depth int, next func(*node) (a, b *node)) error {
-	var after []*node
-	for _, n := range nodes {
-		a, b := next(n)
-		for _, to := range [...]*node{a, b} {
-			switch {
-			case to == nil:
-			case to.ends:
-				return errHidden
-			default:
-				after = append(after, to)
-			}
-		}
+// step reads the value at the given places, inside of another one.
+func (l *looker) step(at places, depth int) error {
+	if _, ends := at.action(); ends {
+		return errHidden
 	}
-	return l.value(after, depth+1)
+	return l.value(at, depth+1)
 }
