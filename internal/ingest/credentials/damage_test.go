@@ -140,21 +140,30 @@ func TestAnUnreadableRecordIsToldAndWrittenOver(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"version":1,"project":"p","environment":"e","current":{"hash":"` + strings.Repeat("ab", 32) + `","last_four":"abcd"}}`))
+	f.Add([]byte(`{"version":1,"project":"p","environment":"e","passwords":[{"state":"current","hash":"` + strings.Repeat("ab", 32) + `","last_four":"abcd"}]}`))
 	f.Add([]byte(`{"version":2}`))
-	f.Add([]byte(`{"version":1,"replaced":[{"hash":"00"}]}`))
+	f.Add([]byte(`{"version":1,"passwords":[{"hash":"00"}]}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		r, err := decodeRecord(value)
 		if err != nil {
 			return
 		}
 		r.prune(time.Now())
-		require.LessOrEqual(t, len(r.Replaced), maxReplaced)
+		count := func(state string) (n int) {
+			for _, h := range r.Passwords {
+				if h.State == state {
+					n++
+				}
+			}
+			return n
+		}
+		require.LessOrEqual(t, count(StateReplaced), maxReplaced)
 		newIndex().addRecord(live.Username(), &r, false, newIndex())
-		for h := range r.all {
-			require.True(t, r.promote(h.LastFour, time.Now()))
-			require.Equal(t, h.LastFour, r.Current.LastFour)
-			break
+		if len(r.Passwords) > 0 && count(StateCurrent) < 2 {
+			chosen := r.Passwords[0].Hash
+			r.promote(0, time.Now())
+			require.Equal(t, 1, count(StateCurrent))
+			require.Equal(t, chosen, r.Passwords[len(r.Passwords)-1].Hash)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (s *Store) Formers() []Former {
 			continue
 		}
 		one := Former{Environment: r.environment()}
-		for h := range r.all {
+		for _, h := range r.Passwords {
 			one.LastFour = append(one.LastFour, h.LastFour)
 			g, ok := ix.grants[ix.id(kindBasic, sum(name), h.Hash)]
 			if !ok {

@@ -108,7 +108,7 @@ func (ix *index) staticID(c config.Credential) digest {
 // addRecord takes an environment's generated credentials; before is the previous index,
 // with their uses.
 func (ix *index) addRecord(name string, r *record, former bool, before *index) {
-	for h := range r.all {
+	for _, h := range r.Passwords {
 		id := ix.id(kindBasic, sum(name), h.Hash)
 		known := before.grants[id].uses
 		if known == nil {

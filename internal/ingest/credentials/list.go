@@ -19,6 +19,9 @@ const (
 	StateReplaced = "replaced" // accepted until then
 )
 
+// states are those of generated credentials, as lists are ordered.
+var states = [...]string{StateCurrent, StatePending, StateReplaced}
+
 // Listed is an accepted credential, without its secret.
 type Listed struct {
 	Project     string `json:"project"`
@@ -50,15 +53,11 @@ func (s *Store) List() []Listed {
 	for _, e := range s.environments {
 		env := Environment{e.Project, e.Environment}
 		r := s.records[env.Username()].record
-		if r.Current != nil {
-			list = append(list, ix.generated(env, StateCurrent, *r.Current))
-		}
-		if r.Pending != nil {
-			list = append(list, ix.generated(env, StatePending, *r.Pending))
-		}
-		for _, h := range r.Replaced {
-			if now.Before(h.Until) {
-				list = append(list, ix.generated(env, StateReplaced, h))
+		for _, state := range states {
+			for _, h := range r.Passwords {
+				if h.State == state && (h.Until.IsZero() || now.Before(h.Until)) {
+					list = append(list, ix.generated(env, h))
+				}
 			}
 		}
 		for _, c := range e.Credentials {
@@ -68,9 +67,9 @@ func (s *Store) List() []Listed {
 	return list
 }
 
-func (ix *index) generated(env Environment, state string, h hashed) Listed {
+func (ix *index) generated(env Environment, h hashed) Listed {
 	return Listed{
-		Project: env.Project, Environment: env.Environment, Kind: KindGenerated, State: state,
+		Project: env.Project, Environment: env.Environment, Kind: KindGenerated, State: h.State,
 		Username: env.Username(), LastFour: h.LastFour, Created: h.Created, Until: h.Until,
 		LastUsed: ix.lastUsed(ix.id(kindBasic, sum(env.Username()), h.Hash)),
 	}
@@ -95,31 +94,15 @@ func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].lastTime()
 // config finds an unknown credential there, and sets a new one.
 func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, _ time.Time) error {
-		if !r.revoke(lastFour) {
+		i := r.find(lastFour)
+		if i < 0 {
 			return ErrUnknown
 		}
+		r.Passwords = slices.Delete(r.Passwords, i, i+1)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("revoke a credential of %s: %w", env, err)
 	}
 	return nil
-}
-
-// revoke forgets the password that ends with lastFour, and reports whether there was one.
-func (r *record) revoke(lastFour string) bool {
-	is := func(h hashed) bool { return h.LastFour == lastFour }
-	switch {
-	case r.Current != nil && is(*r.Current):
-		r.Current = nil
-	case r.Pending != nil && is(*r.Pending):
-		r.Pending = nil
-	default:
-		kept := slices.DeleteFunc(slices.Clone(r.Replaced), is)
-		if len(kept) == len(r.Replaced) {
-			return false
-		}
-		r.Replaced = kept
-	}
-	return true
 }

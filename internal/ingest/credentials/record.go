@@ -12,13 +12,12 @@ import (
 
 // record is the table's value for one environment, as JSON.
 type record struct {
-	Version     int     `json:"version"`
-	Environment string  `json:"environment"`
-	Project     string  `json:"project"`
-	Current     *hashed `json:"current,omitempty"`
-	Pending     *hashed `json:"pending,omitempty"`
-	// Replaced ones have Until set; the newest is first.
-	Replaced []hashed `json:"replaced,omitempty"`
+	Version     int    `json:"version"`
+	Environment string `json:"environment"`
+	Project     string `json:"project"`
+	// Passwords are those that are accepted. At most one is current, and one is pending. Of
+	// those that were replaced the newest is first.
+	Passwords []hashed `json:"passwords,omitempty"`
 }
 
 func (r *record) environment() Environment { return Environment{r.Project, r.Environment} }
@@ -35,6 +34,7 @@ const (
 // Each has 256 random bits, so there is nothing to guess, and a slow hash would only
 // make every push cost milliseconds.
 type hashed struct {
+	State    string    `json:"state"` // current, pending or replaced
 	Hash     digest    `json:"hash"`
 	LastFour string    `json:"last_four"`
 	Created  time.Time `json:"created"`
@@ -65,66 +65,47 @@ func decodeRecord(value []byte) (record, error) {
 	if r.Version != recordVersion {
 		return record{}, fmt.Errorf("decode a credential record: version %d is not known", r.Version)
 	}
+	for _, h := range r.Passwords {
+		if !slices.Contains(states[:], h.State) {
+			return record{}, fmt.Errorf("decode a credential record: the state %q is not known", h.State)
+		}
+	}
 	return r, nil
 }
 
-// all yields every password of the record that may be accepted.
-func (r *record) all(yield func(hashed) bool) {
-	if r.Current != nil && !yield(*r.Current) || r.Pending != nil && !yield(*r.Pending) {
-		return
-	}
-	for _, h := range r.Replaced {
-		if !yield(h) {
-			return
-		}
-	}
+// find returns the place of the password that ends with lastFour, or -1.
+func (r *record) find(lastFour string) int {
+	return slices.IndexFunc(r.Passwords, func(h hashed) bool { return h.LastFour == lastFour })
 }
 
-// knows reports whether a password of the record shows as lastFour.
-func (r *record) knows(lastFour string) bool {
-	for h := range r.all {
-		if h.LastFour == lastFour {
-			return true
-		}
-	}
-	return false
-}
-
-// retire keeps h accepted until then, and no longer.
-func (r *record) retire(h *hashed, until time.Time) {
-	if h == nil {
-		return
-	}
-	old := *h
-	old.Until = until
-	r.Replaced = slices.Insert(slices.Clone(r.Replaced), 0, old)
-}
-
-// prune forgets expired passwords.
-func (r *record) prune(now time.Time) {
-	r.Replaced = slices.DeleteFunc(slices.Clone(r.Replaced), func(h hashed) bool { return !now.Before(h.Until) })
-	r.Replaced = r.Replaced[:min(len(r.Replaced), maxReplaced)]
-}
-
-// promote makes the password that ends with lastFour the current one, and reports whether
-// there is one.
-func (r *record) promote(lastFour string, until time.Time) bool {
-	switch {
-	case r.Current != nil && r.Current.LastFour == lastFour:
-		return true
-	case r.Pending != nil && r.Pending.LastFour == lastFour:
-		r.retire(r.Current, until)
-		r.Current, r.Pending = r.Pending, nil
-		return true
-	}
-	i := slices.IndexFunc(r.Replaced, func(h hashed) bool { return h.LastFour == lastFour })
+// retire keeps the password of a state accepted until then, and no longer.
+func (r *record) retire(state string, until time.Time) {
+	i := slices.IndexFunc(r.Passwords, func(h hashed) bool { return h.State == state })
 	if i < 0 {
-		return false
+		return
 	}
-	back := r.Replaced[i]
-	back.Until = time.Time{}
-	r.Replaced = slices.Delete(slices.Clone(r.Replaced), i, i+1)
-	r.retire(r.Current, until)
-	r.Current = &back
-	return true
+	old := r.Passwords[i]
+	old.State, old.Until = StateReplaced, until
+	r.Passwords = slices.Insert(slices.Delete(r.Passwords, i, i+1), 0, old)
+}
+
+// prune forgets expired passwords. The others are in memory of their own from then on.
+func (r *record) prune(now time.Time) {
+	replaced := 0
+	r.Passwords = slices.DeleteFunc(slices.Clone(r.Passwords), func(h hashed) bool {
+		if h.State != StateReplaced {
+			return false
+		}
+		replaced++
+		return !now.Before(h.Until) || replaced > maxReplaced
+	})
+}
+
+// promote makes the i-th password the current one.
+func (r *record) promote(i int, until time.Time) {
+	chosen := r.Passwords[i]
+	chosen.State, chosen.Until = StateCurrent, time.Time{}
+	r.Passwords = slices.Delete(r.Passwords, i, i+1)
+	r.retire(StateCurrent, until)
+	r.Passwords = append(r.Passwords, chosen)
 }

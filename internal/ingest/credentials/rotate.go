@@ -38,15 +38,13 @@ func (s *Store) State(env Environment) (State, error) {
 		return State{}, err
 	}
 	st := State{Username: env.Username()}
-	if r.Current != nil {
-		st.Current, st.Made = r.Current.LastFour, r.Current.Created
-	}
-	if r.Pending != nil {
-		st.Pending = r.Pending.LastFour
-	}
-	now := time.Now()
-	for _, h := range r.Replaced {
-		if now.Before(h.Until) {
+	for _, h := range r.Passwords {
+		switch {
+		case h.State == StateCurrent:
+			st.Current, st.Made = h.LastFour, h.Created
+		case h.State == StatePending:
+			st.Pending = h.LastFour
+		case time.Now().Before(h.Until):
 			st.Replaced = append(st.Replaced, h.LastFour)
 		}
 	}
@@ -64,8 +62,8 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 	var issued Issued
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
 		h, password := generate(r, now)
-		r.retire(r.Pending, now.Add(s.overlap))
-		r.Pending = &h
+		r.retire(StatePending, now.Add(s.overlap))
+		r.Passwords = append(r.Passwords, h)
 		issued = Issued{Username: env.Username(), Password: password, LastFour: h.LastFour}
 		return nil
 	})
@@ -82,13 +80,15 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 // returns [ErrUnknown].
 func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
-		if r.Current != nil && r.Current.LastFour == lastFour {
-			return errNoChange
-		}
-		if !r.promote(lastFour, now.Add(s.overlap)) {
+		switch i := r.find(lastFour); {
+		case i < 0:
 			return ErrUnknown
+		case r.Passwords[i].State == StateCurrent:
+			return errNoChange
+		default:
+			r.promote(i, now.Add(s.overlap))
+			return nil
 		}
-		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("promote a credential of %s: %w", env, err)
@@ -101,11 +101,10 @@ func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) e
 // promoted.
 func (s *Store) Drop(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
-		if r.Pending == nil || r.Pending.LastFour != lastFour {
+		if i := r.find(lastFour); i < 0 || r.Passwords[i].State != StatePending {
 			return errNoChange
 		}
-		r.retire(r.Pending, now.Add(s.overlap))
-		r.Pending = nil
+		r.retire(StatePending, now.Add(s.overlap))
 		return nil
 	})
 	if err != nil {
@@ -185,8 +184,8 @@ func generate(r *record, now time.Time) (hashed, secret.Text) {
 		var b [32]byte
 		_, _ = rand.Read(b[:]) // never fails, see crypto/rand
 		password := secret.New(base64.RawURLEncoding.EncodeToString(b[:]))
-		if last := password.LastFour(); !r.knows(last) {
-			return hashed{Hash: sum(password.Reveal()), LastFour: last, Created: now.UTC()}, password
+		if last := password.LastFour(); r.find(last) < 0 {
+			return hashed{State: StatePending, Hash: sum(password.Reveal()), LastFour: last, Created: now.UTC()}, password
 		}
 	}
 }
