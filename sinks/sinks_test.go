@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/datadog"
@@ -156,7 +157,7 @@ func TestOpenRoutes(t *testing.T) {
 		require.NoError(t, sink.Deliver(t.Context(), events))
 		require.NoError(t, sink.Close())
 		got[s.Name] = map[string]string{}
-		for rec, err := range file.Read(s.File.Path) {
+		for rec, err := range readback.Records(s.File.Path) {
 			require.NoError(t, err)
 			got[s.Name][rec.ID()] = string(rec.Body)
 		}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/internal/testbed/ocsftest"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // A file with the format ocsf has an object of the published schema for each event: pushed,
@@ -43,7 +43,7 @@ func TestOCSF(t *testing.T) {
 	o.told(t, `"pushed"`)
 	o.told(t, "action.ended")
 	bodies := map[string]string{}
-	for record, err := range file.Read(o.sink.Path) {
+	for record, err := range readback.Records(o.sink.Path) {
 		require.NoError(t, err)
 		bodies[record.Attributes["type"]+" "+record.ID()] = string(record.Body)
 	}

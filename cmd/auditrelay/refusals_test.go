@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // The relay is killed in the middle of a flood of refusals: each acknowledged event is
@@ -52,7 +52,7 @@ func TestKilledInAFloodOfRefusals(t *testing.T) {
 	waiting.While(t, func() any { return missing() }, func() bool {
 		clear(delivered)
 		clear(letters)
-		for rec, err := range file.Read(f.sink) {
+		for rec, err := range readback.Records(f.sink) {
 			if err == nil {
 				delivered[rec.ID()]++
 			}

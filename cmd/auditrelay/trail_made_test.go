@@ -17,10 +17,10 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // madeRelay is a stopped relay with a trail, spans and the trail's files.
@@ -141,7 +141,7 @@ func (r *startedRelay) push(id string) {
 	require.NoError(r.t, resp.Body.Close())
 	require.Equal(r.t, http.StatusNoContent, resp.StatusCode)
 	waiting.Until(r.t, func() bool {
-		for rec, err := range file.Read(r.cfg.Sinks[0].File.Path) {
+		for rec, err := range readback.Records(r.cfg.Sinks[0].File.Path) {
 			if err == nil && rec.ID() == id {
 				return true
 			}
@@ -184,7 +184,7 @@ type trailEvent struct {
 // trailEvents are the trail's entries at the sink, each once.
 func trailEvents(cfg *config.Config) (all []trailEvent) {
 	seen := map[string]bool{}
-	for rec, err := range file.Read(cfg.Sinks[0].File.Path) {
+	for rec, err := range readback.Records(cfg.Sinks[0].File.Path) {
 		kind := fmt.Sprint(rec.Attributes["type"])
 		if err != nil || !strings.Contains(rec.ID(), "@") || kind == audit.TypeCheckpoint || seen[rec.ID()] {
 			continue

@@ -20,8 +20,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // randomFaults harms one file of a killed relay's store at random and starts the relay there,
@@ -253,7 +253,7 @@ func lettersIn(ctx context.Context, dir damage.Store) (map[store.Pos]string, err
 // archived are the ids in a file sink's file.
 func archived(path string) (map[string]bool, error) {
 	all := map[string]bool{}
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		if errors.Is(err, os.ErrNotExist) {
 			return all, nil
 		}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // hostileRate is the quota of the hostile environment, in events a second.
@@ -96,7 +96,7 @@ func (h *attacker) entry(ctx context.Context) (id string, err error) {
 		return "", err
 	}
 	err = h.until(ctx, "an entry of the trail is at the strict sink", func() bool {
-		for rec, err := range file.Read(h.strict) {
+		for rec, err := range readback.Records(h.strict) {
 			if err == nil && rec.Attributes["source"] == relay.TrailSource && strings.Contains(string(rec.Body), reason) {
 				id = rec.ID()
 			}
@@ -142,7 +142,7 @@ func (h *attacker) fillLetters(ctx context.Context) error {
 
 // arrived counts an environment's events at the strict sink.
 func (h *attacker) arrived(environment string) (n int) {
-	for rec, err := range file.Read(h.strict) {
+	for rec, err := range readback.Records(h.strict) {
 		if err == nil && rec.Attributes["environment"] == environment && strings.HasPrefix(fmt.Sprint(rec.Attributes["type"]), "event_log") {
 			n++
 		}
@@ -259,7 +259,7 @@ func (h *attacker) rebind(ctx context.Context) error {
 // secret arrived where it is redacted, and the chat showed no imitation.
 func (h *attacker) onePairOneEvent() error {
 	bodies, entries := map[string]string{}, 0
-	for rec, err := range file.Read(h.file.Path) {
+	for rec, err := range readback.Records(h.file.Path) {
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (h *attacker) onePairOneEvent() error {
 		}
 		bodies[pair] = string(rec.Body)
 	}
-	for rec, err := range file.Read(h.strict) {
+	for rec, err := range readback.Records(h.strict) {
 		if err == nil && strings.Contains(string(rec.Body), "hunter2") {
 			return fmt.Errorf("a secret arrived: %s", rec.Body)
 		}

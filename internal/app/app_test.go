@@ -27,10 +27,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // running is a relay in this process.
@@ -138,11 +138,11 @@ func (r *running) metric(name string) string {
 }
 
 // arrived waits until the file sink has the ids, and returns all it has.
-func (r *running) arrived(ids ...string) map[string]file.Record {
+func (r *running) arrived(ids ...string) map[string]readback.Record {
 	r.t.Helper()
-	got := map[string]file.Record{}
+	got := map[string]readback.Record{}
 	waiting.Until(r.t, func() bool {
-		for rec, err := range file.Read(r.path) {
+		for rec, err := range readback.Records(r.path) {
 			if err == nil {
 				got[rec.ID()] = rec
 			}
@@ -159,7 +159,7 @@ func (r *running) arrived(ids ...string) map[string]file.Record {
 
 // written counts a file sink's pushed events, and the relay's own.
 func written(path string) (pushed, own int) {
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		switch {
 		case err != nil: // it is being written
 		case rec.Attributes["source"] == relay.TrailSource:
@@ -217,7 +217,7 @@ func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
 	require.NoError(t, err)
 
 	told := func() (n int) {
-		for rec, err := range file.Read(r.path) {
+		for rec, err := range readback.Records(r.path) {
 			if err == nil && rec.Attributes["type"] == "journal.quarantined" {
 				assert.Contains(t, string(rec.Body), fmt.Sprintf(`"from":%d`, lost.Pos))
 				n++

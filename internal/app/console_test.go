@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // A replay to a file shares the live sink: a second writer would take the
@@ -46,7 +46,7 @@ func TestAReplayToAFileBesideLiveDelivery(t *testing.T) {
 	r.arrived(ids...)
 	require.NoError(t, r.stop())
 	counts, entries := map[string]int{}, map[string]int{}
-	for rec, err := range file.Read(r.path) {
+	for rec, err := range readback.Records(r.path) {
 		require.NoError(t, err)
 		if rec.Attributes["source"] == relay.TrailSource {
 			entries[rec.ID()]++

@@ -15,11 +15,11 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // A sink's copy suffices to compute the root that was signed, with the public key alone:
@@ -29,7 +29,7 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 	t.Parallel()
 	cfg := newDamageable(t).copied(t)
 	r := start(t, cfg)
-	var entries, checkpoints []file.Record
+	var entries, checkpoints []readback.Record
 	waiting.Until(t, func() bool {
 		entries, checkpoints = trailEvents(r.path)
 		signed := fmt.Sprintf("@checkpoint-%d-", len(entries))

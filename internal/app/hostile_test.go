@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // silenced makes an entry of the trail, and waits until a sink has it.
-func (r *running) silenced(dataDir, environment string) file.Record {
+func (r *running) silenced(dataDir, environment string) readback.Record {
 	r.t.Helper()
-	silences := func() (all []file.Record) {
-		for rec, err := range file.Read(r.path) {
+	silences := func() (all []readback.Record) {
+		for rec, err := range readback.Records(r.path) {
 			if err == nil && rec.Attributes["type"] == "silence.added" {
 				all = append(all, rec)
 			}
@@ -57,7 +57,7 @@ func TestAPushCannotTakeTheIDOfAFutureEntry(t *testing.T) {
 		require.Contains(t, squatted, real.ID(), "the id was foreseen")
 		r.arrived(squatted...)
 		seen := map[string]string{}
-		for rec, err := range file.Read(r.path) {
+		for rec, err := range readback.Records(r.path) {
 			require.NoError(t, err)
 			pushed := strings.HasPrefix(fmt.Sprint(rec.Attributes["type"]), "event_log")
 			require.Equal(t, !pushed, rec.Attributes["source"] == relay.TrailSource, "%v", rec.Attributes)

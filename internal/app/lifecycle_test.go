@@ -14,8 +14,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // told is an entry about a run, as a sink gets it.
@@ -28,7 +28,7 @@ type told struct {
 // runs reads the entries about runs out of a file sink.
 func runs(t *testing.T, path string) (all []told) {
 	t.Helper()
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		require.NoError(t, err)
 		if kind := rec.Attributes["type"]; kind == typeStarted || kind == typeStopped {
 			var e told

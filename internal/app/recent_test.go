@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 const (
@@ -43,7 +43,7 @@ func TestWhatIsPushedAgainIsRecognisedAfterARestart(t *testing.T) {
 		require.NoError(t, r.stop())
 	}
 	pushed, entries := 0, map[string]int{}
-	for rec, err := range file.Read(cfg.Sinks[0].File.Path) {
+	for rec, err := range readback.Records(cfg.Sinks[0].File.Path) {
 		require.NoError(t, err)
 		if rec.Attributes["source"] == relay.TrailSource {
 			entries[rec.ID()]++

@@ -15,9 +15,9 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 func (r *running) pushLines(lines ...string) {
@@ -45,7 +45,7 @@ func (r *running) eventually(metric, want string) {
 // bodies are the bodies of the pushed events in a file, in their order.
 func bodies(t *testing.T, path string) (all []string) {
 	t.Helper()
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		require.NoError(t, err)
 		if rec.Attributes["source"] != relay.TrailSource {
 			all = append(all, string(rec.Body))

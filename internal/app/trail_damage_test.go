@@ -23,10 +23,10 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // damageable is the data directory of a stopped relay.
@@ -87,14 +87,14 @@ func inTurn(i int64) json.RawMessage {
 }
 
 // auditEvents are the trail's entries, as the file sink has them.
-func auditEvents(path string) []file.Record {
+func auditEvents(path string) []readback.Record {
 	entries, _ := trailEvents(path)
 	return entries
 }
 
 // trailEvents are the trail's entries and checkpoints, as the file sink has them.
-func trailEvents(path string) (entries, checkpoints []file.Record) {
-	for rec, err := range file.Read(path) {
+func trailEvents(path string) (entries, checkpoints []readback.Record) {
+	for rec, err := range readback.Records(path) {
 		switch {
 		case err != nil || !strings.Contains(rec.ID(), "@"):
 		case fmt.Sprint(rec.Attributes["type"]) == audit.TypeCheckpoint:

@@ -18,12 +18,12 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/trail/witness"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // runningWitness is a witness in this process, served by its real listener.
@@ -134,7 +134,7 @@ func refusals(path string) (n int) {
 
 // cosignedCheckpoints counts those at the file sink with a witness's signature.
 func cosignedCheckpoints(path string) (n int) {
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		if err == nil && rec.Attributes["type"] == audit.TypeCheckpoint && strings.Contains(string(rec.Body), "— other.example.com/w ") {
 			n++
 		}
@@ -174,7 +174,7 @@ func TestARestoredBackupIsRefused(t *testing.T) {
 	r.awaitReady("no part of this one")
 	last := fmt.Sprintf("@%d", annotate(t, backup))
 	waiting.Until(t, func() bool {
-		return slices.ContainsFunc(auditEvents(r.path), func(rec file.Record) bool { return strings.HasSuffix(rec.ID(), last) })
+		return slices.ContainsFunc(auditEvents(r.path), func(rec readback.Record) bool { return strings.HasSuffix(rec.ID(), last) })
 	})
 	assert.Equal(t, 1, refusals(r.path), "once, over restarts")
 	_, body = r.get("/status")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -58,7 +59,7 @@ func TestRotatedFilesAreCompressed(t *testing.T) {
 		require.NoError(t, s.Deliver(t.Context(), events[i:i+5]))
 		requireIDs(t, events[:i+5], path) // while some are being compressed
 	}
-	names, err := Files(path)
+	names, err := readback.Files(path)
 	require.NoError(t, err)
 	all := settled(t, path, len(names)-1)
 	require.Greater(t, len(all), 5)
@@ -372,12 +373,12 @@ func TestReadNamesADamagedArchive(t *testing.T) {
 	deliverEach(t, s, relaytest.Events(2))
 	name := settled(t, path, 1)[0].packedName()
 	require.NoError(t, os.Truncate(name, 100))
-	for _, err := range Read(path) {
+	for _, err := range readback.Records(path) {
 		require.ErrorContains(t, err, strings.TrimSuffix(name, packedExt))
 		break
 	}
 	require.NoError(t, os.WriteFile(name, []byte("not gzip at all"), 0o600))
-	for _, err := range Read(path) {
+	for _, err := range readback.Records(path) {
 		require.ErrorContains(t, err, name)
 		break
 	}

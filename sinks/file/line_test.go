@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -29,7 +30,7 @@ func FuzzLine(f *testing.F) {
 		line := AppendLine(nil, &e)
 		require.Equal(t, len(line)-1, bytes.IndexAny(line, "\n\r"), "one line")
 		require.True(t, json.Valid(line))
-		r, err := parseLine(line)
+		r, err := readback.ParseLine(line)
 		require.NoError(t, err)
 		require.Equal(t, string(body), string(r.Body))
 		// Each is checked by itself, since two halves of a character are valid only together.
@@ -48,7 +49,7 @@ func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"id":1}`))
 	f.Add([]byte(`{"data_base64":"*"}`))
 	f.Add([]byte(`null`))
-	f.Fuzz(func(_ *testing.T, line []byte) { _, _ = parseLine(line) })
+	f.Fuzz(func(_ *testing.T, line []byte) { _, _ = readback.ParseLine(line) })
 }
 
 func BenchmarkAppendLine(b *testing.B) {

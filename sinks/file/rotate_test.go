@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 // rotated names the rotated files, oldest first.
 func rotated(path string) ([]string, error) {
-	names, err := Files(path)
+	names, err := readback.Files(path)
 	return names[:max(0, len(names)-1)], err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -62,7 +63,7 @@ func newSink(t *testing.T, cfg config.File) *Sink {
 func arrived(t *testing.T, path string) []relaytest.Arrival {
 	t.Helper()
 	var out []relaytest.Arrival
-	for r, err := range Read(path) {
+	for r, err := range readback.Records(path) {
 		require.NoError(t, err)
 		out = append(out, relaytest.Arrival{ID: r.ID(), Body: r.Body, Attributes: r.Attributes})
 	}

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // File reads the file sink's file, and the rotated ones next to it, compressed or not.
@@ -25,7 +23,7 @@ func (d *File) Name() string { return "file" }
 
 // Count implements [Destination].
 func (d *File) Count(ctx context.Context) (int64, error) {
-	names, err := file.Files(d.Path)
+	names, err := Files(d.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, nil
@@ -68,7 +66,7 @@ func (d *File) countAdded() (int64, error) {
 
 // Read implements [Destination].
 func (d *File) Read(ctx context.Context, record func(id string, body []byte)) error {
-	for r, err := range file.Read(d.Path) {
+	for r, err := range Records(d.Path) {
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}

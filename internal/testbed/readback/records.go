@@ -1,4 +1,4 @@
-package file
+package readback
 
 import (
 	"bufio"
@@ -11,13 +11,15 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 )
 
-// Record is an event read from a file.
+// Record is an event in a file of the file sink.
 type Record struct {
 	// Attributes are the CloudEvents attributes by name, including datacontenttype.
 	Attributes map[string]string
@@ -28,12 +30,12 @@ type Record struct {
 // ID is the event's CloudEvents id.
 func (r *Record) ID() string { return r.Attributes["id"] }
 
-// Read yields all records of a [Sink] with this path, in order: those of the rotated files,
+// Records yields all records of a file sink with this path, in order: those of the rotated files,
 // compressed or not, oldest first, and then those of the file itself. A last line without a
 // newline is left out, as it may still be being written. For a line that is no event it yields
 // an error with the file and the number of the line, and goes on after it. Files must not be
 // rotated meanwhile.
-func Read(path string) iter.Seq2[Record, error] {
+func Records(path string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		names, err := Files(path)
 		if err != nil {
@@ -48,23 +50,26 @@ func Read(path string) iter.Seq2[Record, error] {
 	}
 }
 
-// Files returns the names of the files of a [Sink] with this path, oldest first: the rotated
+// Files returns the names of the files of a sink with this path, oldest first: the rotated
 // ones, which may have been compressed by the time they are opened (NAME.gz instead of NAME),
 // and path itself, which may be missing.
 func Files(path string) ([]string, error) {
 	path = filepath.Clean(path)
-	found, err := archives(path)
+	ext := filepath.Ext(path)
+	rotated := strings.TrimSuffix(path, ext) + "-????????T??????.?????????Z" + ext
+	names, err := filepath.Glob(rotated)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, a := range found {
-		if a.plain || a.packed {
-			names = append(names, a.name)
-		}
+	packed, err := filepath.Glob(rotated + packedExt)
+	for _, name := range packed {
+		names = append(names, strings.TrimSuffix(name, packedExt))
 	}
-	return append(names, path), nil
+	slices.Sort(names)
+	return append(slices.Compact(names), path), err
 }
+
+const packedExt = ".gz"
 
 // openFile opens a file, compressed or not. It tries the plain form first, since the compressed
 // one is made before the plain one is removed.
@@ -109,7 +114,7 @@ func readFile(name string, yield func(Record, error) bool) bool {
 		if err != nil {
 			return yield(Record{}, fmt.Errorf("read %s: %w", name, err))
 		}
-		record, err := parseLine(line)
+		record, err := ParseLine(line)
 		if err != nil {
 			err = fmt.Errorf("read %s, line %d: %w", name, number, err)
 		}
@@ -119,8 +124,8 @@ func readFile(name string, yield func(Record, error) bool) bool {
 	}
 }
 
-// parseLine undoes AppendLine.
-func parseLine(line []byte) (Record, error) {
+// ParseLine reads a line of the sink.
+func ParseLine(line []byte) (Record, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(line, &members); err != nil {
 		return Record{}, fmt.Errorf("parse event: %w", err)
