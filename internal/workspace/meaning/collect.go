@@ -34,9 +34,8 @@ func newCollector() *collector {
 	return &collector{rules: rules, kept: map[Severity][]Statement{}, worst: Info}
 }
 
-// add adds a statement, with the direction and severity of a rule. It calls build only if
-// there is room for the statement.
-func (c *collector) add(rule string, build func() Statement) {
+// add adds a statement, with the direction and severity of a rule.
+func (c *collector) add(rule string, s Statement) {
 	r := c.rules[rule]
 	c.total++
 	c.weaker = c.weaker || r.Direction == Weaker || r.Direction == Mixed
@@ -45,24 +44,26 @@ func (c *collector) add(rule string, build func() Statement) {
 	if rank(r.Severity) > rank(c.worst) {
 		c.worst = r.Severity
 	}
-	if len(c.kept[r.Severity]) >= maxStatements {
+	if c.full(rule) {
 		return
 	}
-	s := build()
 	s.Rule, s.Direction, s.Severity = r.ID, r.Direction, r.Severity
 	s.Path, s.Old, s.New = cutPath(s.Path), jsondiff.Shorten(s.Old, maxValue), jsondiff.Shorten(s.New, maxValue)
 	c.kept[r.Severity] = append(c.kept[r.Severity], s)
 }
 
+// full reports whether there is no room for one more statement of a rule.
+func (c *collector) full(rule string) bool {
+	return len(c.kept[c.rules[rule].Severity]) >= maxStatements
+}
+
 // plain tells changes with their path, old and new.
 func (c *collector) plain(rule string, changes jsondiff.Changes) {
 	for _, change := range changes.List {
-		c.add(rule, func() Statement {
-			return Statement{Sentence: plainly(change), Path: change.Path, Old: change.Old, New: change.New}
-		})
+		c.add(rule, Statement{Sentence: plainly(change), Path: change.Path, Old: change.Old, New: change.New})
 	}
 	if changes.More > 0 {
-		c.add(rule, func() Statement { return Statement{Sentence: fmt.Sprintf("%d more values changed", changes.More)} })
+		c.add(rule, Statement{Sentence: fmt.Sprintf("%d more values changed", changes.More)})
 		c.total += changes.More - 1
 	}
 }

@@ -9,27 +9,21 @@ func explainCountries(c *collector, before, after any) {
 	for _, code := range sortedUnion(a, b) {
 		switch {
 		case !a[code]:
-			c.add("sms.country_allowed", func() Statement {
-				return Statement{
-					Sentence: "country " + quote(code) + " allowed", New: jsondiff.Encode(code),
-					Witness: "numbers in " + quote(code) + " can be texted now",
-				}
+			c.add("sms.country_allowed", Statement{
+				Sentence: "country " + quote(code) + " allowed", New: jsondiff.Encode(code),
+				Witness: "numbers in " + quote(code) + " can be texted now",
 			})
 		case !b[code]:
-			c.add("sms.country_refused", func() Statement {
-				return Statement{
-					Sentence: "country " + quote(code) + " no longer allowed", Old: jsondiff.Encode(code),
-					Witness: "numbers in " + quote(code) + " can no longer be texted",
-				}
+			c.add("sms.country_refused", Statement{
+				Sentence: "country " + quote(code) + " no longer allowed", Old: jsondiff.Encode(code),
+				Witness: "numbers in " + quote(code) + " can no longer be texted",
 			})
 		}
 	}
 	if len(a) > 0 && onlyTexts(after) && disjoint(a, b) {
-		c.add("sms.lockout", func() Statement {
-			return Statement{
-				Sentence: "lockout: no country allowed before is left, so nobody who was texted can be",
-				Witness:  "no number that could be texted before can be texted now",
-			}
+		c.add("sms.lockout", Statement{
+			Sentence: "lockout: no country allowed before is left, so nobody who was texted can be",
+			Witness:  "no number that could be texted before can be texted now",
 		})
 	}
 }

@@ -132,7 +132,7 @@ func (c Comparison) Explain(how How) (_ Reading, err error) {
 	told := newCollector()
 	told.restored = how == Restored
 	if how == Returned {
-		told.add("setting.returned", func() Statement { return Statement{Sentence: "this setting is there again"} })
+		told.add("setting.returned", Statement{Sentence: "this setting is there again"})
 	}
 	told.compare(c)
 	return told.reading(), nil
@@ -145,15 +145,13 @@ func (c *collector) compare(of Comparison) {
 	case a.None() && b.None():
 		return
 	case a.None() && a.JSON != nil:
-		c.add("setting.back", func() Statement {
-			return Statement{Sentence: "this setting is there, and was not before; what it permitted then is not known"}
-		})
+		c.add("setting.back", Statement{Sentence: "this setting is there, and was not before; what it permitted then is not known"})
 		return
 	case a.None():
-		c.add("setting.first_seen", func() Statement { return Statement{Sentence: "this setting is seen for the first time"} })
+		c.add("setting.first_seen", Statement{Sentence: "this setting is seen for the first time"})
 		return
 	case b.None():
-		c.add("setting.gone", func() Statement { return Statement{Sentence: "this setting is gone"} })
+		c.add("setting.gone", Statement{Sentence: "this setting is gone"})
 		return
 	}
 	if len(of.Changes.List) == 0 {

@@ -30,13 +30,9 @@ type passwordState struct {
 func explainPassword(c *collector, before, after any) {
 	a, b := readPassword(before), readPassword(after)
 	c.strengthChanged(a, b)
-	c.switched(a, b, breachOnCreation, func(on bool) {
-		c.breachCheck(newPasswords, on, a.strength.acceptsNone(), b.strength.acceptsNone())
-	})
-	c.switched(a, b, breachOnLogin, func(on bool) {
-		c.breachCheck(logIns, on, a.loginAcceptsNone(), b.loginAcceptsNone())
-	})
-	c.switched(a, b, validateOnLogin, func(on bool) { c.validation(on, a, b) })
+	for _, s := range passwordSwitches {
+		c.switched(s, a, b)
+	}
 	if b.strength.locksOut() && !a.strength.locksOut() {
 		c.lockedOut(b.strength, "new", "", "set one")
 	}
@@ -51,11 +47,9 @@ func (c *collector) lockedOut(rules strength, which, where, what string) {
 	if !rules.acceptsNone() {
 		subject, nobody, refused = fmt.Sprintf("hardly any password has %d characters and meets", rules.length), "hardly anybody", fmt.Sprintf(" of %d characters", longest)
 	}
-	c.add("password.lockout", func() Statement {
-		return Statement{
-			Sentence: fmt.Sprintf("lockout: %s the rules%s now, so %s can %s", subject, where, nobody, what),
-			Witness:  fmt.Sprintf("no %s password%s is accepted%s now", which, refused, where),
-		}
+	c.add("password.lockout", Statement{
+		Sentence: fmt.Sprintf("lockout: %s the rules%s now, so %s can %s", subject, where, nobody, what),
+		Witness:  fmt.Sprintf("no %s password%s is accepted%s now", which, refused, where),
 	})
 }
 
@@ -64,62 +58,70 @@ func readPassword(v any) passwordState {
 	return passwordState{members, readStrength(members)}
 }
 
-// switched calls changed if a switch went from one of true and false to the other.
-func (c *collector) switched(a, b passwordState, name string, changed func(on bool)) {
-	old, now := a.members[name], b.members[name]
-	was, okA := old.(bool)
-	is, okB := now.(bool)
-	switch {
-	case okA && okB && was != is:
-		changed(is)
-	case okA && okB:
-	case !reflect.DeepEqual(old, now):
-		c.add("password.switch_unknown", func() Statement {
-			return Statement{Sentence: fmt.Sprintf("%s: %s → %s", name, quoteValue(old), quoteValue(now)), Path: "/" + name, Old: raw(old), New: raw(now)}
-		})
-	}
+// passwordSwitch is a check of passwords that is on or off.
+type passwordSwitch struct {
+	member, rule string // the rule's id, up to "_on" or "_off"
+	// idle reports whether it makes no difference between the side with it and the one without;
+	// noEffect says so.
+	idle              func(with, without passwordState) bool
+	noEffect, on, off string
+	refused, accepted string // a password that is refused with it
 }
 
-// onOff is a statement about a switch.
-func onOff(name, sentence string, on bool, witness string) func() Statement {
-	return func() Statement {
-		return Statement{Sentence: sentence, Path: "/" + name, Witness: witness, Old: jsondiff.Encode(!on), New: jsondiff.Encode(on)}
-	}
-}
-
-// breachCheck are the sentences about a check against breaches.
-type breachCheck struct{ member, noEffect, on, off, refused, accepted string }
-
-var (
-	newPasswords = breachCheck{
-		member:   breachOnCreation,
+var passwordSwitches = []passwordSwitch{
+	{
+		member: breachOnCreation, rule: "password.breach_check",
+		idle:     func(_, without passwordState) bool { return without.strength.acceptsNone() },
 		noEffect: "new passwords: breach check switched, and no password is accepted",
 		on:       "new passwords are checked against breaches",
 		off:      "new passwords are no longer checked against breaches",
 		refused:  "a new password known from a breach is refused now",
 		accepted: "a new password known from a breach is accepted now",
-	}
-	logIns = breachCheck{
-		member:   breachOnLogin,
+	},
+	{
+		member: breachOnLogin, rule: "password.breach_check",
+		idle:     func(_, without passwordState) bool { return without.loginAcceptsNone() },
 		noEffect: "log-in: breach check switched, and no password is accepted",
 		on:       "passwords are checked against breaches at log-in",
 		off:      "passwords are no longer checked against breaches at log-in",
 		refused:  "an existing password known from a breach is refused at log-in now",
 		accepted: "an existing password known from a breach is accepted at log-in now",
-	}
-)
+	},
+	{
+		member: validateOnLogin, rule: "password.validation",
+		idle:     func(with, _ passwordState) bool { return with.strength.acceptsAll() },
+		noEffect: "log-in: check of strength switched, and every password is accepted",
+		on:       "existing passwords are held against the check of strength at log-in",
+		off:      "existing passwords are no longer held against the check of strength at log-in",
+		refused:  "an existing password that is too weak is refused at log-in now",
+		accepted: "an existing password that is too weak is accepted at log-in now",
+	},
+}
 
-// breachCheck tells of a switched check. It has no effect where no password is accepted
-// on the side without it.
-func (c *collector) breachCheck(check breachCheck, on, noneBefore, noneAfter bool) {
-	switch {
-	case on && noneBefore, !on && noneAfter:
-		c.add("password.no_effect", onOff(check.member, check.noEffect, on, ""))
-	case on:
-		c.add("password.breach_check_on", onOff(check.member, check.on, on, check.refused))
-	default:
-		c.add("password.breach_check_off", onOff(check.member, check.off, on, check.accepted))
+// switched tells of a switch that went from one of true and false to the other, or has become
+// something else.
+func (c *collector) switched(s passwordSwitch, a, b passwordState) {
+	old, now := a.members[s.member], b.members[s.member]
+	was, okA := old.(bool)
+	is, okB := now.(bool)
+	if !okA || !okB {
+		c.field("password.switch_unknown", s.member, "/"+s.member, old, now)
+		return
 	}
+	if was == is {
+		return
+	}
+	rule, said := s.rule+"_off", Statement{Sentence: s.off, Witness: s.accepted}
+	with, without := a, b
+	if is {
+		rule, said = s.rule+"_on", Statement{Sentence: s.on, Witness: s.refused}
+		with, without = b, a
+	}
+	if s.idle(with, without) {
+		rule, said = "password.no_effect", Statement{Sentence: s.noEffect}
+	}
+	said.Path, said.Old, said.New = "/"+s.member, raw(old), raw(now)
+	c.add(rule, said)
 }
 
 // loginAcceptsNone reports whether the check of strength refuses every log-in.
@@ -132,23 +134,6 @@ func (p passwordState) loginLocksOut() bool {
 	return p.members[validateOnLogin] == true && p.strength.locksOut()
 }
 
-func (c *collector) validation(on bool, a, b passwordState) {
-	held := a.strength
-	if on {
-		held = b.strength
-	}
-	switch {
-	case held.acceptsAll():
-		c.add("password.no_effect", onOff(validateOnLogin, "log-in: check of strength switched, and every password is accepted", on, ""))
-	case on:
-		c.add("password.validation_on", onOff(validateOnLogin, "existing passwords are held against the check of strength at log-in", on,
-			"an existing password that is too weak is refused at log-in now"))
-	default:
-		c.add("password.validation_off", onOff(validateOnLogin, "existing passwords are no longer held against the check of strength at log-in", on,
-			"an existing password that is too weak is accepted at log-in now"))
-	}
-}
-
 // strengthChanged makes one statement of the three members, as they work together.
 func (c *collector) strengthChanged(a, b passwordState) {
 	s, t := a.strength, b.strength
@@ -157,7 +142,7 @@ func (c *collector) strengthChanged(a, b passwordState) {
 		return
 	}
 	if s.check == unknownCheck || t.check == unknownCheck {
-		c.add("password.strength_unknown", func() Statement { return said })
+		c.add("password.strength_unknown", said)
 		return
 	}
 	gained, more := t.beyond(s)
@@ -182,7 +167,7 @@ func (c *collector) strengthChanged(a, b passwordState) {
 	case !more && !fewer:
 		said.Sentence += ", and the same passwords are accepted"
 	}
-	c.add(rule, func() Statement { return said })
+	c.add(rule, said)
 }
 
 // strengthSentence names the changed members. Its path is the first one's.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -43,8 +42,8 @@ func explainProfiles(c *collector, before, after any) {
 		}
 	}
 	if anyLive(a) && !anyLive(b) {
-		c.add("tokens.lockout", func() Statement {
-			return Statement{Sentence: "lockout: no profile accepts any token any more", Witness: "tokens that were accepted before are refused now, whoever issued them"}
+		c.add("tokens.lockout", Statement{
+			Sentence: "lockout: no profile accepts any token any more", Witness: "tokens that were accepted before are refused now, whoever issued them",
 		})
 	}
 }
@@ -69,12 +68,10 @@ func (p profile) whole(happened string, o map[string]any, rule, effect string) {
 	if !live(o) {
 		rule, witness = "tokens.profile_idle", ""
 	}
-	p.add(rule, func() Statement {
-		return Statement{
-			Sentence: fmt.Sprintf("%s %s: issuer %s, audience %s, %s", p.name, happened, quote(textOf(o, "issuer")),
-				quote(textOf(o, "audience")), plural(len(keysOf(o)), "key", "keys")),
-			Path: p.path, Witness: witness,
-		}
+	p.add(rule, Statement{
+		Sentence: fmt.Sprintf("%s %s: issuer %s, audience %s, %s", p.name, happened, quote(textOf(o, "issuer")),
+			quote(textOf(o, "audience")), plural(len(keysOf(o)), "key", "keys")),
+		Path: p.path, Witness: witness,
 	})
 }
 
@@ -156,12 +153,10 @@ func (p profile) keys() {
 			{true, true}: "tokens.key_replaced", {true, false}: "tokens.key_added",
 			{false, true}: "tokens.key_removed", {false, false}: "tokens.key_moved",
 		}[[2]bool{gained, lost}]
-		p.add(rule, func() Statement {
-			return Statement{
-				Sentence: fmt.Sprintf("%s: public key %s %s", p.name, quote(id), keyChange(old, now)),
-				Path:     p.path + "/pem_files/pem_file_id=" + jsondiff.Escape(id),
-				Witness:  keyWitness(gained, lost, old, now),
-			}
+		p.add(rule, Statement{
+			Sentence: fmt.Sprintf("%s: public key %s %s", p.name, quote(id), keyChange(old, now)),
+			Path:     p.path + "/pem_files/pem_file_id=" + jsondiff.Escape(id),
+			Witness:  keyWitness(gained, lost, old, now),
 		})
 	}
 }
@@ -236,31 +231,30 @@ func (p profile) differs(name, label, rule, witness string) {
 	if old == now {
 		return
 	}
-	p.add(rule, func() Statement {
-		return Statement{
-			Sentence: fmt.Sprintf("%s: %s %s → %s", p.name, label, quote(old), quote(now)), Path: p.path + "/" + name,
-			Witness: witness, Old: raw(p.before[name]), New: raw(p.after[name]),
-		}
+	p.add(rule, Statement{
+		Sentence: fmt.Sprintf("%s: %s %s → %s", p.name, label, quote(old), quote(now)), Path: p.path + "/" + name,
+		Witness: witness, Old: raw(p.before[name]), New: raw(p.after[name]),
 	})
 }
 
 // provisioning compares whether tokens can create users.
 func (p profile) provisioning() {
 	const name = "can_jit_provision"
-	was, okA := p.before[name].(bool)
-	is, okB := p.after[name].(bool)
+	old, now, path := p.before[name], p.after[name], p.path+"/"+name
+	was, okA := old.(bool)
+	is, okB := now.(bool)
 	switch {
-	case !live(p.after) && !reflect.DeepEqual(p.before[name], p.after[name]):
-		p.field("tokens.profile_idle", p.name+": just-in-time provisioning", p.path+"/"+name, p.before[name], p.after[name])
+	case !live(p.after):
+		p.field("tokens.profile_idle", p.name+": just-in-time provisioning", path, old, now)
 	case !okA || !okB:
-		p.field("setting.changed", p.name+": just-in-time provisioning", p.path+"/"+name, p.before[name], p.after[name])
+		p.field("setting.changed", p.name+": just-in-time provisioning", path, old, now)
 	case is && !was:
-		p.add("tokens.provisioning_on", func() Statement {
-			return Statement{Sentence: p.name + ": tokens can create users", Path: p.path + "/" + name, Witness: "a token of an unknown user creates that user now", Old: raw(was), New: raw(is)}
+		p.add("tokens.provisioning_on", Statement{
+			Sentence: p.name + ": tokens can create users", Path: path, Witness: "a token of an unknown user creates that user now", Old: raw(old), New: raw(now),
 		})
 	case was && !is:
-		p.add("tokens.provisioning_off", func() Statement {
-			return Statement{Sentence: p.name + ": tokens can no longer create users", Path: p.path + "/" + name, Witness: "a token of an unknown user is refused now", Old: raw(was), New: raw(is)}
+		p.add("tokens.provisioning_off", Statement{
+			Sentence: p.name + ": tokens can no longer create users", Path: path, Witness: "a token of an unknown user is refused now", Old: raw(old), New: raw(now),
 		})
 	}
 }

@@ -24,9 +24,7 @@ func (c *collector) field(rule, label, path string, old, now any) {
 	if reflect.DeepEqual(old, now) {
 		return
 	}
-	c.add(rule, func() Statement {
-		return Statement{Sentence: label + ": " + quoteValue(old) + " → " + quoteValue(now), Path: path, Old: raw(old), New: raw(now)}
-	})
+	c.add(rule, Statement{Sentence: label + ": " + quoteValue(old) + " → " + quoteValue(now), Path: path, Old: raw(old), New: raw(now)})
 }
 
 // anyMember is the shape of an object whose members are all understood.
@@ -47,8 +45,8 @@ func explainDefaults(c *collector, before, after any) {
 		old, now := a[name], b[name]
 		label, path := "default template of type "+quote(name), "/"+jsondiff.Escape(name)
 		if now == nil && old != nil {
-			c.add("email.default_changed", func() Statement {
-				return Statement{Sentence: "no " + label + " any more, it was " + quoteValue(old), Path: path, Old: raw(old), New: raw(now)}
+			c.add("email.default_changed", Statement{
+				Sentence: "no " + label + " any more, it was " + quoteValue(old), Path: path, Old: raw(old), New: raw(now),
 			})
 			continue
 		}

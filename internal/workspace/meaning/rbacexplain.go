@@ -43,10 +43,10 @@ func (x comparison) holder(h holder) {
 	a, b := x.before.holders[h], x.after.holders[h]
 	switch {
 	case a == nil:
-		x.add("rbac.holder_changed", func() Statement { return Statement{Sentence: h.String() + " added", Path: h.path} })
+		x.add("rbac.holder_changed", Statement{Sentence: h.String() + " added", Path: h.path})
 		a = &granted{}
 	case b == nil:
-		x.add("rbac.holder_changed", func() Statement { return Statement{Sentence: h.String() + " removed", Path: h.path} })
+		x.add("rbac.holder_changed", Statement{Sentence: h.String() + " removed", Path: h.path})
 		b = &granted{}
 	case !slices.Equal(a.descriptions, b.descriptions):
 		x.described("rbac.holder_changed", h.String(), h.path, a.descriptions, b.descriptions)
@@ -68,9 +68,7 @@ func (x comparison) lockedOut(h holder, lost bool) {
 	if lost {
 		rule, witness = "rbac.lockout", "whoever is "+quote(h.name)+" may do nothing for certain now"
 	}
-	x.add(rule, func() Statement {
-		return Statement{Sentence: "lockout: " + h.String() + " has no permission left for certain", Path: h.path, Witness: witness}
-	})
+	x.add(rule, Statement{Sentence: "lockout: " + h.String() + " has no permission left for certain", Path: h.path, Witness: witness})
 }
 
 // pair compares a holder's permissions on a resource. It reports whether something was lost
@@ -80,26 +78,12 @@ func (x comparison) pair(h holder, id string, a, b side) bool {
 	p := pair{x, h, id, a, b, alone, x.shifts(id, a, b, alone)}
 	gained := p.shifts.of(shift{no, certain}, shift{perhaps, certain})
 	lost := p.shifts.of(shift{certain, no})
-	p.say(gainedRule(h, a, b), gained, func(names string) Statement {
-		return Statement{
-			Sentence: fmt.Sprintf("%s gained %s on %s", h, names, quote(id)) + byWildcard(a, b),
-			Witness:  witnessed(h, "may now", gained.first[0], id),
-		}
-	})
-	p.say("rbac.lost", lost, func(names string) Statement {
-		return Statement{
-			Sentence: fmt.Sprintf("%s lost %s on %s", h, names, quote(id)) + byWildcard(b, a),
-			Witness:  witnessed(h, "may no longer", lost.first[0], id),
-		}
-	})
-	p.say("rbac.uncertain", p.shifts.of(shift{certain, perhaps}), func(names string) Statement {
-		return Statement{Sentence: fmt.Sprintf("%s may do %s on %s no longer for certain, and perhaps still", h, names, quote(id))}
-	})
+	p.say(gainedRule(h, a, b), gained, "%s gained %s on %s"+byWildcard(a, b), "may now")
+	p.say("rbac.lost", lost, "%s lost %s on %s"+byWildcard(b, a), "may no longer")
+	p.say("rbac.uncertain", p.shifts.of(shift{certain, perhaps}), "%s may do %s on %s no longer for certain, and perhaps still", "")
 	told := p.perhaps(gained.n > 0, lost.n > 0)
 	if len(p.shifts) == 0 && !told && (a.grant.wild() != b.grant.wild() || !maps.Equal(a.named(), b.named())) {
-		p.say("rbac.no_effect", one, func(string) Statement {
-			return Statement{Sentence: fmt.Sprintf("permissions of %s on %s are written differently and permit the same", h, quote(id))}
-		})
+		p.say("rbac.no_effect", one, "permissions of %[1]s on %[3]s are written differently and permit the same", "")
 	}
 	return lost.n > 0
 }
@@ -117,15 +101,20 @@ type pair struct {
 // one is for statements that name no actions.
 var one = actions{n: 1}
 
-// say adds a statement about actions, if there are any.
-func (p pair) say(rule string, about actions, build func(names string) Statement) {
+// say adds a statement about actions, if there are any. The sentence has places for the holder,
+// the actions and the resource. The witness says what the holder may, with the first action; it
+// is empty for none.
+func (p pair) say(rule string, about actions, sentence, may string) {
 	if about.n == 0 {
 		return
 	}
-	p.add(rule, func() Statement {
-		s := build(several(about.first, about.n))
-		s.Path = p.holder.path + "/permissions/resource_id=" + jsondiff.Escape(p.id) + "/actions"
-		return s
+	witness := ""
+	if may != "" {
+		witness = witnessed(p.holder, may, about.first[0], p.id)
+	}
+	p.add(rule, Statement{
+		Sentence: fmt.Sprintf(sentence, p.holder, several(about.first, about.n), quote(p.id)),
+		Path:     p.holder.path + "/permissions/resource_id=" + jsondiff.Escape(p.id) + "/actions", Witness: witness,
 	})
 }
 
@@ -140,12 +129,8 @@ func (p pair) perhaps(gained, lost bool) (told bool) {
 	if p.b.resource == nil {
 		rule, why = "rbac.undefined_resource", ", a resource that no list defines"
 	}
-	p.say(rule, came, func(names string) Statement {
-		return Statement{Sentence: fmt.Sprintf("%s gained %s on %s", p.holder, names, quote(p.id)) + why}
-	})
-	p.say("rbac.perhaps_lost", went, func(names string) Statement {
-		return Statement{Sentence: fmt.Sprintf("%s lost %s on %s, which it held only perhaps", p.holder, names, quote(p.id))}
-	})
+	p.say(rule, came, "%s gained %s on %s"+why, "")
+	p.say("rbac.perhaps_lost", went, "%s lost %s on %s, which it held only perhaps", "")
 	return p.wildcard(came.n > 0 || gained, went.n > 0 || lost) || came.n+went.n > 0
 }
 
@@ -175,13 +160,9 @@ func (p pair) wildcard(gained, lost bool) (told bool) {
 	went := p.others() == shift{perhaps, no} && p.a.grant.wild() && p.a.resource != nil && !lost
 	switch {
 	case came:
-		p.say("rbac.wildcard_named", one, func(string) Statement {
-			return Statement{Sentence: fmt.Sprintf("%s has the wildcard `*` on %s now: it permits no more yet, and every action listed later", p.holder, quote(p.id))}
-		})
+		p.say("rbac.wildcard_named", one, "%[1]s has the wildcard `*` on %[3]s now: it permits no more yet, and every action listed later", "")
 	case went:
-		p.say("rbac.wildcard_spelled_out", one, func(string) Statement {
-			return Statement{Sentence: fmt.Sprintf("%s has the wildcard `*` on %s no longer: it permits no less yet, and no action listed later", p.holder, quote(p.id))}
-		})
+		p.say("rbac.wildcard_spelled_out", one, "%[1]s has the wildcard `*` on %[3]s no longer: it permits no less yet, and no action listed later", "")
 	}
 	return came || went
 }
@@ -196,12 +177,8 @@ func (p pair) every() (told bool) {
 	}
 	found.add(shift{a.may(anyOther), b.may(anyOther)}, 1, wildcard)
 	came, went := found.of(shift{no, perhaps}), found.of(shift{perhaps, no})
-	p.say("rbac.wildcard_resource", came, func(names string) Statement {
-		return Statement{Sentence: fmt.Sprintf("%s gained %s on %s, which the service may take for every resource", p.holder, names, quote(p.id))}
-	})
-	p.say("rbac.perhaps_lost", went, func(names string) Statement {
-		return Statement{Sentence: fmt.Sprintf("%s lost %s on %s, which the service may have taken for every resource", p.holder, names, quote(p.id))}
-	})
+	p.say("rbac.wildcard_resource", came, "%s gained %s on %s, which the service may take for every resource", "")
+	p.say("rbac.perhaps_lost", went, "%s lost %s on %s, which the service may have taken for every resource", "")
 	return came.n+went.n > 0
 }
 
@@ -239,31 +216,25 @@ func (x comparison) resource(id string, a, b *resource) {
 	name, path := "resource "+quote(id), "/custom_resources/resource_id="+cutPath(jsondiff.Escape(id))
 	switch {
 	case a == nil:
-		x.add(rule, func() Statement {
-			return Statement{Sentence: name + " added, with " + plural(len(b.sorted), "action", "actions"), Path: path}
-		})
+		x.add(rule, Statement{Sentence: name + " added, with " + plural(len(b.sorted), "action", "actions"), Path: path})
 		return
 	case b == nil:
-		x.add(rule, func() Statement { return Statement{Sentence: name + " removed", Path: path} })
+		x.add(rule, Statement{Sentence: name + " removed", Path: path})
 		return
 	case !slices.Equal(a.descriptions, b.descriptions):
 		x.described(rule, name, path, a.descriptions, b.descriptions)
 	}
-	if added := x.added[id]; len(added) > 0 {
-		x.add(rule, func() Statement {
-			return Statement{Sentence: name + " now lists " + several(firstFew(added), len(added)), Path: path + "/available_actions"}
-		})
-	}
-	if removed := x.removed[id]; len(removed) > 0 {
-		x.add(rule, func() Statement {
-			return Statement{Sentence: name + " no longer lists " + several(firstFew(removed), len(removed)), Path: path + "/available_actions"}
-		})
+	for _, list := range []struct {
+		verb    string
+		actions []string
+	}{{"now lists", x.added[id]}, {"no longer lists", x.removed[id]}} {
+		if n := len(list.actions); n > 0 {
+			x.add(rule, Statement{Sentence: name + " " + list.verb + " " + several(firstFew(list.actions), n), Path: path + "/available_actions"})
+		}
 	}
 }
 
 // described tells of another description. Two entries with one id have two.
 func (x comparison) described(rule, name, path string, old, now []string) {
-	x.add(rule, func() Statement {
-		return Statement{Sentence: "description of " + name + " changed", Path: path + "/description", Old: only(old), New: only(now)}
-	})
+	x.add(rule, Statement{Sentence: "description of " + name + " changed", Path: path + "/description", Old: only(old), New: only(now)})
 }

@@ -37,12 +37,12 @@ func explainRelay(c *collector, before, after any) {
 			path := at + "/" + jsondiff.Escape(name)
 			switch _, was := a[name]; {
 			case was && b[name] == nil:
-				c.add(l.rule+"_removed", func() Statement {
-					return Statement{Sentence: l.what + " " + quote(name) + " was taken out of the relay's configuration", Path: path, Witness: l.without, Old: raw(a[name])}
+				c.add(l.rule+"_removed", Statement{
+					Sentence: l.what + " " + quote(name) + " was taken out of the relay's configuration", Path: path, Witness: l.without, Old: raw(a[name]),
 				})
 			case !was:
-				c.add(l.rule+"_added", func() Statement {
-					return Statement{Sentence: l.what + " " + quote(name) + " is new in the relay's configuration", Path: path, Witness: l.within, New: raw(b[name])}
+				c.add(l.rule+"_added", Statement{
+					Sentence: l.what + " " + quote(name) + " is new in the relay's configuration", Path: path, Witness: l.within, New: raw(b[name]),
 				})
 			default:
 				continue

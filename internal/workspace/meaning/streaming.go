@@ -80,7 +80,7 @@ func explainStreaming(c *collector, before, after any) {
 				rule = "streaming.prepared"
 			}
 		}
-		c.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path, Witness: witness} })
+		c.add(rule, Statement{Sentence: sentence, Path: path, Witness: witness})
 	}
 	restored := c.restored && (a.place != b.place || a.account != b.account) && !b.idle
 	switch {
@@ -153,11 +153,9 @@ func (c *collector) status(before, after any) {
 	case now == active:
 		rule, witness = "streaming.active", "events from now on are delivered"
 	}
-	c.add(rule, func() Statement {
-		return Statement{
-			Sentence: "streaming status: " + quote(old) + " → " + quote(now), Path: "/" + name, Witness: witness,
-			Old: raw(memberOf(before, name)), New: raw(memberOf(after, name)),
-		}
+	c.add(rule, Statement{
+		Sentence: "streaming status: " + quote(old) + " → " + quote(now), Path: "/" + name, Witness: witness,
+		Old: raw(memberOf(before, name)), New: raw(memberOf(after, name)),
 	})
 }
 
