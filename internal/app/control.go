@@ -40,30 +40,24 @@ func (r *process) startControl(context.Context) error {
 		return workspaceRemark(reach), nil
 	}})
 	presence := workspace.NewPresence(r.trail, r.log)
-	if err := r.startStreaming(client, presence); err != nil {
-		return err
-	}
+	r.startStreaming(client, presence)
 	r.startSettings(client, presence)
 	r.startDesk(client)
 	return r.startFormers(client)
 }
 
-func (r *process) startStreaming(client *management.Client, presence *workspace.Presence) error {
-	reconciler, err := streaming.New(streaming.Options{
+func (r *process) startStreaming(client *management.Client, presence *workspace.Presence) {
+	reconciler := streaming.New(streaming.Options{
 		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
 		RotateEvery: r.cfg.Streaming.RotateEvery, Arrivals: r.arrivals,
 		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence, Newest: &r.newest,
 		Logger: r.log, Registerer: r.reg,
 	})
-	if err != nil {
-		return err
-	}
 	r.stack.push("streaming config", background(reconciler.Run))
 	// Ingest has been taking pushes for a while; a refused one is told of from now on.
 	r.arrivals.OnRefused(reconciler.LookNow)
 	r.reconciler.Store(reconciler)
 	r.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
-	return nil
 }
 
 func (r *process) startSettings(client *management.Client, presence *workspace.Presence) {

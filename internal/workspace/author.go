@@ -49,32 +49,31 @@ func unset(a *action, _, state json.RawMessage) bool {
 
 func streams(a *action, answer, state json.RawMessage) bool {
 	shown, answered := streamOf(state), streamOf(answer)
-	asked := stream{a.Arguments["type"], a.Arguments["hostname"] + a.Arguments["site"], a.Arguments["username"], a.LastFour}
-	return shown.goesTo(asked) || answered.kind != "" && shown.goesTo(stream{answered.kind, answered.to, answered.user, a.LastFour})
-}
-
-// stream is a streaming config.
-type stream struct {
-	kind, to, user string // to is a host name or a site
-	lastFour       string // of the secret; empty: not known
-}
-
-func streamOf(state json.RawMessage) (s stream) {
-	var v management.EventLogStreaming
-	_ = json.Unmarshal(state, &v) // another form has no destination
-	s.kind = string(v.DestinationType)
-	switch d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki; {
-	case d != nil && (v.DestinationType == management.Datadog || l == nil):
-		s.to, s.lastFour = d.Site, d.APIKeyLastFour
-	case l != nil:
-		s.to, s.user, s.lastFour = l.Hostname, l.Username, l.PasswordLastFour
+	asked := management.Shape{
+		Type: management.DestinationType(a.Arguments["type"]), LastFour: a.LastFour,
+		Hostname: a.Arguments["hostname"], Username: a.Arguments["username"], Site: a.Arguments["site"],
 	}
-	return s
+	if fits := goesTo(shown, asked); fits || answered.Type == "" {
+		return fits
+	}
+	answered.LastFour = a.LastFour
+	return goesTo(shown, answered)
 }
 
-func (s stream) goesTo(other stream) bool {
-	return s.kind == other.kind && strings.EqualFold(strings.TrimSuffix(s.to, "."), strings.TrimSuffix(other.to, ".")) && s.user == other.user &&
-		(s.lastFour == "" || other.lastFour == "" || s.lastFour == other.lastFour)
+// streamOf reads a config; one of another form has no destination.
+func streamOf(state json.RawMessage) management.Shape {
+	var v management.EventLogStreaming
+	_ = json.Unmarshal(state, &v)
+	if shape := v.Shape(); shape != nil {
+		return *shape
+	}
+	return management.Shape{}
+}
+
+func goesTo(s, other management.Shape) bool {
+	return s.Type == other.Type && strings.EqualFold(strings.TrimSuffix(s.Hostname, "."), strings.TrimSuffix(other.Hostname, ".")) &&
+		s.Username == other.Username && strings.EqualFold(s.Site, other.Site) &&
+		(s.LastFour == "" || other.LastFour == "" || s.LastFour == other.LastFour)
 }
 
 // Found is a change that a look found, as its entry.

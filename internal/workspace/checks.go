@@ -65,6 +65,50 @@ func CheckOf(e audit.Entry) Check {
 	return c
 }
 
+// Agreed is a look that found a resource as the trail's newest entry has it.
+type Agreed struct {
+	At       time.Time // when it began
+	Requests []string  // its ids
+	SHA256   string    // of the state, as in a [Checked]
+}
+
+// LastAgreed is the latest look that found a resource as in its newest entry: own, the last one
+// of this process, or the last one in a check of the same state, or the look that the entry itself
+// was made from. Another relay's entry may be younger than own, so that own counts only with the
+// same state.
+func LastAgreed(ctx context.Context, trail audit.Log, checks string, last audit.Entry, own Agreed) Agreed {
+	latest := Agreed{At: last.Time, SHA256: HashOf(last.After)}
+	var d struct {
+		Look     audit.Window `json:"look"`
+		Requests Requests     `json:"request_ids"`
+	}
+	if json.Unmarshal(last.Detail, &d) == nil { // otherwise there are no requests
+		latest.Requests = d.Requests.After
+		if !d.Look.After.IsZero() {
+			latest.At = d.Look.After
+		}
+	}
+	check, found, err := trail.Last(ctx, last.Project, last.Environment, checks)
+	if err == nil && found {
+		c := CheckOf(check).Resources[last.Subject]
+		if c != nil && c.SHA256 == latest.SHA256 && c.LastLook.After(latest.At) {
+			latest.At, latest.Requests = c.LastLook, c.Requests
+		}
+	}
+	if own.SHA256 == latest.SHA256 && own.At.After(latest.At) {
+		return own
+	}
+	return latest
+}
+
+// HashOf is the SHA-256 of a state in hex, empty for no state.
+func HashOf(raw json.RawMessage) string {
+	if raw == nil {
+		return ""
+	}
+	return jsondiff.Hash(raw)
+}
+
 // Watch adds a resource.
 func (c *Checks) Watch(name string, every time.Duration) {
 	if c.resources == nil {
@@ -125,10 +169,8 @@ func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
 		return nil
 	}
 	e, err := audit.Update(ctx, c.Trail, c.Project, c.Environment, c.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
-		return &audit.Entry{
-			Type: c.Type, Project: c.Project, Environment: c.Environment, Subject: c.Subject, Time: time.Now(),
-			Detail: jsondiff.Encode(Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}),
-		}, nil
+		check := Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}
+		return &audit.Entry{Type: c.Type, Detail: jsondiff.Encode(check)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("enter a check of %s/%s: %w", c.Project, c.Environment, err)

@@ -80,25 +80,33 @@ func newAction(r Request, host string) *action {
 
 // settle notes the API's answer.
 func (a *action) settle(receipt management.Receipt, err error) {
-	a.RequestID, a.Status, a.Outcome = receipt.RequestID, receipt.StatusCode, OutcomeDone
-	if err == nil {
-		return
+	outcome, answered := Settle(receipt, err)
+	if a.Outcome, a.RequestID, a.Status = outcome, answered.RequestID, answered.StatusCode; err != nil {
+		a.Error = err.Error()
 	}
-	a.Error = err.Error()
+	// A proxy may answer 404 as well: nothing is said about the call then.
+	if a.Status == http.StatusNotFound && !management.SaysAbsent(err) {
+		a.Outcome = OutcomeUnknown
+	}
+}
+
+// Settle is the outcome of a call that changes something, and the receipt of its answer. receipt
+// is that of a success, err the call's error.
+func Settle(receipt management.Receipt, err error) (outcome string, answered management.Receipt) {
 	var api *management.APIError
 	switch {
-	case receipt.StatusCode != 0: // a success with an unreadable answer
+	case err == nil, receipt.StatusCode != 0: // else it is a success with an unreadable answer
+		return OutcomeDone, receipt
 	case errors.Is(err, management.ErrNotSent):
-		a.Outcome = OutcomeRefused
+		return OutcomeRefused, receipt
 	case !errors.As(err, &api):
-		a.Outcome = OutcomeUnknown
-	default:
-		a.RequestID, a.Status, a.Outcome = api.RequestID, api.Status, OutcomeRefused
-		// A proxy may answer 404 as well: nothing is said about the call then.
-		if !api.Refused() || api.Status == http.StatusNotFound && !management.SaysAbsent(err) {
-			a.Outcome = OutcomeUnknown
-		}
+		return OutcomeUnknown, receipt
 	}
+	answered = management.Receipt{RequestID: api.RequestID, StatusCode: api.Status}
+	if !api.Refused() {
+		return OutcomeUnknown, answered
+	}
+	return OutcomeRefused, answered
 }
 
 func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
@@ -107,11 +115,7 @@ func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry 
 	judged := jsondiff.Encode(told)
 	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), judged)
 	told.Direction = meaning.OfAction(kind, judged)
-	detail := jsondiff.Encode(told)
-	return &audit.Entry{
-		Type: kind, Project: a.project, Environment: a.environment, Subject: SubjectOf(a.Operation),
-		Time: time.Now(), Before: before, After: after, Detail: detail,
-	}
+	return &audit.Entry{Type: kind, Before: before, After: after, Detail: jsondiff.Encode(told)}
 }
 
 // intend records the intent. Where the newest action of the target has no end, it is

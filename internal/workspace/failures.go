@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
@@ -82,10 +81,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 		if bytes.Equal(before, state) {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
-		e := &audit.Entry{
-			Type: f.Failed, Project: f.Project, Environment: f.Environment, Subject: f.Subject,
-			Time: time.Now(), Before: before, After: state, Detail: jsondiff.Encode(told(now)),
-		}
+		e := &audit.Entry{Type: f.Failed, Before: before, After: state, Detail: jsondiff.Encode(told(now))}
 		if len(now) == 0 {
 			e.Type = f.Recovered
 		}

@@ -24,7 +24,7 @@ const (
 )
 
 // call performs a request at the API. The raw result has no secrets.
-type call func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error)
+type call func(ctx context.Context, c *management.Client, r Request) (management.Answer, error)
 
 // operation is one row of the API's document.
 type operation struct {
@@ -70,8 +70,8 @@ var special = map[string]operation{
 	"project.get": {scope: ofProject, read: reads(kinds.Project)},
 	"project.rename": {
 		scope: ofProject, needs: []string{"name"}, read: reads(kinds.Project),
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.RenameProject(ctx, r.Project, r.Arguments["name"]))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.RenameProject(ctx, r.Project, r.Arguments["name"])
 		},
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the name of project %s: %s → %q", r.Project, member(before, "name"), r.Arguments["name"])}
@@ -79,15 +79,15 @@ var special = map[string]operation{
 	},
 	"project.create": {
 		scope: ofWorkspace, needs: []string{"name", "vertical"},
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.CreateProject(ctx, r.Arguments["name"], r.Arguments["vertical"]))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.CreateProject(ctx, r.Arguments["name"], r.Arguments["vertical"])
 		},
 		plan: says("a project with the name %[1]q and the vertical %[2]s is created; the API has no operation to delete it", "name", "vertical"),
 	},
 	"redirect_urls.set_types": {
 		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{argTypes, argDefaultTypes, argDoNotPromote}, validate: validateTypes,
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return split(c.UpdateRedirectURL(ctx, r.Project, r.Environment, r.Arguments["url"], redirectTypes(r)))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.UpdateRedirectURL(ctx, r.Project, r.Environment, r.Arguments["url"], redirectTypes(r))
 		},
 		plan: planTypes,
 	},
@@ -95,8 +95,8 @@ var special = map[string]operation{
 	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates)},
 	"templates.default.unset": {
 		scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates),
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return receiptOf(c.UnsetDefaultEmailTemplate(ctx, r.Project, r.Arguments["type"]))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.UnsetDefaultEmailTemplate(ctx, r.Project, r.Arguments["type"])
 		},
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the default %s template of project %s: %s → none", r.Arguments["type"], r.Project, before)}
@@ -104,15 +104,15 @@ var special = map[string]operation{
 	},
 	"secret.delete": {
 		scope: ofEnvironment, needs: []string{"secret_id"},
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return receiptOf(c.DeleteSecret(ctx, r.Project, r.Environment, r.Arguments["secret_id"]))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.DeleteSecret(ctx, r.Project, r.Environment, r.Arguments["secret_id"])
 		},
 		plan: says("the secret %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "secret_id"),
 	},
 	"public_token.delete": {
 		scope: ofEnvironment, needs: []string{"public_token"},
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-			return receiptOf(c.DeletePublicToken(ctx, r.Project, r.Environment, r.Arguments["public_token"]))
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+			return c.DeletePublicToken(ctx, r.Project, r.Environment, r.Arguments["public_token"])
 		},
 		plan: says("the public token %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "public_token"),
 	},
@@ -120,9 +120,9 @@ var special = map[string]operation{
 	streamingSet: {
 		scope: ofEnvironment, needs: []string{"type"}, mayHave: []string{"hostname", "username", "site"}, secret: true,
 		validate: validateDestination, read: readStreaming, mayLack: true,
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
 			a, err := c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r))
-			return split(a.Answer, err)
+			return a.Answer, err
 		},
 		plan: planStreaming,
 	},
@@ -158,23 +158,14 @@ func (op operation) check(r Request) error {
 
 // reads makes the call that reads a setting, or one of its values.
 func reads(s kinds.Setting) call {
-	return func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
-		return split(c.Setting(ctx, s, r.Project, r.Environment, r.Arguments["type"]))
+	return func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+		return c.Setting(ctx, s, r.Project, r.Environment, r.Arguments["type"])
 	}
 }
 
-// split takes an answer apart. With an undecodable answer, the change was made.
-func split(a management.Answer, err error) (management.Receipt, json.RawMessage, error) {
-	return a.Receipt, a.Raw, err
-}
-
-func receiptOf(r management.Receipt, err error) (management.Receipt, json.RawMessage, error) {
-	return r, nil, err
-}
-
-func readStreaming(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+func readStreaming(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
 	a, err := c.EventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]))
-	return split(a.Answer, err)
+	return a.Answer, err
 }
 
 // says makes a plan of one sentence from arguments.

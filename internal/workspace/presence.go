@@ -118,7 +118,6 @@ func (p *Presence) Present(ctx context.Context, project, environment, requestID 
 // enter appends e if the trail's newest entry says the opposite. A crash before the
 // append leaves it to the next look; after it, the trail has the entry.
 func (p *Presence) enter(ctx context.Context, project, environment string, e audit.Entry, now presence) error {
-	e.Project, e.Environment, e.Subject = project, environment, SubjectEnvironment
 	entered, err := audit.Update(ctx, p.trail, project, environment, SubjectEnvironment, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		wasGone := found && last.Type == TypeGone
 		if wasGone == now.gone {

@@ -99,7 +99,7 @@ func enterReach(ctx context.Context, trail audit.Log, now management.Reach) erro
 		if was.Cause == now.Cause {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
-		e := &audit.Entry{Type: TypeUnreachable, Project: relayProject, Subject: subjectWorkspace, Time: time.Now()}
+		e := &audit.Entry{Type: TypeUnreachable}
 		d := reachDetail{Cause: now.Cause, Since: now.Since.UTC(), Error: now.Error, RequestID: now.RequestID}
 		if now.Cause == "" {
 			e.Type = TypeReachable

@@ -119,8 +119,8 @@ func (d *Desk) Read(ctx context.Context, r Request) (Outcome, error) {
 	case op.do != nil:
 		return Outcome{}, fmt.Errorf("%w: %s changes the workspace; plan it first", ErrUsage, r.Operation)
 	}
-	receipt, raw, err := op.read(management.ForPerson(ctx), d.client, r)
-	return Outcome{RequestID: receipt.RequestID, Status: receipt.StatusCode, Result: raw}, err
+	a, err := op.read(management.ForPerson(ctx), d.client, r)
+	return Outcome{RequestID: a.RequestID, Status: a.StatusCode, Result: a.Raw}, err
 }
 
 // Plan previews a mutation, and changes nothing.
@@ -135,13 +135,13 @@ func (d *Desk) Plan(ctx context.Context, r Request) (Plan, error) {
 func (d *Desk) plan(ctx context.Context, op operation, r Request) (Plan, error) {
 	p := Plan{}
 	if op.read != nil {
-		_, raw, err := op.read(ctx, d.client, r)
+		a, err := op.read(ctx, d.client, r)
 		switch {
 		case management.IsNotFound(err) && op.mayLack:
 		case err != nil:
 			return Plan{}, fmt.Errorf("read the present state: %w", err)
 		default:
-			p.Before, p.Seen = raw, jsondiff.Hash(raw)
+			p.Before, p.Seen = a.Raw, jsondiff.Hash(a.Raw)
 		}
 	}
 	p.Changes = op.plan(r, p.Before)
@@ -175,10 +175,10 @@ func (d *Desk) Do(ctx context.Context, r Request) (Outcome, error) {
 	// the person has gone, so the outcome is known.
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), underWay/2)
 	defer cancel()
-	receipt, raw, err := op.do(calling, d.client, r)
-	a.settle(receipt, err)
-	out := Outcome{Action: a.Action, RequestID: a.RequestID, Status: a.Status, Result: raw}
-	if err = errors.Join(err, d.end(ctx, a, raw)); err != nil {
+	answer, err := op.do(calling, d.client, r)
+	a.settle(answer.Receipt, err)
+	out := Outcome{Action: a.Action, RequestID: a.RequestID, Status: a.Status, Result: answer.Raw}
+	if err = errors.Join(err, d.end(ctx, a, answer.Raw)); err != nil {
 		err = fmt.Errorf("the outcome of action %s is %q: %w", a.Action, a.Outcome, err)
 	}
 	return out, err

@@ -353,7 +353,7 @@ func TestAnotherRelaysAction(t *testing.T) {
 	require.Equal(t, []string{TypeIntended}, kinds)
 
 	old := theirs.entry(TypeIntended, nil, nil)
-	old.Time = time.Now().Add(-2 * underWay)
+	old.Time, old.Project, old.Subject = time.Now().Add(-2*underWay), theirs.project, SubjectOf(theirs.Operation)
 	_, err = s.trail.Append(t.Context(), *old)
 	require.NoError(t, err)
 	_, err = s.do(s.request("project.rename", "name", "y"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Log is a [Trail], as far as [Update] needs one.
@@ -41,7 +42,8 @@ const updateAttempts = 6
 
 // Update compares a resource with its newest sound entry, and appends the difference.
 // next makes the entry due after last, nil for none; found is false where there is no
-// last. Update returns the appended entry, or nil.
+// last. The entry gets the names of its resource, and the present time if it has none.
+// Update returns the appended entry, or nil.
 //
 // The entry is appended right after next's last one of the resource, or not at all. So a
 // crash before the append leaves the change to the next call, and after it nothing is left
@@ -56,6 +58,10 @@ func Update(ctx context.Context, log Log, project, environment, subject string, 
 		e, err := next(last, found)
 		if err != nil || e == nil {
 			return nil, err
+		}
+		e.Project, e.Environment, e.Subject = project, environment, subject
+		if e.Time.IsZero() {
+			e.Time = time.Now()
 		}
 		newest := int64(-1)
 		if found {

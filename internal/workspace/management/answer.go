@@ -26,8 +26,9 @@ type Answer struct {
 	Note string
 }
 
-// fetch makes the call and finds the resource under field in the answer; isList: it is a list. An
-// error after a 2xx comes with the receipt: a write has had its effect then.
+// fetch makes the call and finds the resource under field in the answer; isList: it is a list. With
+// an empty field, the receipt is the whole answer. An error after a 2xx comes with the receipt: a
+// write has had its effect then.
 func (c *Client) fetch(ctx context.Context, k call, field string, isList bool) (Answer, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)
@@ -37,6 +38,9 @@ func (c *Client) fetch(ctx context.Context, k call, field string, isList bool) (
 	members, receipt, err := r.members(k.scrub)
 	if err != nil {
 		return Answer{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
+	}
+	if field == "" {
+		return Answer{Receipt: receipt}, nil
 	}
 	raw, ok := members[field]
 	note := ""
@@ -66,20 +70,6 @@ func emptyList(members map[string]json.RawMessage, receipt Receipt, field string
 		return ""
 	}
 	return fmt.Sprintf("the API's answer had %s %s: it is taken for an empty list", had, field)
-}
-
-// receive makes a call and returns the receipt, the whole of its answer.
-func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
-	k.scrub = cmp.Or(k.scrub, c.scrub)
-	r, err := c.send(ctx, k)
-	if err != nil {
-		return Receipt{}, err
-	}
-	_, receipt, err := r.members(k.scrub)
-	if err != nil {
-		return receipt, fmt.Errorf("%s: %w", k.operation, err)
-	}
-	return receipt, nil
 }
 
 // members splits the answer's object. An empty body is an empty object: any 2xx is a

@@ -124,7 +124,7 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	}()
 	start := time.Now()
 	defer func() { c.metrics.attempt(k.label(), r.status, err, time.Since(start)) }()
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(k.timeout, c.timeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(k.timeout, c.options.Timeout))
 	defer cancel()
 	req, err := c.request(ctx, k, path)
 	if err != nil {
@@ -144,12 +144,12 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes))
 		return reply{}, newAPIError(resp, body, k.scrub)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, c.maxAnswerBytes+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.options.MaxAnswerBytes+1))
 	if err != nil {
 		return reply{}, fmt.Errorf("read the answer: %w", k.scrub.cleanError(err))
 	}
-	if int64(len(body)) > c.maxAnswerBytes {
-		return reply{}, fmt.Errorf("%w: more than %d bytes", ErrAnswerTooLarge, c.maxAnswerBytes)
+	if int64(len(body)) > c.options.MaxAnswerBytes {
+		return reply{}, fmt.Errorf("%w: more than %d bytes", ErrAnswerTooLarge, c.options.MaxAnswerBytes)
 	}
 	if err := disguised(k, resp, body); err != nil {
 		return reply{}, err
@@ -186,7 +186,7 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 	if err != nil {
 		return nil, err
 	}
-	req.SetBasicAuth(c.keyID, c.secret.Reveal())
+	req.SetBasicAuth(c.options.KeyID, c.options.Secret.Reveal())
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "auditrelay")
 	if k.body != nil {
@@ -198,7 +198,7 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 // again says whether to repeat a failed attempt, and after how long. It never repeats a
 // POST: the first attempt may have had its effect.
 func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
-	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) || isUnsent(err) {
+	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.options.MaxAttempts || errors.Is(err, ErrAnswerTooLarge) || isUnsent(err) {
 		return 0, false
 	}
 	wait := backoff(attempt)

@@ -91,27 +91,27 @@ func (c *Client) UpdateRedirectURL(ctx context.Context, project, environment, re
 
 // UnsetDefaultEmailTemplate removes the default of a type (operation 7). If an answer is
 // lost, the client repeats the call, and may get a 404.
-func (c *Client) UnsetDefaultEmailTemplate(ctx context.Context, project, kind string) (Receipt, error) {
-	return c.receive(ctx, call{
+func (c *Client) UnsetDefaultEmailTemplate(ctx context.Context, project, kind string) (Answer, error) {
+	return c.fetch(ctx, call{
 		operation: "unset default email template", method: http.MethodDelete,
 		path: kinds.DefaultEmailTemplates.Path, params: []string{project, kind},
-	})
+	}, "", false)
 }
 
 // DeleteSecret deletes a secret of an environment by its id (operation 11). If an answer
 // is lost, the client repeats the call, and may get a 404.
-func (c *Client) DeleteSecret(ctx context.Context, project, environment, secretID string) (Receipt, error) {
-	return c.receive(ctx, call{
+func (c *Client) DeleteSecret(ctx context.Context, project, environment, secretID string) (Answer, error) {
+	return c.fetch(ctx, call{
 		operation: "delete secret", method: http.MethodDelete,
 		path: kinds.EnvironmentPath + "/secrets/:secret_id", params: []string{project, environment, secretID},
-	})
+	}, "", false)
 }
 
 // DeletePublicToken deletes a public token of an environment (operation 12). If an answer
 // is lost, the client repeats the call, and may get a 404.
-func (c *Client) DeletePublicToken(ctx context.Context, project, environment, publicToken string) (Receipt, error) {
-	return c.receive(ctx, call{
+func (c *Client) DeletePublicToken(ctx context.Context, project, environment, publicToken string) (Answer, error) {
+	return c.fetch(ctx, call{
 		operation: "delete public token", method: http.MethodDelete,
 		path: kinds.EnvironmentPath + "/public_tokens/:public_token", params: []string{project, environment, publicToken},
-	})
+	}, "", false)
 }

@@ -49,18 +49,14 @@ type Options struct {
 
 // Client calls the API. Many goroutines may use it.
 type Client struct {
-	base           string
-	keyID          string
-	secret         secret.Text
-	timeout        time.Duration
-	maxAttempts    int
-	maxAnswerBytes int64
-	http           *http.Client
-	queue          *queue
-	class          int // of this client's calls
-	breaker        *breaker
-	metrics        *metrics
-	scrub          *scrubber // knows the client's own secret
+	options Options // with the defaults
+	base    string
+	http    *http.Client
+	queue   *queue
+	class   int // of this client's calls
+	breaker *breaker
+	metrics *metrics
+	scrub   *scrubber // knows the client's own secret
 }
 
 // defaultAtOnce reaches 20 requests a second where each takes 0.4 s.
@@ -89,24 +85,12 @@ func New(o Options) (*Client, error) {
 	if o.RequestsPerSecond < 0 || o.AtOnce < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
 		return nil, errors.New("limits of the management client must not be negative")
 	}
-	b := newBreaker(o.Projects)
-	q := newQueue(cmp.Or(o.RequestsPerSecond, 5), cmp.Or(o.AtOnce, defaultAtOnce))
-	m, err := newMetrics(o.Registerer, b, q)
-	if err != nil {
-		return nil, fmt.Errorf("register the management client's metrics: %w", err)
-	}
+	o.AtOnce, o.RequestsPerSecond = cmp.Or(o.AtOnce, defaultAtOnce), cmp.Or(o.RequestsPerSecond, 5)
+	o.Timeout, o.MaxAttempts, o.MaxAnswerBytes = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxAttempts, 5), cmp.Or(o.MaxAnswerBytes, 16<<20)
+	b, q := newBreaker(o.Projects), newQueue(o.RequestsPerSecond, o.AtOnce)
 	return &Client{
-		base:           base,
-		keyID:          o.KeyID,
-		secret:         o.Secret,
-		timeout:        cmp.Or(o.Timeout, 30*time.Second),
-		maxAttempts:    cmp.Or(o.MaxAttempts, 5),
-		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
-		http:           httpClient(o.HTTPClient, cmp.Or(o.AtOnce, defaultAtOnce)),
-		queue:          q,
-		breaker:        b,
-		metrics:        m,
-		scrub:          newScrubber(ownSecrets(o.KeyID, o.Secret)...),
+		options: o, base: base, http: httpClient(o.HTTPClient, o.AtOnce), queue: q, breaker: b,
+		metrics: newMetrics(o.Registerer, b, q), scrub: newScrubber(ownSecrets(o.KeyID, o.Secret)...),
 	}, nil
 }
 

@@ -39,7 +39,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 func serveOnce(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	c := serve(t, h)
-	c.maxAttempts = 1
+	c.options.MaxAttempts = 1
 	return c
 }
 
@@ -92,8 +92,7 @@ func TestNewRegistersOnce(t *testing.T) {
 	o.Registerer = prometheus.NewRegistry()
 	_, err := New(o)
 	require.NoError(t, err)
-	_, err = New(o)
-	require.Error(t, err, "a second client of one registry is a mistake in the wiring")
+	require.Panics(t, func() { _, _ = New(o) }, "a second client of one registry is a mistake in the wiring")
 }
 
 func TestRequestCarriesBasicAuthAndJSON(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
@@ -17,18 +18,20 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec // by operation, one attempt each
 }
 
-func newMetrics(r prometheus.Registerer, b *breaker, q *queue) (*metrics, error) {
+// newMetrics registers with r, unless r is nil.
+func newMetrics(r prometheus.Registerer, b *breaker, q *queue) *metrics {
 	const space, room = "auditrelay", "management"
+	register := promauto.With(r)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: register.NewCounterVec(prometheus.CounterOpts{
 			Namespace: space, Subsystem: room, Name: "requests_total",
 			Help: "Attempts at calls of the management API, by operation and HTTP status (error: no answer).",
 		}, []string{"operation", "code"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+		retries: register.NewCounterVec(prometheus.CounterOpts{
 			Namespace: space, Subsystem: room, Name: "retries_total",
 			Help: "Attempts after a failed one of the same call.",
 		}, []string{"operation"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: register.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: space, Subsystem: room, Name: "request_duration_seconds",
 			Help:    "How long one attempt took, its answer read.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
@@ -41,52 +44,39 @@ func newMetrics(r prometheus.Registerer, b *breaker, q *queue) (*metrics, error)
 			m.requests.WithLabelValues(operation, code)
 		}
 	}
-	if r == nil {
-		return m, nil
+	gauge := func(name, help string, value func() float64) {
+		register.NewGaugeFunc(prometheus.GaugeOpts{Namespace: space, Subsystem: "workspace", Name: name, Help: help}, value)
 	}
-	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds), r.Register(reachable(b)), r.Register(failingSince(b)), r.Register(heldUntil(q)))
+	gauge("reachable",
+		"1 where the management API can be used, 0 where it refuses the key, gives no answer, or asked to wait for long; NaN before the first call.", b.reachable)
+	gauge("failing_since_timestamp_seconds", "Since when the management API cannot be used; NaN while it can.", b.failingSince)
+	gauge("held_until_timestamp_seconds",
+		"Until when no request is sent, as the management API asked this caller to wait (429 with Retry-After); NaN while it does not.", func() float64 {
+			held := q.heldUntil()
+			if !held.After(time.Now()) {
+				return math.NaN()
+			}
+			return float64(held.UnixMilli()) / 1000
+		})
+	return m
 }
 
-// reachable is 1 or 0, NaN until a first call has ended.
-func reachable(b *breaker) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_workspace_reachable",
-		Help: "1 where the management API can be used, 0 where it refuses the key, gives no answer, or asked to wait for long; NaN before the first call.",
-	}, func() float64 {
-		switch now, _ := b.state(); {
-		case !now.Known:
-			return math.NaN()
-		case now.Cause != "":
-			return 0
-		}
-		return 1
-	})
+func (b *breaker) reachable() float64 {
+	switch now, _ := b.state(); {
+	case !now.Known:
+		return math.NaN()
+	case now.Cause != "":
+		return 0
+	}
+	return 1
 }
 
-func failingSince(b *breaker) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_workspace_failing_since_timestamp_seconds",
-		Help: "Since when the management API cannot be used; NaN while it can.",
-	}, func() float64 {
-		now, _ := b.state()
-		if now.Cause == "" {
-			return math.NaN()
-		}
-		return float64(now.Since.UnixMilli()) / 1000
-	})
-}
-
-func heldUntil(q *queue) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_workspace_held_until_timestamp_seconds",
-		Help: "Until when no request is sent, as the management API asked this caller to wait (429 with Retry-After); NaN while it does not.",
-	}, func() float64 {
-		held := q.heldUntil()
-		if !held.After(time.Now()) {
-			return math.NaN()
-		}
-		return float64(held.UnixMilli()) / 1000
-	})
+func (b *breaker) failingSince() float64 {
+	now, _ := b.state()
+	if now.Cause == "" {
+		return math.NaN()
+	}
+	return float64(now.Since.UnixMilli()) / 1000
 }
 
 // operations are the values of the label: their series exist before the first call.

@@ -81,7 +81,7 @@ func (c *Client) askOnce(ctx context.Context, q call) error {
 	if err != nil {
 		return err
 	}
-	q.scrub, q.timeout = c.scrub, min(c.timeout, probeAnswerWithin)
+	q.scrub, q.timeout = c.scrub, min(c.options.Timeout, probeAnswerWithin)
 	_, err = c.attempt(ctx, q, path)
 	return err
 }

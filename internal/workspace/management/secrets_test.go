@@ -113,7 +113,7 @@ func TestTransportErrorsAreScrubbed(t *testing.T) {
 		_, _ = io.WriteString(conn, "nonsense "+testSecret+"\r\n\r\n")
 		_ = conn.Close()
 	})
-	c.maxAttempts = 1
+	c.options.MaxAttempts = 1
 	_, err := c.Project(t.Context(), "p")
 	require.ErrorContains(t, err, "malformed")
 	assert.NotContains(t, err.Error(), testSecret)

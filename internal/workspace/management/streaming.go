@@ -62,6 +62,31 @@ type GrafanaLokiDestination struct {
 	PasswordLastFour string      `json:"password_last_four,omitempty"`
 }
 
+// Shape is a destination as the API shows it on read (operation 13). Of its
+// secret it has the last four characters, or nothing where they are not known.
+type Shape struct {
+	Type     DestinationType `json:"destination_type"`
+	Hostname string          `json:"hostname,omitempty"` // GRAFANA_LOKI
+	Username string          `json:"username,omitempty"` // GRAFANA_LOKI
+	Site     string          `json:"site,omitempty"`     // DATADOG
+	LastFour string          `json:"last_four,omitempty"`
+}
+
+// Shape reads the destination from a config, of a read or for a write; nil if it has none. A
+// destination of an unknown type counts as one.
+func (v EventLogStreaming) Shape() *Shape {
+	d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
+	switch {
+	case d != nil && (v.DestinationType == Datadog || l == nil):
+		return &Shape{Type: Datadog, Site: d.Site, LastFour: cmp.Or(d.APIKeyLastFour, d.APIKey.LastFour())}
+	case l != nil:
+		return &Shape{Type: GrafanaLoki, Hostname: l.Hostname, Username: l.Username, LastFour: cmp.Or(l.PasswordLastFour, l.Password.LastFour())}
+	case v.DestinationType != "" && v.DestinationType != Datadog && v.DestinationType != GrafanaLoki:
+		return &Shape{Type: v.DestinationType}
+	}
+	return nil
+}
+
 // StreamingAnswer is an answer with a streaming config.
 type StreamingAnswer struct {
 	Answer
@@ -88,7 +113,7 @@ func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment 
 	if err != nil {
 		return StreamingAnswer{}, fmt.Errorf("set event log streaming: %w", err)
 	}
-	known := slices.Concat(ownSecrets(c.keyID, c.secret), secrets)
+	known := slices.Concat(ownSecrets(c.options.KeyID, c.options.Secret), secrets)
 	return c.fetchStreaming(ctx, call{
 		operation: "set event log streaming", method: http.MethodPut,
 		path: streamingPath, params: []string{project, environment, string(t)},

@@ -110,7 +110,7 @@ func (w *walk) templates() {
 	w.setting(kinds.EmailTemplates, "")
 	w.setting(kinds.DefaultEmailTemplates, "LOGIN")
 	r, err := w.UnsetDefaultEmailTemplate(ctx, w.env.Project, "LOGIN")
-	took(w, r, err)
+	took(w, r.Receipt, err)
 	_, err = w.Setting(ctx, kinds.DefaultEmailTemplates, w.env.Project, "", "LOGIN")
 	assert.True(w, management.IsNotFound(err), "%v", err)
 }
@@ -127,11 +127,11 @@ func (w *walk) environment() {
 	took(w, redirect.Receipt, err)
 	assert.Contains(w, string(redirect.Raw), w.env.RedirectURLs[0])
 	r, err := w.DeleteSecret(ctx, p, e, w.env.Secrets[0])
-	took(w, r, err)
+	took(w, r.Receipt, err)
 	_, err = w.DeleteSecret(ctx, p, e, w.env.Secrets[0]+"/../x")
 	assert.True(w, management.IsNotFound(err), "%v", err)
 	r, err = w.DeletePublicToken(ctx, p, e, w.env.PublicTokens[0])
-	took(w, r, err)
+	took(w, r.Receipt, err)
 }
 
 func (w *walk) streaming() {

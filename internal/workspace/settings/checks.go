@@ -24,8 +24,8 @@ func notShown(environment string) []string {
 
 func (w *Watcher) checksOf(g *group) workspace.Checks {
 	c := workspace.Checks{
-		Trail: w.trail, Project: g.project, Environment: g.environment,
-		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.newest,
+		Trail: w.options.Trail, Project: g.project, Environment: g.environment,
+		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.options.Newest,
 	}
 	for _, x := range g.watches {
 		c.Watch(x.resource.kind, x.every)
@@ -37,7 +37,7 @@ func (w *Watcher) checksOf(g *group) workspace.Checks {
 func (w *Watcher) attest(ctx context.Context, g *group, age time.Duration) error {
 	err := g.checks.Attest(ctx, age)
 	if err != nil && ctx.Err() == nil && g.trailFailing.Again("") {
-		w.log.Warn("attesting the looks at settings failed",
+		w.options.Logger.Warn("attesting the looks at settings failed",
 			append(g.trailFailing.Fields(), "project", g.project, "environment", g.environment, "error", err)...)
 	}
 	return err

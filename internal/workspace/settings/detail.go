@@ -1,8 +1,6 @@
 package settings
 
 import (
-	"encoding/json"
-
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -42,14 +40,4 @@ func (d detail) with(changes jsondiff.Changes) detail {
 		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: jsondiff.Shorten(c.Old, maxShown), New: jsondiff.Shorten(c.New, maxShown)})
 	}
 	return d
-}
-
-// lookOf is the look that an entry was made from.
-func lookOf(e audit.Entry) agreed {
-	a := agreed{at: e.Time, hash: jsondiff.Hash(e.After)}
-	var d detail
-	if json.Unmarshal(e.Detail, &d) == nil && !d.Look.After.IsZero() {
-		a.at, a.requests = d.Look.After, d.Requests.After
-	}
-	return a
 }

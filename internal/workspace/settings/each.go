@@ -71,7 +71,7 @@ func (w *Watcher) confirmEach(ctx context.Context, g *group, kind kinds.Setting,
 		}
 	}
 	began := time.Now()
-	project, err := w.client.ConfirmAll(ctx, g.project, errs)
+	project, err := w.options.Client.ConfirmAll(ctx, g.project, errs)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", kind.Name, err)
 	}

@@ -61,7 +61,7 @@ func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
 	case !trail:
 		g.trailFailing.Over()
 	case g.trailFailing.Again(""):
-		w.log.Warn("settings cannot be entered into the trail; the next looks try again",
+		w.options.Logger.Warn("settings cannot be entered into the trail; the next looks try again",
 			append(g.trailFailing.Fields(), "project", g.project, "environment", g.environment, "error", err)...)
 	}
 	return entering
@@ -80,7 +80,7 @@ func (w *Watcher) logFailures(g *group, causes string) {
 	about := []any{"project", g.project, "environment", g.environment}
 	if causes == "" {
 		if fields, was := g.readsFailing.Over(); was {
-			w.log.Info("all settings can be read again", append(about, fields...)...)
+			w.options.Logger.Info("all settings can be read again", append(about, fields...)...)
 		}
 		return
 	}
@@ -91,5 +91,5 @@ func (w *Watcher) logFailures(g *group, causes string) {
 	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
 		errs = append(errs, g.failing[kind].Error)
 	}
-	w.log.Warn("settings cannot be read; their old states stand", append(append(about, g.readsFailing.Fields()...), "errors", errs)...)
+	w.options.Logger.Warn("settings cannot be read; their old states stand", append(append(about, g.readsFailing.Fields()...), "errors", errs)...)
 }

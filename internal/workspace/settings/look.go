@@ -31,10 +31,10 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if !got.began.IsZero() {
 		span.After = got.began
 	}
-	now := agreed{at: span.After, requests: got.requests, raw: sha256.Sum256(got.raw), end: g.end, compared: x.agreed.compared, hash: x.agreed.hash}
+	now := agreed{workspace.Agreed{At: span.After, Requests: got.requests, SHA256: x.agreed.SHA256}, sha256.Sum256(got.raw), g.end, x.agreed.compared}
 	if err == nil && !x.agreed.standsFor(now) {
 		now.compared = span.Until
-		now.hash, err = w.compare(ctx, x, got, span)
+		now.SHA256, err = w.compare(ctx, x, got, span)
 	}
 	if ctx.Err() != nil { // the round was called off, and the resource is not to blame
 		return ctx.Err()
@@ -43,7 +43,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 		return w.failed(g, x, span.Until, err)
 	}
 	x.agreed = now
-	g.checks.Saw(x.resource.kind, span.After, x.agreed.hash, x.agreed.requests)
+	g.checks.Saw(x.resource.kind, span.After, x.agreed.SHA256, x.agreed.Requests)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
 	return nil
@@ -83,7 +83,7 @@ type finding struct {
 func (w *Watcher) enter(ctx context.Context, f finding) (json.RawMessage, error) {
 	r, stands := f.resource, f.now.JSON
 	var about detail
-	e, err := audit.Update(ctx, w.trail, r.project, r.environment, r.kind, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
+	e, err := audit.Update(ctx, w.options.Trail, r.project, r.environment, r.kind, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
 		e, about, err = w.change(ctx, f, last, found)
 		if stands = f.now.JSON; e == nil {
 			stands = last.After
@@ -125,16 +125,16 @@ func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found
 
 // changed completes the entry of a change, and returns its detail.
 func (w *Watcher) changed(ctx context.Context, f finding, e *audit.Entry, last audit.Entry, changed meaning.Comparison, about detail) (_ detail, err error) {
-	before := w.lastAgreed(ctx, f.watch, last)
-	about.Requests.Before = before.requests
-	e.Window = &audit.Window{After: before.at, Until: f.span.Until}
+	before := workspace.LastAgreed(ctx, w.options.Trail, checksSubject, last, f.agreed.Agreed)
+	about.Requests.Before = before.Requests
+	e.Window = &audit.Window{After: before.At, Until: f.span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
 	e.Before = last.After
 	if e.Type = typeOf(changed.Changes, f.now.JSON); e.Type != typeRestated {
 		found := workspace.Found{Entry: e, Changes: changed.Changes, Since: last.Time, Looked: f.span.After}
-		if about.Attribution, err = workspace.Attribute(ctx, w.trail, found); err != nil {
+		if about.Attribution, err = workspace.Attribute(ctx, w.options.Trail, found); err != nil {
 			return about, err
 		}
 		about.Reading = w.meaning(f, last, changed)
@@ -171,7 +171,7 @@ func (w *Watcher) meaning(f finding, last audit.Entry, changed meaning.Compariso
 	}
 	if err != nil {
 		w.metrics.unread(f.resource)
-		w.log.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(f.resource), "error", err)...)
+		w.options.Logger.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(f.resource), "error", err)...)
 		return nil
 	}
 	return &reading
@@ -180,9 +180,9 @@ func (w *Watcher) meaning(f finding, last audit.Entry, changed meaning.Compariso
 func (w *Watcher) entered(r resource, e *audit.Entry, d detail) {
 	about := append(attrs(r), "type", e.Type, "index", e.Index)
 	if d.Reading != nil {
-		w.log.Info("a setting changed: "+d.Summary, append(about, "direction", d.Direction, "severity", d.Severity)...)
+		w.options.Logger.Info("a setting changed: "+d.Summary, append(about, "direction", d.Direction, "severity", d.Severity)...)
 	} else {
-		w.log.Info("a setting entered the audit trail", about...)
+		w.options.Logger.Info("a setting entered the audit trail", about...)
 	}
 	if e.Type == typeChanged || e.Type == typeGone {
 		w.metrics.changed(r)
@@ -192,10 +192,7 @@ func (w *Watcher) entered(r resource, e *audit.Entry, d detail) {
 
 // agreed is a look in agreement with the trail.
 type agreed struct {
-	at       time.Time // its start
-	requests []string
-	hash     string // of the trail's state, SHA-256 in hex
-
+	workspace.Agreed
 	raw      [sha256.Size]byte // of the API's answer
 	end      int64             // of the trail, before the look; -1: unknown
 	compared time.Time         // the last comparison with the trail
@@ -208,26 +205,7 @@ const compareEvery = time.Hour
 // standsFor reports whether a look has nothing to enter: the API's answer is as it was, to
 // the byte, and nobody has added to the trail. So the newest entry is as it was too.
 func (a agreed) standsFor(now agreed) bool {
-	return a.raw == now.raw && a.end == now.end && now.end >= 0 && now.at.Sub(a.compared) < compareEvery
-}
-
-// lastAgreed is the latest look to find the resource as in last: this process's, or the
-// last one in a check of the same state, or the look that last itself was made from.
-func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) agreed {
-	r, latest := x.resource, lookOf(last)
-	check, found, err := w.trail.Last(ctx, r.project, r.environment, checksSubject)
-	if err == nil && found {
-		c := workspace.CheckOf(check).Resources[r.kind]
-		if c != nil && c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
-			latest.at, latest.requests = c.LastLook, c.Requests
-		}
-	}
-	// Only a look at the state of last counts; another relay's entry may be younger
-	// than this process's last look.
-	if x.agreed.hash == latest.hash && x.agreed.at.After(latest.at) {
-		latest = x.agreed
-	}
-	return latest
+	return a.raw == now.raw && a.end == now.end && now.end >= 0 && now.At.Sub(a.compared) < compareEvery
 }
 
 func where(r resource) string {

@@ -78,7 +78,7 @@ func (w *Watcher) read(ctx context.Context, g *group, x *watch) (reading, error)
 // fetch reads a setting, or one of its values. An answer of another form than the document's is
 // an answer as well: it is judged by [plausible].
 func (w *Watcher) fetch(ctx context.Context, g *group, kind kinds.Setting, one string) (management.Answer, error) {
-	a, err := w.client.Setting(ctx, kind, g.project, g.environment, one)
+	a, err := w.options.Client.Setting(ctx, kind, g.project, g.environment, one)
 	if a.Raw != nil {
 		err = nil
 	}
@@ -92,7 +92,7 @@ func (w *Watcher) readAbsent(ctx context.Context, r resource, err error) (readin
 		return reading{}, fmt.Errorf("read: %w: %w", errImplausible, err)
 	}
 	if r.kind != kinds.Project.Name { // nothing can confirm the 404 of a project
-		err = w.client.Confirm(ctx, r.project, r.environment, err)
+		err = w.options.Client.Confirm(ctx, r.project, r.environment, err)
 	}
 	var a *management.Absence
 	if !errors.As(err, &a) || a.WholeEnvironment {

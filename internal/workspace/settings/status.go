@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Status is how it stands with one setting, since this process started.
@@ -55,22 +56,19 @@ type metrics struct {
 // newMetrics registers with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
 	labels := []string{"project", "environment", "subject"}
+	register := promauto.With(r)
 	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_settings_" + name, Help: help}, labels)
+		return register.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_settings_" + name, Help: help}, labels)
 	}
-	m := &metrics{
+	return &metrics{
 		looks:      counter("looks_total", "Looks at a setting that were read and held against the trail."),
 		failures:   counter("failures_total", "Looks at a setting that failed."),
 		changes:    counter("changes_total", "Changes of a setting that were entered into the trail."),
 		unreadable: counter("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it."),
-		lastLook: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lastLook: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended; NaN before the first one.",
 		}, labels),
 	}
-	if r != nil {
-		r.MustRegister(m.looks, m.failures, m.changes, m.unreadable, m.lastLook)
-	}
-	return m
 }
 
 // begin makes a setting's series.

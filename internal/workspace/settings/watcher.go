@@ -49,15 +49,10 @@ type Trail interface {
 
 // Watcher looks at settings. Its methods may be called concurrently.
 type Watcher struct {
-	client     *management.Client
-	trail      Trail
-	presence   *workspace.Presence
-	newest     *workspace.Newest
-	checkEvery time.Duration
-	log        *slog.Logger
-	metrics    *metrics
-	groups     []*group
-	late       sync.Once // logs a delay of the looks
+	options Options
+	metrics *metrics
+	groups  []*group
+	late    sync.Once // logs a delay of the looks
 
 	mu     sync.Mutex // guards status
 	status map[resource]*Status
@@ -92,32 +87,29 @@ type watch struct {
 // New makes a watcher; nothing is read yet. A project is watched once however
 // many of its environments are.
 func New(o Options) *Watcher {
-	w := &Watcher{
-		client: o.Client, trail: o.Trail, presence: o.Presence, newest: o.Newest,
-		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
-		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
-		status: map[resource]*Status{},
-	}
+	o.Interval, o.CheckEvery = cmp.Or(o.Interval, 5*time.Minute), cmp.Or(o.CheckEvery, 24*time.Hour)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	w := &Watcher{options: o, metrics: newMetrics(o.Registerer), status: map[resource]*Status{}}
 	for _, target := range o.Targets {
-		w.watch(o, target.Project, "")
-		w.watch(o, target.Project, target.Environment)
+		w.watch(target.Project, "")
+		w.watch(target.Project, target.Environment)
 	}
 	return w
 }
 
 // watch watches all settings of a project, where the environment is empty, or of an environment.
-func (w *Watcher) watch(o Options, project, environment string) {
+func (w *Watcher) watch(project, environment string) {
 	same := func(g *group) bool { return g.project == project && g.environment == environment }
 	if slices.ContainsFunc(w.groups, same) {
 		return
 	}
 	g := &group{project: project, environment: environment, failing: map[string]workspace.Failure{}}
 	g.failures = workspace.Failures{
-		Trail: w.trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
+		Trail: w.options.Trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
 	}
 	for _, kind := range kinds.Of(environment == "") {
 		r := resource{kind: kind.Name, project: project, environment: environment}
-		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(o.Intervals[kind.Name], o.Interval, 5*time.Minute)})
+		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(w.options.Intervals[kind.Name], w.options.Interval)})
 		w.metrics.begin(r)
 		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind.Name}
 	}
@@ -139,7 +131,7 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) follow(ctx context.Context, g *group) {
 	for due := time.Now(); ; {
 		_ = w.round(ctx, g, due) // each failure was logged, once
-		recovered, err := w.client.Sleep(ctx, g.next())
+		recovered, err := w.options.Client.Sleep(ctx, g.next())
 		if err != nil {
 			return
 		}
@@ -172,7 +164,7 @@ func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
 		return errors.Join(err, ctx.Err())
 	}
 	g.checks.Round(started, time.Now())
-	return errors.Join(err, w.attest(ctx, g, w.checkEvery))
+	return errors.Join(err, w.attest(ctx, g, w.options.CheckEvery))
 }
 
 func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Time) error {
@@ -185,7 +177,7 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 		w.schedule(x, started)
 		err := w.look(ctx, g, x)
 		if err == nil && g.environment != "" {
-			err = inTrail(w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0]))
+			err = inTrail(w.options.Presence.Present(ctx, g.project, g.environment, x.agreed.Requests[0]))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -206,7 +198,7 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 
 // end is the trail's end, -1 where it is unknown: then every look is compared.
 func (w *Watcher) end(ctx context.Context) int64 {
-	end, err := w.trail.End(ctx)
+	end, err := w.options.Trail.End(ctx)
 	if err != nil {
 		return -1
 	}
@@ -218,7 +210,7 @@ func (w *Watcher) end(ctx context.Context) int64 {
 func (w *Watcher) schedule(x *watch, started time.Time) {
 	if !x.next.IsZero() && started.Sub(x.next) > x.every {
 		w.late.Do(func() {
-			w.log.Warn("the settings are read less often than configured: raise workspace.requests_per_second or the settings' intervals",
+			w.options.Logger.Warn("the settings are read less often than configured: raise workspace.requests_per_second or the settings' intervals",
 				append(attrs(x.resource), "interval", x.every, "late", started.Sub(x.next))...)
 		})
 	}
@@ -231,7 +223,7 @@ func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
 	g.stopped(w, err)
 	var a *management.Absence
 	errors.As(err, &a)
-	return w.presence.Gone(ctx, g.project, g.environment, a)
+	return w.options.Presence.Gone(ctx, g.project, g.environment, a)
 }
 
 func isGone(err error) bool {

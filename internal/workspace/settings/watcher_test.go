@@ -165,7 +165,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	require.Empty(t, first.Before)
 	require.NoError(t, w.Snapshot(t.Context()))
 	w.attestLast(t.Context())
-	agreed := w.groups[1].watches[3].agreed.requests
+	agreed := w.groups[1].watches[3].agreed.Requests
 	require.NotEqual(t, first.After, agreed)
 
 	space.set(codes, `["DE"]`)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -25,7 +26,7 @@ func forGood(err error) bool {
 }
 
 // key tells observations of different configs apart.
-func (o *observation) key() string { return hashOf(o.raw) + hashOf(o.second) }
+func (o *observation) key() string { return workspace.HashOf(o.raw) + workspace.HashOf(o.second) }
 
 // refusedAdvice is the advice after a refused PUT. No operation of the API
 // creates a config or removes one, and the real service's PUT needs one of its type.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -79,7 +80,7 @@ type lastPut struct {
 }
 
 func (w *watcher) newestPut(ctx context.Context) (lastPut, error) {
-	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
+	e, found, err := w.options.Recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
 	if err != nil {
 		return lastPut{}, fmt.Errorf("read the PUTs of the streaming config: %w", err)
 	}
@@ -90,12 +91,7 @@ func (w *watcher) newestPut(ctx context.Context) (lastPut, error) {
 }
 
 func (w *watcher) newAttempt(ctx context.Context, o order, t management.DestinationType, d management.DestinationConfig) *attempt {
-	sets := shapeOf(management.EventLogStreaming{DestinationType: t, DestinationConfig: d})
-	if d.Datadog != nil {
-		sets.LastFour = d.Datadog.APIKey.LastFour()
-	} else {
-		sets.LastFour = d.GrafanaLoki.Password.LastFour()
-	}
+	sets := management.EventLogStreaming{DestinationType: t, DestinationConfig: d}.Shape()
 	p := &attempt{Attribution: workspace.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
 	if o.person != "" {
 		p.Attribution = workspace.ByPerson(p.Action, o.person)
@@ -113,7 +109,7 @@ func (w *watcher) remember(ctx context.Context, p *attempt) {
 		return
 	}
 	if before.Sets != nil && (before.Outcome == workspace.OutcomeDone || before.Restores) {
-		p.Restores = p.Restores || before.Sets.leadsTo(*p.Sets)
+		p.Restores = p.Restores || leadsTo(*before.Sets, *p.Sets)
 	}
 	switch age := p.Begun.Sub(before.at); {
 	case before.found && w.contest.judged == before.index+1:
@@ -129,19 +125,9 @@ func (w *watcher) remember(ctx context.Context, p *attempt) {
 
 // settle notes the API's answer.
 func (p *attempt) settle(receipt management.Receipt, err error) {
-	p.RequestID, p.Outcome = receipt.RequestID, workspace.OutcomeDone
-	if err == nil {
-		return
-	}
-	p.Outcome, p.Failure, p.Error = workspace.OutcomeUnknown, management.CauseOf(err), err.Error()
-	var api *management.APIError
-	if errors.Is(err, management.ErrNotSent) {
-		p.Outcome = workspace.OutcomeRefused
-	} else if errors.As(err, &api) {
-		p.RequestID = api.RequestID
-		if api.Refused() {
-			p.Outcome = workspace.OutcomeRefused
-		}
+	outcome, answered := workspace.Settle(receipt, err)
+	if p.Outcome, p.RequestID = outcome, answered.RequestID; err != nil {
+		p.Failure, p.Error = management.CauseOf(err), err.Error()
 	}
 }
 
@@ -173,20 +159,13 @@ func (w *watcher) end(ctx context.Context, p *attempt) error {
 }
 
 func (w *watcher) enter(ctx context.Context, kind string, p *attempt) error {
-	_, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) {
-		return w.putEntry(kind, p)
+	_, err := audit.Update(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) {
+		return &audit.Entry{Type: kind, Detail: jsondiff.Encode(p)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record a PUT of the streaming config: %w", err)
 	}
 	return nil
-}
-
-func (w *watcher) putEntry(kind string, p *attempt) (*audit.Entry, error) {
-	detail, err := json.Marshal(p)
-	return &audit.Entry{
-		Type: kind, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectPuts, Time: time.Now(), Detail: detail,
-	}, err
 }
 
 // endLost ends the newest PUT as unknown if it has no end, and nobody waits for its outcome any
@@ -196,7 +175,7 @@ func (w *watcher) endLost(ctx context.Context) error {
 		return nil
 	}
 	waits := false
-	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	e, err := audit.Update(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectPuts, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		if !found || last.Type != TypePutIntended {
 			return nil, nil //nolint:nilnil // nothing to end is no error
 		}
@@ -205,7 +184,7 @@ func (w *watcher) endLost(ctx context.Context) error {
 			return nil, nil //nolint:nilnil // likewise
 		}
 		p.Outcome, p.Error = workspace.OutcomeUnknown, "the outcome was not recorded; the API may have set the config or not"
-		return w.putEntry(TypePutEnded, &p)
+		return &audit.Entry{Type: TypePutEnded, Detail: jsondiff.Encode(p)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("end a PUT of the streaming config without an outcome: %w", err)
@@ -230,7 +209,7 @@ func attemptOf(e audit.Entry) (p attempt) {
 // after a while. If one took effect before the look, no earlier one is the cause.
 func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (by attempt, found bool, err error) {
 	seen := map[string]bool{} // a PUT's end comes before its intent
-	err = audit.Backwards(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
+	err = audit.Backwards(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
 		p := attemptOf(e)
 		if p.Action == "" || seen[p.Action] {
 			return true

@@ -334,7 +334,5 @@ func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconcil
 	if change != nil {
 		change(&o)
 	}
-	r, err := New(o)
-	require.NoError(g.t, err)
-	return r, store
+	return New(o), store
 }

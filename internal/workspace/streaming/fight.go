@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -119,7 +120,7 @@ func (w *watcher) undone(ctx context.Context, newest lastPut, shown *Shape) (int
 	if w.contest.open {
 		return newest.Undone + 1, nil
 	}
-	change, _, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, Subject)
+	change, _, err := w.options.Recorder.Last(ctx, w.env.Project, w.env.Environment, Subject)
 	if err != nil {
 		return 0, fmt.Errorf("read the newest change of the streaming config: %w", err)
 	}
@@ -164,7 +165,7 @@ func (w *watcher) calm(ctx context.Context) error {
 	if err := w.knowFight(ctx); err != nil || !w.contest.open {
 		return err
 	}
-	change, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, Subject)
+	change, found, err := w.options.Recorder.Last(ctx, w.env.Project, w.env.Environment, Subject)
 	if err != nil {
 		return fmt.Errorf("read the newest change of the streaming config: %w", err)
 	}
@@ -188,7 +189,7 @@ func (w *watcher) knowFight(ctx context.Context) error {
 	if w.contest.known {
 		return nil
 	}
-	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectFight)
+	e, found, err := w.options.Recorder.Last(ctx, w.env.Project, w.env.Environment, subjectFight)
 	if err != nil {
 		return fmt.Errorf("read the fights over the streaming config: %w", err)
 	}
@@ -204,14 +205,11 @@ func (w *watcher) knowFight(ctx context.Context) error {
 
 // enterFight appends an entry, unless the trail's newest one is of the same type.
 func (w *watcher) enterFight(ctx context.Context, kind string, d fightDetail) error {
-	_, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectFight, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	_, err := audit.Update(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectFight, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		if found && last.Type == kind {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
-		detail, err := json.Marshal(d)
-		return &audit.Entry{
-			Type: kind, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectFight, Time: time.Now(), Detail: detail,
-		}, err
+		return &audit.Entry{Type: kind, Detail: jsondiff.Encode(d)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record a fight over the streaming config: %w", err)

@@ -153,8 +153,8 @@ func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string,
 	if err != nil {
 		return "", err
 	}
-	switch shape := shapeOf(a.Value); {
-	case shape == nil || shape.isEmpty():
+	switch shape := a.Value.Shape(); {
+	case shape == nil || isEmpty(shape):
 		return "", fmt.Errorf("read event log streaming: %w: it has no destination", errImplausible)
 	case shape.Username != one.Username(), !slices.Contains(one.LastFour, shape.LastFour),
 		len(f.hosts) > 0 && !f.hosts[strings.ToLower(shape.Hostname)]:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -87,7 +88,7 @@ func (r *Reconciler) Health() []Health {
 // saw records a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
 	w.untold = w.atStart(f)
-	w.lastLook, w.lastRequests = o.at, o.requests
+	w.lastLook = workspace.Agreed{At: o.at, Requests: o.requests}
 	if !w.untold {
 		w.show(o, f, differs)
 	}

@@ -31,7 +31,7 @@ func (w *watcher) mend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.observed() || w.dryRun {
+	if w.observed() || w.options.DryRun {
 		return seen.secondErr
 	}
 	if err := w.settle(ctx, action); err != nil {
@@ -56,7 +56,7 @@ func (w *watcher) mend(ctx context.Context) error {
 // atStart reports whether a PUT follows a first look. What the look saw is not wrong yet, and
 // nobody is told before the outcome, which takes a while with many environments.
 func (w *watcher) atStart(f Finding) bool {
-	return w.lastLook.IsZero() && f == FindingDiffers && !w.dryRun && w.mode() == config.ModeEnforce
+	return w.lastLook.At.IsZero() && f == FindingDiffers && !w.options.DryRun && w.mode() == config.ModeEnforce
 }
 
 // tell reports what a first look saw, if no PUT has done so.
@@ -112,7 +112,7 @@ func (w *watcher) present(ctx context.Context, seen observation) error {
 		return nil
 	}
 	w.nowhere = seen.raw == nil && seen.second == nil && seen.secondErr == nil
-	return w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0])
+	return w.options.Presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0])
 }
 
 // unseen records why nothing could be read, and returns the error.
@@ -126,7 +126,7 @@ func (w *watcher) unseen(ctx context.Context, err error) error {
 		return err
 	case errors.As(err, &a):
 		w.absent()
-		return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
+		return errors.Join(err, w.options.Presence.Gone(ctx, w.env.Project, w.env.Environment, a))
 	}
 	if management.IsDenied(err) {
 		err = fmt.Errorf("%w; give the management key the right to read it, or remove %s from the configuration", err, w.environment())
@@ -179,7 +179,7 @@ func (w *watcher) plan(seen observation) (Action, error) {
 	var own credentials.State
 	if w.env.Stream.Relay != nil {
 		var err error
-		if own, err = w.store.State(w.environment()); err != nil {
+		if own, err = w.options.Credentials.State(w.environment()); err != nil {
 			return Action{}, err
 		}
 	}
@@ -210,10 +210,10 @@ func (w *watcher) finding(seen observation, a Action) Finding {
 // settle marks the own credentials as the API shows them.
 func (w *watcher) settle(ctx context.Context, a Action) error {
 	if a.Promote != "" {
-		return w.store.Promote(ctx, w.environment(), a.Promote)
+		return w.options.Credentials.Promote(ctx, w.environment(), a.Promote)
 	}
 	if a.Drop != "" {
-		return w.store.Drop(ctx, w.environment(), a.Drop)
+		return w.options.Credentials.Drop(ctx, w.environment(), a.Drop)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
 package streaming
 
 import (
-	"errors"
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -22,38 +22,30 @@ type metrics struct {
 	unread   prometheus.Counter
 }
 
-// newMetrics makes every series at once: an alert on a missing one would never fire.
-func newMetrics(r prometheus.Registerer, environments []config.Environment) (*metrics, error) {
+// newMetrics makes every series at once: an alert on a missing one would never fire. It registers
+// them with r, unless r is nil.
+func newMetrics(r prometheus.Registerer, environments []config.Environment) *metrics {
+	const space, room = "auditrelay", "streaming"
+	register, of := promauto.With(r), []string{"project", "environment"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "auditrelay", Subsystem: "streaming", Name: name, Help: help,
-		}, labels)
+		return register.NewCounterVec(prometheus.CounterOpts{Namespace: space, Subsystem: room, Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "auditrelay", Subsystem: "streaming", Name: name, Help: help,
-		}, []string{"project", "environment"})
+		return register.NewGaugeVec(prometheus.GaugeOpts{Namespace: space, Subsystem: room, Name: name, Help: help}, of)
 	}
 	m := &metrics{
 		looks: counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
 		puts:  counter("puts_total", "Streaming configs set, by result (ok, error).", "result"),
 		changes: counter("changes_total", "Entries added to the audit trail, by type, and by cause of the change (relay, outside; empty: there was none).",
-			"project", "environment", "type", "cause"),
-		active:  gauge("declared_active", "1 where the API declares the stream ACTIVE, else 0; NaN where it is not known, or nothing is desired."),
-		matches: gauge("as_desired", "1 where the streaming config is as desired, else 0; NaN where it is not known, or nothing is desired."),
-		fight:   gauge("fight", "1 while somebody else sets the streaming config again and again, else 0."),
-		unread: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "auditrelay", Subsystem: "streaming", Name: "unread_changes_total",
-			Help: "Changes whose meaning could not be told. They are in the trail without it.",
-		}),
+			append(of, "type", "cause")...),
+		active:   gauge("declared_active", "1 where the API declares the stream ACTIVE, else 0; NaN where it is not known, or nothing is desired."),
+		matches:  gauge("as_desired", "1 where the streaming config is as desired, else 0; NaN where it is not known, or nothing is desired."),
+		fight:    gauge("fight", "1 while somebody else sets the streaming config again and again, else 0."),
+		unread:   counter("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it.").WithLabelValues(),
 		lastLook: gauge("last_look_timestamp_seconds", "When the streaming config was last read; NaN: not by this process."),
 	}
 	m.begin(environments)
-	if r == nil {
-		return m, nil
-	}
-	return m, errors.Join(r.Register(m.looks), r.Register(m.puts), r.Register(m.changes), r.Register(m.fight),
-		r.Register(m.active), r.Register(m.matches), r.Register(m.lastLook), r.Register(m.unread))
+	return m
 }
 
 func (m *metrics) begin(environments []config.Environment) {

@@ -77,7 +77,7 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 		return observation{at: time.Now(), requests: []string{requestOf(main.absent), requestOf(other.absent)}, repeated: true}, nil
 	}
 	if main.absent != nil {
-		if main.receipt, err = w.believe(w.client.Confirm(ctx, w.env.Project, w.env.Environment, main.absent)); err != nil {
+		if main.receipt, err = w.believe(w.options.Client.Confirm(ctx, w.env.Project, w.env.Environment, main.absent)); err != nil {
 			return observation{}, err
 		}
 	}
@@ -125,7 +125,7 @@ func (w *watcher) sort(main, other *found) error {
 
 // unknownSoFar is an error where the trail has a config of the subject.
 func (w *watcher) unknownSoFar(ctx context.Context, subject string, t management.DestinationType) error {
-	last, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subject)
+	last, found, err := w.options.Recorder.Last(ctx, w.env.Project, w.env.Environment, subject)
 	if err != nil {
 		return fmt.Errorf("read the newest entry of the streaming config: %w", err)
 	}
@@ -170,15 +170,15 @@ func (w *watcher) believe(err error) (management.Receipt, error) {
 
 // read reads the config of one destination type.
 func (w *watcher) read(ctx context.Context, t management.DestinationType) (found, error) {
-	a, err := w.client.EventLogStreaming(ctx, w.env.Project, w.env.Environment, t)
+	a, err := w.options.Client.EventLogStreaming(ctx, w.env.Project, w.env.Environment, t)
 	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
 		return found{absent: err, empty: errors.Is(err, management.ErrNoResource)}, nil
 	}
 	if err != nil {
 		return found{}, err
 	}
-	f := found{shape: shapeOf(a.Value), status: a.Value.Status, receipt: a.Receipt}
-	if f.shape == nil || f.shape.isEmpty() {
+	f := found{shape: a.Value.Shape(), status: a.Value.Status, receipt: a.Receipt}
+	if f.shape == nil || isEmpty(f.shape) {
 		return found{receipt: a.Receipt, empty: true}, nil
 	}
 	if f.raw, err = jsondiff.Canonical(a.Raw); err != nil {
@@ -188,7 +188,7 @@ func (w *watcher) read(ctx context.Context, t management.DestinationType) (found
 }
 
 // isEmpty reports whether nobody could send events there.
-func (s *Shape) isEmpty() bool {
+func isEmpty(s *Shape) bool {
 	switch s.Type {
 	case management.GrafanaLoki:
 		return s.Hostname == ""
@@ -196,21 +196,4 @@ func (s *Shape) isEmpty() bool {
 		return s.Site == "" && s.LastFour == ""
 	}
 	return false
-}
-
-// shapeOf reads the destination from a config; nil if it has none. A destination of an unknown
-// type counts as one.
-func shapeOf(v management.EventLogStreaming) *Shape {
-	d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
-	switch {
-	case d != nil && (v.DestinationType == management.Datadog || l == nil):
-		return &Shape{Type: management.Datadog, Site: d.Site, LastFour: d.APIKeyLastFour}
-	case l != nil:
-		return &Shape{
-			Type: management.GrafanaLoki, Hostname: l.Hostname, Username: l.Username, LastFour: l.PasswordLastFour,
-		}
-	case v.DestinationType != "" && v.DestinationType != management.Datadog && v.DestinationType != management.GrafanaLoki:
-		return &Shape{Type: v.DestinationType}
-	}
-	return nil
 }

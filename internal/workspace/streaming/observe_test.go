@@ -174,7 +174,7 @@ func TestTheLooksAreAttested(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 4, c.Looks)
 	got := c.Resources[Subject]
-	assert.Equal(t, hashOf(config.After), got.SHA256)
+	assert.Equal(t, workspace.HashOf(config.After), got.SHA256)
 	assert.Equal(t, []int{3, 1}, []int{got.Looks, got.Failures})
 	assert.Equal(t, "1h0m0s", got.Every)
 	assert.NotEmpty(t, got.Requests)

@@ -19,7 +19,7 @@ func (g *rig) run(r *Reconciler) {
 	g.t.Helper()
 	ctx, stop := context.WithCancel(g.t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { r.watchers[0].client.Probe(ctx) })
+	running.Go(func() { r.watchers[0].options.Client.Probe(ctx) })
 	running.Go(func() { r.Run(ctx) })
 	g.t.Cleanup(func() { stop(); running.Wait() })
 }

@@ -9,19 +9,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
-// Shape is a destination as the API shows it on read (operation 13). Of its
-// secret it has the last four characters, or nothing where they are not known.
-type Shape struct {
-	Type     management.DestinationType `json:"destination_type"`
-	Hostname string                     `json:"hostname,omitempty"` // GRAFANA_LOKI
-	Username string                     `json:"username,omitempty"` // GRAFANA_LOKI
-	Site     string                     `json:"site,omitempty"`     // DATADOG
-	LastFour string                     `json:"last_four,omitempty"`
-}
+// Shape is a destination as the API shows it on read.
+type Shape = management.Shape
 
 // leadsTo reports whether both are the same destination. A rotated password does not make it
 // another one; another Datadog key may be another organization's.
-func (s Shape) leadsTo(other Shape) bool {
+func leadsTo(s, other Shape) bool {
 	return s.Type == other.Type && strings.EqualFold(s.Hostname, other.Hostname) && s.Username == other.Username && s.Site == other.Site &&
 		(s.Type != management.Datadog || s.LastFour == other.LastFour)
 }

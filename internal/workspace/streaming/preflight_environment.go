@@ -75,7 +75,7 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 		case err != nil:
 			return nil, "", err
 		default:
-			if shape := shapeOf(a.Value); shape != nil {
+			if shape := a.Value.Shape(); shape != nil {
 				return shape, a.Value.Status, nil
 			}
 		}

@@ -66,7 +66,7 @@ func (w *watcher) preview(ctx context.Context) (Preview, error) {
 	}
 	var own credentials.State
 	if w.env.Stream.Relay != nil {
-		if own, err = w.store.State(w.environment()); err != nil {
+		if own, err = w.options.Credentials.State(w.environment()); err != nil {
 			return Preview{}, err
 		}
 	}

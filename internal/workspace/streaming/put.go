@@ -27,7 +27,7 @@ func (w *watcher) put(ctx context.Context, o order) error {
 	w.puts++
 	w.took = false
 	w.putAt = time.Now()
-	w.nextPut = w.putAt.Add(putWait(w.interval, w.puts))
+	w.nextPut = w.putAt.Add(putWait(w.options.Interval, w.puts))
 	w.putErr = w.set(ctx, o)
 	if errors.Is(w.putErr, management.ErrUnreachable) { // the client itself spaces out the calls
 		w.puts, w.nextPut = w.puts-1, time.Time{}
@@ -50,7 +50,7 @@ func (w *watcher) set(ctx context.Context, o order) error {
 	// prepared credential is accepted already. The next look ends the intent as unknown, finds
 	// that the config is shown, and records the change as that of this attempt.
 	w.cause = p.Attribution
-	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
+	answer, err := w.options.Client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
 	if answer.StatusCode != 0 {
 		err = nil // a 2xx that cannot be read is a success too
 	}
@@ -72,7 +72,7 @@ func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) e
 	if d.GrafanaLoki == nil || w.env.Stream.Relay == nil {
 		return nil
 	}
-	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
+	return w.options.Credentials.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
 }
 
 // failed judges a PUT that did not succeed. One that was refused had no effect, and its action
@@ -107,7 +107,7 @@ func (w *watcher) destination(ctx context.Context) (management.DestinationType, 
 			Hostname: s.GrafanaLoki.Hostname, Username: s.GrafanaLoki.Username, Password: s.GrafanaLoki.Password,
 		}}, nil
 	}
-	issued, err := w.store.Prepare(ctx, w.environment())
+	issued, err := w.options.Credentials.Prepare(ctx, w.environment())
 	if err != nil {
 		return "", management.DestinationConfig{}, err
 	}

@@ -19,7 +19,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -69,16 +68,11 @@ type Reconciler struct {
 
 // watcher looks after one environment.
 type watcher struct {
-	env      config.Environment
-	interval time.Duration
-	dryRun   bool
-	host     string // of this relay; empty: unknown
-	client   *management.Client
-	store    *credentials.Store
-	recorder audit.Log
-	presence *workspace.Presence
-	log      *slog.Logger
-	metrics  *metrics
+	options Options // with the defaults
+	env     config.Environment
+	host    string // of this relay; empty: unknown
+	log     *slog.Logger
+	metrics *metrics
 
 	wake chan struct{} // holds one token: a push was refused
 	// The fields below belong to the goroutine of run.
@@ -87,37 +81,33 @@ type watcher struct {
 
 	turn chan struct{} // holds one token while a look, a rotation or an apply is under way
 	// Of whoever has the turn:
-	types        [2]management.DestinationType // the one whose config counts, and the other
-	nowhere      bool                          // by the last look, it streams nowhere
-	newest       observation                   // by the last good look
-	lastLook     time.Time
-	lastRequests []string              // of the last look
-	puts         int                   // since it was last seen as desired
-	took         bool                  // the API took the last one
-	untold       bool                  // health does not show yet what the first look saw
-	putAt        time.Time             // of the last one
-	nextPut      time.Time             // not before then
-	putErr       error                 // the error of the last one
-	refusal      *refusal              // of the last one, by the API; nil: it was not refused
-	cause        workspace.Attribution // of a PUT without a known outcome; zero: none
-	putsEnded    bool                  // the trail has no PUT without an end
-	stood        bool                  // the config was seen as desired, by this process
-	contest      contest
-	refused      refusedPushes
-	schedule     schedule
-	failures     workspace.Failures
-	checks       workspace.Checks
+	types     [2]management.DestinationType // the one whose config counts, and the other
+	nowhere   bool                          // by the last look, it streams nowhere
+	newest    observation                   // by the last good look
+	lastLook  workspace.Agreed              // zero: none in this run
+	puts      int                           // since it was last seen as desired
+	took      bool                          // the API took the last one
+	untold    bool                          // health does not show yet what the first look saw
+	putAt     time.Time                     // of the last one
+	nextPut   time.Time                     // not before then
+	putErr    error                         // the error of the last one
+	refusal   *refusal                      // of the last one, by the API; nil: it was not refused
+	cause     workspace.Attribution         // of a PUT without a known outcome; zero: none
+	putsEnded bool                          // the trail has no PUT without an end
+	stood     bool                          // the config was seen as desired, by this process
+	contest   contest
+	refused   refusedPushes
+	schedule  schedule
+	failures  workspace.Failures
+	checks    workspace.Checks
 
 	mu     sync.Mutex // guards health
 	health Health
 }
 
 // New returns a reconciler; [Reconciler.Run] starts it.
-func New(o Options) (*Reconciler, error) {
-	m, err := newMetrics(o.Registerer, o.Environments)
-	if err != nil {
-		return nil, fmt.Errorf("register the streaming metrics: %w", err)
-	}
+func New(o Options) *Reconciler {
+	m := newMetrics(o.Registerer, o.Environments)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Interval = cmp.Or(o.Interval, time.Minute)
 	host, _ := os.Hostname() // if it is unknown, only age ends another process's PUT
@@ -132,13 +122,12 @@ func New(o Options) (*Reconciler, error) {
 		r.watchers = append(r.watchers, w)
 		r.byName[w.environment()] = w
 	}
-	return r, nil
+	return r
 }
 
 func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
 	w := &watcher{
-		env: e, interval: o.Interval, dryRun: o.DryRun,
-		client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
+		options: o, env: e, metrics: m,
 		log:  o.Logger.With("project", e.Project, "environment", e.Environment),
 		wake: make(chan struct{}, 1), alarms: alarms{interval: o.Interval}, turn: make(chan struct{}, 1),
 		failures: workspace.Failures{
@@ -159,8 +148,8 @@ func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
 		NotShown: []string{"the whole secret of a destination", "who made a change"},
 		Newest:   o.Newest,
 	}
-	w.checks.Watch(Subject, w.interval)
-	w.checks.Watch(SubjectSecond, w.interval)
+	w.checks.Watch(Subject, w.options.Interval)
+	w.checks.Watch(SubjectSecond, w.options.Interval)
 	w.health = Health{Project: e.Project, Environment: e.Environment, Mode: w.mode(), Observed: w.observed()}
 	return w
 }
@@ -179,7 +168,7 @@ func (w *watcher) observed() bool { return w.env.Stream == nil || w.env.Stream.O
 
 // mode is the environment's mode by its configuration; a dry run observes all of them.
 func (w *watcher) mode() string {
-	if w.dryRun || w.observed() || w.env.Mode == config.ModeObserve {
+	if w.options.DryRun || w.observed() || w.env.Mode == config.ModeObserve {
 		return config.ModeObserve
 	}
 	return config.ModeEnforce

@@ -77,7 +77,7 @@ func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 
 func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.RawMessage, o observation, d detail) error {
 	var told detail
-	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subject, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
+	e, err := audit.Update(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subject, func(last audit.Entry, found bool) (e *audit.Entry, err error) {
 		if subject == SubjectSecond && !found && raw == nil {
 			return nil, nil //nolint:nilnil // no second config, as ever, is nothing to record
 		}
@@ -108,7 +108,7 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		// The environment was looked at before, or is looked at now for the first time; in
 		// either case this config is new.
 		e.Type = TypeChanged
-		e.Window, d.Requests.Before = w.window(ctx, audit.Entry{Subject: subject}, o)
+		e.Window, d.Requests.Before = w.window(ctx, audit.Entry{Project: e.Project, Environment: e.Environment, Subject: subject}, o)
 	}
 	same := found && bytes.Equal(last.After, raw)
 	if same && !last.Unsure {
@@ -189,7 +189,7 @@ func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, f
 	}
 	var err error
 	if found.Cause != workspace.CauseRelay {
-		found, err = workspace.Attribute(ctx, w.recorder, f)
+		found, err = workspace.Attribute(ctx, w.options.Recorder, f)
 	}
 	return attempt{Attribution: found}, err
 }
@@ -208,23 +208,13 @@ func typeOf(same bool, fields []string) string {
 // to agree with the trail's newest entry, by this process, by a check, or by the entry itself.
 // It is nil if another relay's clock is ahead, or if nothing was seen before.
 func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (*audit.Window, []string) {
-	var d detail
-	_ = json.Unmarshal(last.Detail, &d) // if it cannot be read, there are no requests
-	after, requests := last.Time, d.Requests.After
-	if w.lastLook.IsZero() {
-		check, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectChecks)
-		c := workspace.CheckOf(check).Resources[last.Subject]
-		if err == nil && found && c != nil && c.SHA256 == hashOf(last.After) && c.LastLook.After(after) {
-			after, requests = c.LastLook, c.Requests
-		}
+	own := w.lastLook
+	own.SHA256 = workspace.HashOf(last.After)
+	was := workspace.LastAgreed(ctx, w.options.Recorder, subjectChecks, last, own)
+	if was.At.After(o.at) || was.At.IsZero() {
+		return nil, was.Requests
 	}
-	if w.lastLook.After(after) {
-		after, requests = w.lastLook, w.lastRequests
-	}
-	if after.After(o.at) || after.IsZero() {
-		return nil, requests
-	}
-	return &audit.Window{After: after, Until: o.at}, requests
+	return &audit.Window{After: was.At, Until: o.at}, was.Requests
 }
 
 // changedFields lists the changed members, each as its path with dots.
@@ -240,18 +230,10 @@ func changedFields(changes jsondiff.Changes) (fields []string) {
 
 // attested counts a recorded look.
 func (w *watcher) attested(o observation) {
-	w.checks.Saw(Subject, o.at, hashOf(o.raw), o.requests)
+	w.checks.Saw(Subject, o.at, workspace.HashOf(o.raw), o.requests)
 	if o.secondErr != nil {
 		w.checks.Failed(SubjectSecond)
 		return
 	}
-	w.checks.Saw(SubjectSecond, o.at, hashOf(o.second), o.requests)
-}
-
-// hashOf returns the SHA-256 of a config in hex, or nothing for no config.
-func hashOf(raw json.RawMessage) string {
-	if raw == nil {
-		return ""
-	}
-	return jsondiff.Hash(raw)
+	w.checks.Saw(SubjectSecond, o.at, workspace.HashOf(o.second), o.requests)
 }

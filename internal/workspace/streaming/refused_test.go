@@ -195,11 +195,10 @@ func TestAStrangerCannotMakeTheRelayHammer(t *testing.T) {
 		})
 		require.NoError(t, err)
 		tr := &trail{}
-		r, err := New(Options{
+		r := New(Options{
 			Environments: []config.Environment{{Project: "shop", Environment: "a"}}, Client: client, Recorder: tr, Interval: 4 * time.Minute,
 			Presence: workspace.NewPresence(tr, slog.New(slog.DiscardHandler)),
 		})
-		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.Run(ctx); close(done) }()
@@ -275,7 +274,7 @@ func TestARunIsJudgedOnce(t *testing.T) {
 			book := received.New(time.Now)
 			client, err := management.New(management.Options{BaseURL: "http://localhost", KeyID: "k", Secret: secret.New("s")})
 			require.NoError(t, err)
-			w := &watcher{client: client, interval: time.Hour, wake: make(chan struct{}, 1), alarms: alarms{interval: time.Hour}}
+			w := &watcher{options: Options{Client: client, Interval: time.Hour}, wake: make(chan struct{}, 1), alarms: alarms{interval: time.Hour}}
 			w.refused.env = book.Of(shopA)
 			w.refused.env.Refused(received.Credential)
 			first, _ := w.refused.since()

@@ -31,7 +31,7 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 	if w == nil || w.observed() || w.env.Stream.Relay == nil {
 		return fmt.Errorf("rotate the credential of %s: %w", env, ErrNotGenerated)
 	}
-	if w.dryRun {
+	if w.options.DryRun {
 		return ErrDryRun
 	}
 	return w.forPerson(ctx, func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 // may wait in its turn; nor does it wait for a look that waits for an API without answers.
 func (w *watcher) forPerson(ctx context.Context, do func(context.Context) error) error {
 	ctx = management.ForPerson(ctx)
-	if err := w.client.Held(ctx); err != nil {
+	if err := w.options.Client.Held(ctx); err != nil {
 		return err
 	}
 	select {
@@ -62,7 +62,7 @@ func (w *watcher) forPerson(ctx context.Context, do func(context.Context) error)
 		return ctx.Err()
 	case <-time.After(waitsForLook):
 	}
-	if err := w.client.Check(ctx); err != nil {
+	if err := w.options.Client.Check(ctx); err != nil {
 		return err
 	}
 	return w.inTurn(ctx, do)
@@ -89,7 +89,7 @@ func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by 
 	if err != nil {
 		return Preview{}, err
 	}
-	if w.dryRun {
+	if w.options.DryRun {
 		return Preview{}, ErrDryRun
 	}
 	err = w.forPerson(ctx, func(ctx context.Context) error {

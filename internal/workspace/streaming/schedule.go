@@ -70,7 +70,7 @@ func (w *watcher) rotateOld(ctx context.Context) error {
 	if s.every == 0 || w.env.Stream.Relay == nil || w.contest.open {
 		return nil
 	}
-	own, err := w.store.State(w.environment())
+	own, err := w.options.Credentials.State(w.environment())
 	now := time.Now()
 	if err != nil || own.Current == "" || !s.due(w.environment(), own.Made, now) {
 		return err
@@ -83,7 +83,7 @@ func (w *watcher) rotateOld(ctx context.Context) error {
 	}
 	if s.err = w.put(ctx, order{reason: []string{scheduledReason}}); s.err != nil {
 		s.failures++
-		s.next = now.Add(putWait(w.interval, s.failures))
+		s.next = now.Add(putWait(w.options.Interval, s.failures))
 		s.err = fmt.Errorf("rotate the credential by schedule: %w", s.err)
 		return s.err
 	}

@@ -57,9 +57,9 @@ func (a *alarms) mended(now time.Time) { a.next, a.pause = now.Add(settles), 0 }
 // rest waits for the next look: at its interval, for a refused push, when refused pushes are to
 // be judged, or when the API can be used again. It reports whether pushes are refused.
 func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error) {
-	reach, changed := w.client.Reach()
+	reach, changed := w.options.Client.Reach()
 	// A tenth of jitter spreads out many environments by itself.
-	scheduled := time.Now().Add(w.interval - rand.N(w.interval/10+1))
+	scheduled := time.Now().Add(w.options.Interval - rand.N(w.options.Interval/10+1))
 	if blind && reach.Cause == "" { // it could be used again before the look had ended
 		scheduled = earliest(scheduled, time.Now().Add(time.Second))
 	}
@@ -75,7 +75,7 @@ func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error
 		case <-changed:
 			timer.Stop()
 			was := reach.Cause
-			if reach, changed = w.client.Reach(); was != "" && reach.Cause == "" {
+			if reach, changed = w.options.Client.Reach(); was != "" && reach.Cause == "" {
 				return false, nil
 			}
 		case <-wake: // more of them change nothing
