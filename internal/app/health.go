@@ -59,7 +59,7 @@ func (r *process) startSilences(context.Context) error {
 	for _, e := range r.cfg.Environments {
 		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
 	}
-	r.silences = health.NewSilences(health.SilencesOptions{Trail: r.trail, Environments: names})
+	r.silences = health.NewSilences(r.trail, names)
 	return nil
 }
 

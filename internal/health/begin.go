@@ -13,19 +13,19 @@ func (w *watch) start(now time.Time) {
 	w.started = now
 	w.setBack(now)
 	g := &w.gaps
-	if w.lastPush.IsZero() || !w.here || g.open != nil { // nothing is lost elsewhere
+	if w.LastPush.IsZero() || !w.here || g.Open != nil { // nothing is lost elsewhere
 		return
 	}
-	since := w.lastPush
+	since := w.LastPush
 	if w.seenUntil.After(since) && w.seenUntil.Before(now) {
 		since = w.seenUntil
 	}
-	if n := len(g.ended); n > 0 {
-		if g.ended[n-1].Ended.After(since) {
-			since = g.ended[n-1].Ended
+	if n := len(g.Past); n > 0 {
+		if g.Past[n-1].Ended.After(since) {
+			since = g.Past[n-1].Ended
 		}
 		if n >= maxGaps { // of a relay that falls again and again, without a push meanwhile
-			g.open, g.ended = g.ended[n-1], g.ended[:n-1]
+			g.Open, g.Past = g.Past[n-1], g.Past[:n-1]
 			w.end(now)
 			return
 		}
@@ -37,8 +37,8 @@ func (w *watch) start(now time.Time) {
 // setBack moves the times of earlier processes into the past, where the clock was set back:
 // newer pushes must count.
 func (w *watch) setBack(now time.Time) {
-	latest := w.lastPush
-	for _, r := range w.earlier {
+	latest := w.LastPush
+	for _, r := range w.Earlier {
 		if r.Last.After(latest) {
 			latest = r.Last
 		}
@@ -52,7 +52,7 @@ func (w *watch) setBack(now time.Time) {
 	if ahead <= 0 {
 		return
 	}
-	w.lastPush, w.lastNew = w.lastPush.Add(-ahead), w.lastNew.Add(-ahead)
+	w.LastPush, w.LastNew = w.LastPush.Add(-ahead), w.LastNew.Add(-ahead)
 	for _, p := range w.gaps.unsettled() {
 		p.Begun = p.Begun.Add(-ahead)
 		if !p.Ended.IsZero() {
@@ -60,22 +60,22 @@ func (w *watch) setBack(now time.Time) {
 		}
 		p.span.Set(p.Begun, p.Ended)
 	}
-	for reason, r := range w.earlier {
-		w.earlier[reason] = received.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
+	for reason, r := range w.Earlier {
+		w.Earlier[reason] = received.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
 	}
 }
 
 // noted takes a push of an earlier process for the last one, if it is.
 func (w *watch) noted(received time.Time) {
-	if received.After(w.lastNew) && (w.started.IsZero() || !received.After(w.started)) {
-		w.lastNew = received
+	if received.After(w.LastNew) && (w.started.IsZero() || !received.After(w.started)) {
+		w.LastNew = received
 	}
-	if !received.After(w.lastPush) || !w.started.IsZero() && received.After(w.started) {
+	if !received.After(w.LastPush) || !w.started.IsZero() && received.After(w.started) {
 		return
 	}
-	w.lastPush = received
-	if n := len(w.gaps.ended); n > 0 {
-		p := w.gaps.ended[n-1]
+	w.LastPush = received
+	if n := len(w.gaps.Past); n > 0 {
+		p := w.gaps.Past[n-1]
 		if p.Cause == CauseRelayDown && received.After(p.Begun) && received.Before(p.Ended) {
 			p.Begun = received
 			p.span.Set(p.Begun, p.Ended)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
@@ -50,7 +51,6 @@ type change struct {
 type gapDetail struct {
 	Summary  string           `json:"summary"`
 	Severity meaning.Severity `json:"severity"`
-	Silenced string           `json:"silenced,omitempty"` // as in change
 	Gap
 }
 
@@ -130,7 +130,7 @@ func (k *Keeper) enterState(ctx context.Context, w *watch) error {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
 		c.From = cmp.Or(was.To, before, Unknown)
-		return k.entry(w, TypeChanged, Subject, now, c)
+		return &audit.Entry{Type: TypeChanged, Time: now, Detail: jsondiff.Encode(c)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("enter the state of %s: %w", w.name, err)
@@ -168,23 +168,6 @@ func (k *Keeper) silenced(w *watch) string {
 	return s.ID
 }
 
-// silencedAt is silenced at an earlier time: a gap is entered a minute after its end, and
-// a silence may end between the two.
-func (k *Keeper) silencedAt(w *watch, at time.Time) string {
-	s, _ := k.options.Silences.Active(w.name, at)
-	return s.ID
-}
-
-func (k *Keeper) entry(w *watch, kind, subject string, at time.Time, detail any) (*audit.Entry, error) {
-	raw, err := json.Marshal(detail)
-	if err != nil {
-		return nil, err
-	}
-	return &audit.Entry{
-		Type: kind, Project: w.name.Project, Environment: w.name.Environment, Subject: subject, Time: at, Detail: raw,
-	}, nil
-}
-
 func (k *Keeper) logChange(w *watch, c change) {
 	log := k.log.With("project", w.name.Project, "environment", w.name.Environment, "from", c.From, "to", c.To)
 	if c.Severity == meaning.Info || c.Severity == meaning.Low {
@@ -201,7 +184,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 	for entered := 0; ; entered++ {
 		k.mu.Lock()
 		var due []Gap
-		due = append(due, w.gaps.due...)
+		due = append(due, w.gaps.Due...)
 		k.mu.Unlock()
 		if len(due) == 0 {
 			return nil
@@ -218,7 +201,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 				index = last.Index
 				return nil, nil //nolint:nilnil // it has been entered
 			}
-			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, cmp.Or(k.silenced(w), k.silencedAt(w, g.Ended)), g})
+			return &audit.Entry{Type: TypeGap, Detail: jsondiff.Encode(gapDetail{g.sentence(w.name.Environment), meaning.High, g})}, nil
 		})
 		if err != nil {
 			return fmt.Errorf("enter a gap of %s: %w", w.name, err)

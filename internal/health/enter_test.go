@@ -43,7 +43,9 @@ func newHand(t *testing.T) *hand {
 }
 
 func (h *hand) newSilences() *Silences {
-	return NewSilences(SilencesOptions{Trail: h.trail, Environments: []credentials.Environment{live}, Now: func() time.Time { return h.now }})
+	b := NewSilences(h.trail, []credentials.Environment{live})
+	b.now = func() time.Time { return h.now }
+	return b
 }
 
 func (h *hand) restart() {

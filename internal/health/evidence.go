@@ -7,7 +7,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
-	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -47,28 +46,16 @@ type Evidence struct {
 	Skew time.Duration
 }
 
-// Declared is the API's word on an environment's stream.
+// Declared is the API's word on an environment's stream. Without a LastLook, there is none in this
+// run.
 type Declared struct {
+	streaming.Health
 	// Watched: the relay looks at the API for this environment.
 	Watched bool
-	// Status is the streaming_status; DestinationType and Destination (a host name or
-	// site) are where the stream ends, empty for nowhere.
-	Status          management.StreamingStatus
-	DestinationType management.DestinationType
-	Destination     string
-	// At is the time of the last look with an answer; zero: none in this run.
-	At time.Time
 	// StatusSince is when a look first showed the present Status.
 	StatusSince time.Time
 	// Interval is the time between two looks.
 	Interval time.Duration
-	Finding  streaming.Finding
-	// Differs are the fields unlike the configured ones. Advice is a sentence for the person
-	// who can mend it, empty for none.
-	Differs []string
-	Advice  string
-	// LastError is the error of the last look; empty: none.
-	LastError string
 }
 
 // After staleAfter intervals, an observation no longer counts.
@@ -79,7 +66,7 @@ func (d *Declared) stale(started, now time.Time) bool {
 	if !d.Watched {
 		return false
 	}
-	last := d.At
+	last := d.LastLook
 	if last.IsZero() {
 		last = started
 	}
@@ -88,7 +75,7 @@ func (d *Declared) stale(started, now time.Time) bool {
 
 // fresh reports whether a recent look has succeeded.
 func (e *Evidence) fresh(now time.Time) bool {
-	return e.Declared.Watched && !e.Declared.At.IsZero() && !e.Declared.stale(e.Started, now)
+	return e.Declared.Watched && !e.Declared.LastLook.IsZero() && !e.Declared.stale(e.Started, now)
 }
 
 // elsewhere reports whether the API shows another destination.

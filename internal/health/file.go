@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
@@ -29,21 +30,22 @@ type kept struct {
 	Environments map[string]*keptOfWatch `json:"environments"`
 }
 
+// memory is what the file keeps of a watched environment.
+type memory struct {
+	LastPush time.Time `json:"last_push,omitzero"` // of this run, or an earlier one
+	LastNew  time.Time `json:"last_new,omitzero"`  // likewise, of the last push with a new event
+	// Word is the API's word in an earlier run, and Earlier are the runs of refusals that earlier
+	// processes saw.
+	Word    keptStatus                   `json:"declared,omitzero"`
+	Earlier map[string]received.Refusals `json:"refusals,omitempty"`
+	gaps
+	Recent recent        `json:"recent"`
+	Skew   time.Duration `json:"skew,omitempty"` // as in [Evidence]; of this run, or an earlier one
+}
+
 type keptOfWatch struct {
-	LastPush time.Time                    `json:"last_push,omitzero"`
-	LastNew  time.Time                    `json:"last_new,omitzero"`
-	Declared keptStatus                   `json:"declared,omitzero"`
-	Runs     map[string]received.Refusals `json:"refusals,omitempty"`
-	// Gap is the open one; earlier versions kept one with an end here too.
-	Gap       *Gap  `json:"gap,omitempty"`
-	Unsettled []Gap `json:"gaps_unsettled,omitempty"`
-	// Came counts the events that arrived since the first of both began.
-	Came   int64           `json:"came,omitempty"`
-	Gaps   []Gap           `json:"gaps,omitempty"`
-	Due    []Gap           `json:"gaps_due,omitempty"`
-	Recent recent          `json:"recent"`
-	Skew   time.Duration   `json:"skew,omitempty"`
-	Model  json.RawMessage `json:"model,omitempty"` // of internal/health/rhythm
+	memory
+	Model json.RawMessage `json:"model,omitempty"` // of internal/health/rhythm
 	// Absent is since when it is not in the configuration; zero: it is.
 	Absent time.Time `json:"absent,omitzero"`
 }
@@ -128,7 +130,8 @@ func parse(raw []byte) (*kept, error) {
 	for _, e := range x.Environments {
 		if e != nil {
 			e.Recent.Events, e.Recent.Seconds = max(0, e.Recent.Events), max(0, e.Recent.Seconds)
-			e.Came, e.Gaps, e.Due, e.Unsettled = max(0, e.Came), last(e.Gaps, maxGaps), last(e.Due, maxGaps), last(e.Unsettled, maxGaps)
+			e.Came, e.Settled, e.Due = max(0, e.Came), last(e.Settled, maxGaps), last(e.Due, maxGaps)
+			e.Past = last(slices.DeleteFunc(e.Past, func(p *pending) bool { return p == nil }), maxGaps)
 		}
 	}
 	return x, nil
@@ -137,33 +140,16 @@ func parse(raw []byte) (*kept, error) {
 // take takes over the state of an earlier process. With an error, the rhythm is as new.
 func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	if !x.Absent.IsZero() { // nothing was due meanwhile
-		x, saved = &keptOfWatch{Gaps: x.Gaps, Due: x.Due, Recent: x.Recent, Model: x.Model}, time.Time{}
+		x.memory, saved = memory{gaps: gaps{Settled: x.Settled, Due: x.Due}, Recent: x.Recent}, time.Time{}
 	}
-	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
-	if w.lastNew = x.LastNew; w.lastNew.IsZero() { // of an earlier version
-		w.lastNew = w.lastPush
-	}
-	w.gaps.settled, w.gaps.due, w.gaps.came = x.Gaps, x.Due, x.Came
-	w.seenUntil, w.before, w.skew = saved, x.Declared, x.Skew
-	for _, g := range x.Unsettled {
-		w.gaps.ended = append(w.gaps.ended, w.again(g))
-	}
-	switch g := x.Gap; {
-	case g == nil:
-	case g.Ended.IsZero():
-		w.gaps.open = w.again(*g)
-	default:
-		w.gaps.ended = append(w.gaps.ended, w.again(*g))
+	w.memory, w.seenUntil = x.memory, saved
+	for _, p := range w.unsettled() {
+		p.span, p.late, p.refused = w.page.Count(p.Begun, p.Ended), p.EventsLate, p.RefusedPushes
 	}
 	if x.Model == nil {
 		return nil
 	}
 	return json.Unmarshal(x.Model, w.model)
-}
-
-// again goes on with a gap of an earlier process.
-func (w *watch) again(g Gap) *pending {
-	return &pending{Gap: g, span: w.page.Count(g.Begun, g.Ended), late: g.EventsLate, refused: g.RefusedPushes}
 }
 
 // save writes the file, if a gap changed or its time has come. A crash leaves the old one or
@@ -212,22 +198,14 @@ func (w *watch) keep() (*keptOfWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &keptOfWatch{
-		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]received.Refusals{}, Gaps: w.gaps.settled, Due: w.gaps.due,
-		Recent: w.recent, Model: model, Declared: w.before, Came: w.came(), Skew: w.skew,
-	}
-	for _, p := range w.gaps.ended {
-		x.Unsettled = append(x.Unsettled, p.Gap)
-	}
-	if p := w.gaps.open; p != nil {
-		x.Gap = &p.Gap
-	}
-	if !w.declared.At.IsZero() {
-		x.Declared = keptStatus{w.declared.Status, w.declared.StatusSince}
+	x := &keptOfWatch{memory: w.memory, Model: model}
+	x.Came, x.Earlier = w.came(), map[string]received.Refusals{}
+	if !w.declared.LastLook.IsZero() {
+		x.Word = keptStatus{w.declared.Status, w.declared.StatusSince}
 	}
 	for reason, r := range w.runs {
-		if r.Last.After(w.lastPush) {
-			x.Runs[reason] = r
+		if r.Last.After(w.LastPush) {
+			x.Earlier[reason] = r
 		}
 	}
 	return x, nil

@@ -101,5 +101,5 @@ func TestAFailedSavingIsRepeated(t *testing.T) {
 	require.NoError(t, h.keeper.writer.save(false))
 	x, err := readFile(file)
 	require.NoError(t, err)
-	assert.NotNil(t, x.Environments[live.String()].Gap)
+	assert.NotNil(t, x.Environments[live.String()].Open)
 }

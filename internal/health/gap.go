@@ -30,6 +30,8 @@ type Gap struct {
 	RefusedPushes int64  `json:"refused_pushes"`
 	// EstimatedBy is [ByRhythm], [ByRecentRate], or empty where nothing is known.
 	EstimatedBy string `json:"estimated_by,omitempty"`
+	// Silenced is the id of the newest silence in it, or before it was settled; empty for none.
+	Silenced string `json:"silenced,omitempty"`
 	// Entry is the index of its entry in the trail, 0 before there is one. Reviewed: somebody
 	// has annotated that entry, and so has acknowledged the gap.
 	Entry    int64 `json:"entry,omitempty"`
@@ -45,8 +47,6 @@ func (g *Gap) Lost() string {
 	switch {
 	case g.EstimatedBy == "" && g.EventsLost == 1:
 		return "at least 1 event was lost; how many is not known, as none had come before:"
-	case g.EventsLostMost < g.EventsLost: // of an earlier version
-		return about
 	case g.EventsLostLeast == 0:
 		return fmt.Sprintf("at most %d events were lost, perhaps none,", g.EventsLostMost)
 	}

@@ -29,22 +29,24 @@ type pending struct {
 // gaps follows the gaps of one environment. Each incident is a gap of its own, with its cause
 // and its window.
 type gaps struct {
-	open *pending // nil: there is none
-	// ended have an end, the newest last; they are settled together, once no other gap has
+	Open *pending `json:"gap,omitempty"` // nil: there is none
+	// Past have an end, the newest last; they are settled together, once no other gap has
 	// opened for a while. So events that the provider sends again after the last of them
 	// still count.
-	ended []*pending
+	Past []*pending `json:"gaps_unsettled,omitempty"`
+	// Came counts the events that arrived since the first gap of both began, but for those of
+	// this run after cameAt of its events.
+	Came    int64 `json:"came,omitempty"`
+	Settled []Gap `json:"gaps,omitempty"`     // the newest last
+	Due     []Gap `json:"gaps_due,omitempty"` // of those, not in the trail yet
+
 	// settleAt is a while after the last event of them that came late, and at most settleBy;
 	// zero: no good push has come since the end of the newest. late counts these events then.
 	settleAt, settleBy time.Time
 	late               int64
-	// came counts the events that arrived since the first gap of open and ended began, but
-	// for those of this run after cameAt of its events.
-	came, cameAt int64
-	losing       time.Time // when a verdict last meant a loss, in this run
-	settled      []Gap     // the newest last
-	due          []Gap     // of those, not in the trail yet
-	lost         int64     // the sum of this run
+	cameAt             int64
+	losing             time.Time // when a verdict last meant a loss, in this run
+	lost               int64     // the sum of this run
 }
 
 // newest is the newest gap with an end that nobody has reviewed, nil for none. After its own
@@ -62,8 +64,8 @@ func (w *watch) review(reviewed func(int64) bool) {
 	if reviewed == nil {
 		return
 	}
-	for i := range w.gaps.settled {
-		if g := &w.gaps.settled[i]; g.Entry > 0 && !g.Reviewed && reviewed(g.Entry) {
+	for i := range w.gaps.Settled {
+		if g := &w.gaps.Settled[i]; g.Entry > 0 && !g.Reviewed && reviewed(g.Entry) {
 			g.Reviewed, w.changed = true, true
 		}
 	}
@@ -71,8 +73,8 @@ func (w *watch) review(reviewed func(int64) bool) {
 
 // unreviewed counts the settled gaps of the last day that nobody has reviewed.
 func (g *gaps) unreviewed(now time.Time) (n int) {
-	for i := range g.settled {
-		if gap := &g.settled[i]; !gap.Reviewed && now.Sub(gap.Ended) < gappedFor {
+	for i := range g.Settled {
+		if gap := &g.Settled[i]; !gap.Reviewed && now.Sub(gap.Ended) < gappedFor {
 			n++
 		}
 	}
@@ -81,12 +83,12 @@ func (g *gaps) unreviewed(now time.Time) (n int) {
 
 // entered takes the first gap due off the list, once the trail has it at an index.
 func (g *gaps) entered(of Gap, index int64) {
-	if len(g.due) > 0 && g.due[0].same(of) {
-		g.due = g.due[1:]
+	if len(g.Due) > 0 && g.Due[0].same(of) {
+		g.Due = g.Due[1:]
 	}
-	for i := range g.settled {
-		if g.settled[i].same(of) {
-			g.settled[i].Entry = index
+	for i := range g.Settled {
+		if g.Settled[i].same(of) {
+			g.Settled[i].Entry = index
 		}
 	}
 }
@@ -94,8 +96,8 @@ func (g *gaps) entered(of Gap, index int64) {
 // told lists the gaps with an end, the newest last; the relay's own downtime once it is
 // settled, others once they have a loss.
 func (g *gaps) told() []Gap {
-	all := append([]Gap{}, g.settled...)
-	for _, p := range g.ended {
+	all := append([]Gap{}, g.Settled...)
+	for _, p := range g.Past {
 		if p.tellable() {
 			all = append(all, p.Gap)
 		}
@@ -106,13 +108,13 @@ func (g *gaps) told() []Gap {
 func (p *pending) tellable() bool { return p.Cause != CauseRelayDown && p.EventsLost > 0 }
 
 // waits reports whether the newest gap is not settled.
-func (g *gaps) waits() bool { return slices.ContainsFunc(g.ended, (*pending).tellable) }
+func (g *gaps) waits() bool { return slices.ContainsFunc(g.Past, (*pending).tellable) }
 
 // unsettled lists the gaps with an end, and the open one.
 func (g *gaps) unsettled() []*pending {
-	all := append([]*pending{}, g.ended...)
-	if g.open != nil {
-		all = append(all, g.open)
+	all := append([]*pending{}, g.Past...)
+	if g.Open != nil {
+		all = append(all, g.Open)
 	}
 	return all
 }
@@ -125,15 +127,15 @@ func (w *watch) follow(v Verdict, fresh bool, now time.Time) {
 		w.lose(v, now)
 		g.losing = now
 	}
-	if v.State.arrives() && g.open != nil && w.mended(fresh) {
+	if v.State.arrives() && g.Open != nil && w.mended(fresh) {
 		w.end(w.mendedAt(now))
 	}
 	w.measure(now)
-	if g.open != nil || len(g.ended) == 0 {
+	if g.Open != nil || len(g.Past) == 0 {
 		return
 	}
 	switch push := w.arrivals.LastPush; {
-	case g.settleAt.IsZero() && !push.IsZero() && !push.Before(g.ended[len(g.ended)-1].Ended):
+	case g.settleAt.IsZero() && !push.IsZero() && !push.Before(g.Past[len(g.Past)-1].Ended):
 		g.settleBy, g.late, w.changed = now.Add(settleMost*w.settle), 0, true
 		g.await(now.Add(w.settle))
 	case g.settleAt.IsZero():
@@ -150,7 +152,7 @@ const settleMost = 15
 // await waits for more late events if some have come: one in twenty of those expected.
 func (g *gaps) await(until time.Time) {
 	late, expected := int64(0), int64(0)
-	for _, p := range g.ended {
+	for _, p := range g.Past {
 		late, expected = late+p.EventsLate, expected+p.EventsExpected
 	}
 	if !g.settleAt.IsZero() && late <= g.late+expected/20 {
@@ -164,7 +166,7 @@ func (g *gaps) await(until time.Time) {
 // mended reports whether the open gap is over: a push has come since, or the API shows the
 // cause mended. The end of all evidence, as after a restart, is no end of a gap.
 func (w *watch) mended(fresh bool) bool {
-	g := w.gaps.open
+	g := w.gaps.Open
 	push, after, arrival := w.arrivals.LastPush, w.gaps.losing, g.ofArrivals()
 	if arrival {
 		push = w.arrivals.LastNew
@@ -178,7 +180,7 @@ func (w *watch) mended(fresh bool) bool {
 // mendedAt is the push that has ended the open gap, or now.
 func (w *watch) mendedAt(now time.Time) time.Time {
 	push := w.arrivals.LastPush
-	if push.Before(w.gaps.losing) && w.arrivals.Looked.IsZero() || !push.After(w.gaps.open.Begun) {
+	if push.Before(w.gaps.losing) && w.arrivals.Looked.IsZero() || !push.After(w.gaps.Open.Begun) {
 		return now
 	}
 	return push
@@ -187,20 +189,20 @@ func (w *watch) mendedAt(now time.Time) time.Time {
 // lose opens a gap, or goes on with the open one.
 func (w *watch) lose(v Verdict, now time.Time) {
 	g := &w.gaps
-	if g.open == nil {
-		if w.lastPush.IsZero() && v.State != Refused {
+	if g.Open == nil {
+		if w.LastPush.IsZero() && v.State != Refused {
 			return // nothing has come yet, so nothing is expected
 		}
 		w.openGap(v, now)
 		return
 	}
-	if at, other := w.another(v, now); other && len(g.ended) < maxGaps {
+	if at, other := w.another(v, now); other && len(g.Past) < maxGaps {
 		w.end(at)
 		w.openGap(v, now)
 		return
 	}
-	if !v.State.ofArrivals() && g.open.ofArrivals() { // the cause shows
-		g.open.Cause, g.open.Reason, g.open.RefusedBy = string(v.State), v.Reason, v.refusedBy
+	if !v.State.ofArrivals() && g.Open.ofArrivals() { // the cause shows
+		g.Open.Cause, g.Open.Reason, g.Open.RefusedBy = string(v.State), v.Reason, v.refusedBy
 	}
 }
 
@@ -208,14 +210,14 @@ func (w *watch) lose(v Verdict, now time.Time) {
 // and when the open one ended. A silence is often noticed before its cause; and a cause out of
 // sight, as when the API is away, leaves a silence.
 func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
-	open := w.gaps.open
+	open := w.gaps.Open
 	switch {
 	case open.is(v.State) && open.RefusedBy == v.refusedBy:
 		return now, false
 	case v.State == Silent:
-		return w.lastNew, open.is(Reduced)
+		return w.LastNew, open.is(Reduced)
 	case v.State == Reduced:
-		return w.lastPush, w.lastPush.After(open.Begun)
+		return w.LastPush, w.LastPush.After(open.Begun)
 	case open.ofArrivals():
 		late := open.noticed.Add(2 * w.declared.Interval)
 		return v.Since, !open.noticed.IsZero() && v.Since.After(late)
@@ -229,23 +231,23 @@ func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
 // cause and ended a moment ago, or where there is no room for more: its end has proved
 // nothing. It counts what came meanwhile.
 func (w *watch) openGap(v Verdict, now time.Time) {
-	g, n := &w.gaps, len(w.gaps.ended)
+	g, n := &w.gaps, len(w.gaps.Past)
 	g.settleAt, w.changed = time.Time{}, true
 	if n > 0 {
-		p := g.ended[n-1]
+		p := g.Past[n-1]
 		if n >= maxGaps || p.is(v.State) && p.RefusedBy == v.refusedBy && now.Sub(p.Ended) < holdOther {
 			p.late += w.arrivals.Events - p.span.Events() - p.outside
 			p.Ended = time.Time{}
 			p.span.Set(p.Begun, time.Time{})
-			g.ended, g.open = g.ended[:n-1], p
+			g.Past, g.Open = g.Past[:n-1], p
 			return
 		}
 	}
 	w.begin(Gap{Cause: string(v.State), Reason: v.Reason, RefusedBy: v.refusedBy, Begun: w.begun(v)}, now)
 	if v.State == Reduced { // some of its events have come before it was noticed
-		g.open.late = v.came
+		g.Open.late = v.came
 		if n == 0 {
-			g.came = v.came
+			g.Came = v.came
 		}
 	}
 }
@@ -253,15 +255,15 @@ func (w *watch) openGap(v Verdict, now time.Time) {
 // begun is when the loss of a verdict began: at the first refusal, or after the last arrival;
 // and not before the end of the gap before it.
 func (w *watch) begun(v Verdict) time.Time {
-	at := w.lastPush
+	at := w.LastPush
 	switch v.State {
 	case Refused, Reduced:
 		at = v.Since
 	case Silent:
-		at = w.lastNew
+		at = w.LastNew
 	}
-	if n := len(w.gaps.ended); n > 0 && w.gaps.ended[n-1].Ended.After(at) {
-		at = w.gaps.ended[n-1].Ended
+	if n := len(w.gaps.Past); n > 0 && w.gaps.Past[n-1].Ended.After(at) {
+		at = w.gaps.Past[n-1].Ended
 	}
 	return at
 }
@@ -269,26 +271,26 @@ func (w *watch) begun(v Verdict) time.Time {
 // begin opens a gap. The first one starts the count of all arrivals.
 func (w *watch) begin(gap Gap, now time.Time) {
 	g := &w.gaps
-	if len(g.ended) == 0 {
-		g.came, g.cameAt = 0, w.arrivals.Events
+	if len(g.Past) == 0 {
+		g.Came, g.cameAt = 0, w.arrivals.Events
 	}
 	refused := w.refusedAtLastPush
-	if n := len(g.ended); n > 0 { // without a push since, the refused ones of the gap before it are not of this one
-		refused = max(refused, g.ended[n-1].refusedBefore+g.ended[n-1].RefusedPushes-g.ended[n-1].refused)
+	if n := len(g.Past); n > 0 { // without a push since, the refused ones of the gap before it are not of this one
+		refused = max(refused, g.Past[n-1].refusedBefore+g.Past[n-1].RefusedPushes-g.Past[n-1].refused)
 	}
-	g.open = &pending{Gap: gap, span: w.page.Count(gap.Begun, time.Time{}), refusedBefore: refused, noticed: now}
+	g.Open = &pending{Gap: gap, span: w.page.Count(gap.Begun, time.Time{}), refusedBefore: refused, noticed: now}
 	g.settleAt, w.changed = time.Time{}, true
 }
 
 // end ends the open gap.
 func (w *watch) end(at time.Time) {
-	p := w.gaps.open
+	p := w.gaps.Open
 	p.Ended = at
 	p.span.Set(p.Begun, p.Ended)
 	p.RefusedPushes = w.refusedIn(p)
 	p.EventsExpected, p.EstimatedBy = w.expected(p.Begun, p.Ended)
 	p.outside = w.arrivals.Events - p.span.Events()
-	w.gaps.ended, w.gaps.open, w.changed = append(w.gaps.ended, p), nil, true
+	w.gaps.Past, w.gaps.Open, w.changed = append(w.gaps.Past, p), nil, true
 }
 
 func (w *watch) refusedIn(p *pending) int64 { return p.refused + w.refusedPushes() - p.refusedBefore }
@@ -368,13 +370,13 @@ func (w *watch) byArrival(all []*pending, now time.Time) {
 }
 
 // came counts the events that arrived since the first unsettled gap began.
-func (w *watch) came() int64 { return w.gaps.came + w.arrivals.Events - w.gaps.cameAt }
+func (w *watch) came() int64 { return w.gaps.Came + w.arrivals.Events - w.gaps.cameAt }
 
 // expected is the number of events usual in a time, and how it is known.
 func (w *watch) expected(from, until time.Time) (events int64, by string) {
 	n, by := w.model.Expected(from, until), ByRhythm
 	if n == 0 {
-		n, by = w.recent.perSecond()*max(0, until.Sub(from).Seconds()), ByRecentRate
+		n, by = w.Recent.perSecond()*max(0, until.Sub(from).Seconds()), ByRecentRate
 	}
 	if n == 0 {
 		by = ""
@@ -385,15 +387,15 @@ func (w *watch) expected(from, until time.Time) (events int64, by string) {
 // close settles the ended gaps. One without a loss is forgotten.
 func (w *watch) close() {
 	g := &w.gaps
-	for _, p := range g.ended {
+	for _, p := range g.Past {
 		p.span.Stop()
 		if p.EventsLost > 0 {
-			g.settled = last(append(g.settled, p.Gap), maxGaps)
-			g.due = last(append(g.due, p.Gap), maxGaps)
+			g.Settled = last(append(g.Settled, p.Gap), maxGaps)
+			g.Due = last(append(g.Due, p.Gap), maxGaps)
 			g.lost += p.EventsLost
 		}
 	}
-	g.ended, g.settleAt, w.changed = nil, time.Time{}, true
+	g.Past, g.settleAt, w.changed = nil, time.Time{}, true
 }
 
 // last keeps the last n elements.

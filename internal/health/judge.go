@@ -83,7 +83,7 @@ func notHere(e *Evidence, now time.Time) (Verdict, bool) {
 	case d.stale(e.Started, now):
 		v.Reason += ", and " + staleReason(e)
 		v.Action = lookAction
-	case d.At.IsZero():
+	case d.LastLook.IsZero():
 	case d.DestinationType == "":
 		v.Reason += ": the API shows no streaming config"
 	default:
@@ -98,10 +98,10 @@ func notHere(e *Evidence, now time.Time) (Verdict, bool) {
 const lookAction = "see that the relay reaches the management API: the section workspace of /status has its error"
 
 func staleReason(e *Evidence) string {
-	if e.Declared.At.IsZero() {
+	if e.Declared.LastLook.IsZero() {
 		return "the API has shown nothing since the relay started"
 	}
-	return "the API was last read at " + clock(e.Declared.At)
+	return "the API was last read at " + clock(e.Declared.LastLook)
 }
 
 // neverSeen judges an environment without any push yet.
@@ -188,7 +188,7 @@ func seconds(s float64) time.Duration {
 
 // tooOld judges an environment without recent evidence.
 func tooOld(e *Evidence, now time.Time) (Verdict, bool) {
-	unheard := e.Arrivals.LastPush.IsZero() && e.Declared.Watched && e.Declared.At.IsZero()
+	unheard := e.Arrivals.LastPush.IsZero() && e.Declared.Watched && e.Declared.LastLook.IsZero()
 	if _, known := e.usual(); known && !unheard {
 		return Verdict{}, false // and it is not over: see silent
 	}

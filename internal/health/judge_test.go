@@ -28,8 +28,10 @@ func flows() *Evidence {
 	return &Evidence{
 		Environment: live, Here: true, Generated: true,
 		Declared: Declared{
-			Watched: true, Status: management.StatusActive, DestinationType: management.GrafanaLoki, Destination: "relay.example.com",
-			At: noon.Add(-30 * time.Second), StatusSince: noon.Add(-time.Hour), Interval: time.Minute,
+			Health: streaming.Health{
+				Status: management.StatusActive, DestinationType: management.GrafanaLoki, Destination: "relay.example.com", LastLook: noon.Add(-30 * time.Second),
+			},
+			Watched: true, StatusSince: noon.Add(-time.Hour), Interval: time.Minute,
 		},
 		Arrivals: received.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
 		LastPush: noon.Add(-time.Second),
@@ -81,7 +83,7 @@ func TestJudge(t *testing.T) {
 		},
 		"no API is configured": {func(e *Evidence) { e.Declared = Declared{Interval: time.Minute} }, Flowing, "pushes arrive", "", 0},
 		"the API is not read any more": {
-			func(e *Evidence) { e.Declared.At = noon.Add(-4 * time.Minute) },
+			func(e *Evidence) { e.Declared.LastLook = noon.Add(-4 * time.Minute) },
 			Flowing, "the API was last read at 2026-11-18 11:56:00 UTC", "", 0,
 		},
 		"flowing though declared DISABLED": {
@@ -102,7 +104,7 @@ func TestJudge(t *testing.T) {
 		"no such environment": {
 			func(e *Evidence) {
 				neverPushed(e)
-				e.Declared.At = time.Time{}
+				e.Declared.LastLook = time.Time{}
 				e.Declared.Finding, e.Declared.Advice = streaming.FindingAbsent, "correct the slugs"
 			},
 			Disabled, "the API knows no such environment", "correct the slugs", 0,
@@ -112,7 +114,7 @@ func TestJudge(t *testing.T) {
 			Silent, "no push since then, and by this environment's rhythm one was due by 2026-11-18 11:", "log in to shop/live once: if no push arrives within a minute", 30 * time.Minute,
 		},
 		"silent, and declared ACTIVE":   {func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute) }, Silent, "the API declares the stream ACTIVE all the same", "", 30 * time.Minute},
-		"silent, and the API is away":   {func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute); e.Declared.At = noon.Add(-time.Hour) }, Silent, "no push since then", "", 30 * time.Minute},
+		"silent, and the API is away":   {func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute); e.Declared.LastLook = noon.Add(-time.Hour) }, Silent, "no push since then", "", 30 * time.Minute},
 		"silent since the relay began":  {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-30 * time.Minute) }, Silent, "no push since then", "", time.Hour},
 		"nobody has waited long enough": {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-time.Second) }, Flowing, "the last push came", "", 0},
 		"silent as usual":               {func(e *Evidence) { learnt(e); lastPush(e, 2*time.Second) }, Flowing, "pushes arrive", "", 0},
@@ -132,7 +134,7 @@ func TestJudge(t *testing.T) {
 		},
 		"refused while the API is away": {
 			func(e *Evidence) {
-				e.Declared.At = time.Time{}
+				e.Declared.LastLook = time.Time{}
 				refusedFor(e, received.Credential, time.Second, 0)
 				lastPush(e, time.Minute)
 			},
@@ -168,7 +170,7 @@ func TestJudge(t *testing.T) {
 		"another host, long ago": {
 			func(e *Evidence) {
 				e.Declared.Differs = []string{"hostname"}
-				e.Declared.At = noon.Add(-181 * time.Second)
+				e.Declared.LastLook = noon.Add(-181 * time.Second)
 			},
 			Flowing, "the API was last read", "", 0,
 		},
@@ -194,7 +196,7 @@ func TestJudge(t *testing.T) {
 			e.Declared.Status, e.Declared.DestinationType, e.Declared.Destination, e.Declared.Differs = "", "", "", []string{"destination_type"}
 		}, Disabled, "the API shows no streaming config", "see `auditrelay streaming plan shop/live`", 0},
 		"disabled, long ago": {func(e *Evidence) {
-			e.Declared.Status, e.Declared.At = management.StatusDisabled, noon.Add(-time.Hour)
+			e.Declared.Status, e.Declared.LastLook = management.StatusDisabled, noon.Add(-time.Hour)
 			lastPush(e, 2*time.Hour)
 		}, Unknown, "the API was last read at 2026-11-18 11:00:00 UTC", "the section workspace of /status", 0},
 
@@ -211,11 +213,11 @@ func TestJudge(t *testing.T) {
 			func(e *Evidence) { neverPushed(e); e.Declared.Destination = "loki.example.com" }, Unknown,
 			"no push has arrived yet, though the API declares the stream to loki.example.com (GRAFANA_LOKI) ACTIVE", "log in", 0,
 		},
-		"no push, no look yet": {func(e *Evidence) { neverPushed(e); e.Declared.At, e.Started = time.Time{}, noon }, Unknown, "the API was not read yet", "", 0},
-		"no push, and no API":  {func(e *Evidence) { neverPushed(e); e.Declared.At = time.Time{} }, Unknown, "the API has shown nothing since the relay started", "the section workspace", 0},
+		"no push, no look yet": {func(e *Evidence) { neverPushed(e); e.Declared.LastLook, e.Started = time.Time{}, noon }, Unknown, "the API was not read yet", "", 0},
+		"no push, and no API":  {func(e *Evidence) { neverPushed(e); e.Declared.LastLook = time.Time{} }, Unknown, "the API has shown nothing since the relay started", "the section workspace", 0},
 		"an earlier process's push, no look yet": {func(e *Evidence) {
 			e.Arrivals.LastPush, e.LastPush = time.Time{}, noon.Add(-time.Minute)
-			e.Declared.At, e.Started = time.Time{}, noon
+			e.Declared.LastLook, e.Started = time.Time{}, noon
 		}, Unknown, "the API was not read yet", "", 0},
 		"an earlier process's push": {
 			func(e *Evidence) {
@@ -232,14 +234,14 @@ func TestJudge(t *testing.T) {
 			e.Here = false
 			e.Declared.Status, e.Declared.DestinationType = "", ""
 		}, Unknown, "do not pass here: the API shows no streaming config", "", 0},
-		"not here, stale":      {func(e *Evidence) { neverPushed(e); e.Here, e.Declared.At = false, noon.Add(-time.Hour) }, Unknown, "do not pass here, and the API was last read at", "the section workspace", 0},
+		"not here, stale":      {func(e *Evidence) { neverPushed(e); e.Here, e.Declared.LastLook = false, noon.Add(-time.Hour) }, Unknown, "do not pass here, and the API was last read at", "the section workspace", 0},
 		"not here, moved":      {func(e *Evidence) { neverPushed(e); e.Here, e.Declared.Differs = false, []string{"site"} }, Misdirected, "not the configured one", "", 0},
 		"not here, not looked": {func(e *Evidence) { neverPushed(e); e.Here, e.Declared = false, Declared{} }, Unknown, "the relay does not look at its streaming config", "", 0},
 		"not here, it pushes":  {func(e *Evidence) { e.Here = false }, Flowing, "pushes arrive", "", 0},
 
 		"a gap": {func(e *Evidence) {
-			e.Gap = &Gap{Cause: "refused", Begun: noon.Add(-2 * time.Hour), Ended: noon.Add(-time.Hour), EventsLost: 12}
-		}, Gapped, "about 12 events were lost from 2026-11-18 10:00:00 UTC to 2026-11-18 11:00:00 UTC (refused)", "note the gap", time.Hour},
+			e.Gap = &Gap{Cause: "refused", Begun: noon.Add(-2 * time.Hour), Ended: noon.Add(-time.Hour), EventsLost: 12, EventsLostLeast: 8, EventsLostMost: 16}
+		}, Gapped, "about 12 events were lost (8 to 16) from 2026-11-18 10:00:00 UTC to 2026-11-18 11:00:00 UTC (refused)", "note the gap", time.Hour},
 		"a gap of yesterday": {func(e *Evidence) { e.Gap = &Gap{Ended: noon.Add(-25 * time.Hour), EventsLost: 12} }, Flowing, "", "", 0},
 		"a gap without loss": {func(e *Evidence) { e.Gap = &Gap{Ended: noon.Add(-time.Hour)} }, Flowing, "", "", 0},
 		"a gap, and refused": {func(e *Evidence) {

@@ -83,7 +83,7 @@ func New(o Options) (*Keeper, error) {
 	if o.Registerer == nil {
 		return k, nil
 	}
-	if err := o.Registerer.Register(newCollector(k)); err != nil {
+	if err := o.Registerer.Register(collector{k}); err != nil {
 		return nil, fmt.Errorf("register the health metrics: %w", err)
 	}
 	return k, nil
@@ -159,7 +159,10 @@ func (k *Keeper) tick(now time.Time) {
 	for _, w := range k.watches {
 		w.review(k.options.Reviewed)
 		w.step(declared[w.name], now)
-		urgent = urgent || w.changed || w.held.due || len(w.gaps.due) > 0
+		for _, p := range w.unsettled() {
+			p.Silenced = cmp.Or(k.silenced(w), p.Silenced)
+		}
+		urgent = urgent || w.changed || w.held.due || len(w.gaps.Due) > 0
 	}
 	if urgent {
 		k.writer.nudge()

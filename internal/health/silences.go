@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -64,15 +65,6 @@ type silenceDetail struct {
 	Person   workspace.Person `json:"person"` // who made the entry
 }
 
-// SilencesOptions give silences their parts.
-type SilencesOptions struct {
-	Trail audit.Log
-	// Environments are the configured ones.
-	Environments []credentials.Environment
-	// Now is the clock. Default time.Now.
-	Now func() time.Time
-}
-
 // Silences are times without alarms, as during maintenance: of one environment, or of all. A
 // silence hides neither a state nor an entry of the trail, but only marks them. A nil *Silences
 // has none, and the methods may be called concurrently.
@@ -85,29 +77,23 @@ type Silences struct {
 	now   func() time.Time
 	names []credentials.Environment // AllEnvironments, and the configured ones
 
-	mu    sync.Mutex // held for moments only
-	known map[credentials.Environment]*silencesState
+	acting sync.Mutex // held over a use of the trail
+	mu     sync.Mutex // guards known; held for moments only
+	known  map[credentials.Environment]silencesState
 }
 
 // silencesState has the silences of an environment, or of all.
 type silencesState struct {
-	read  bool  // they are as in the trail
-	entry int64 // the entry that they are from
-	// list also has those that ended within the last hour, since a gap is settled after its
-	// end.
 	list []Silence
+	read bool // they are as in the trail
 }
 
-// NewSilences makes an empty one: see [Silences.Load].
-func NewSilences(o SilencesOptions) *Silences {
-	b := &Silences{trail: o.Trail, now: o.Now, names: append([]credentials.Environment{AllEnvironments}, o.Environments...), known: map[credentials.Environment]*silencesState{}}
-	if b.now == nil {
-		b.now = time.Now
+// NewSilences makes an empty one for the configured environments: see [Silences.Load].
+func NewSilences(trail audit.Log, environments []credentials.Environment) *Silences {
+	return &Silences{
+		trail: trail, now: time.Now, known: map[credentials.Environment]silencesState{},
+		names: append([]credentials.Environment{AllEnvironments}, environments...),
 	}
-	for _, name := range b.names {
-		b.known[name] = &silencesState{entry: -1}
-	}
-	return b
 }
 
 // Load reads from the trail those that are not known yet. An environment that cannot be read
@@ -116,28 +102,36 @@ func (b *Silences) Load(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
+	b.acting.Lock()
+	defer b.acting.Unlock()
 	var errs []error
 	for _, name := range b.names {
-		b.mu.Lock()
-		read := b.known[name].read
-		b.mu.Unlock()
-		if read {
+		if b.of(name).read {
 			continue
 		}
-		e, found, err := b.trail.Last(ctx, name.Project, name.Environment, SubjectSilences)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read the silences of %s: %w", displayName(name), err))
-			if errors.Is(err, audit.ErrUnavailable) {
-				break
-			}
+		e, _, err := b.trail.Last(ctx, name.Project, name.Environment, SubjectSilences)
+		if err == nil {
+			b.set(name, silencesState{silencesOf(e), true})
 			continue
 		}
-		if !found {
-			e.Index = -1
+		errs = append(errs, fmt.Errorf("read the silences of %s: %w", displayName(name), err))
+		if errors.Is(err, audit.ErrUnavailable) {
+			break
 		}
-		b.take(name, e)
 	}
 	return errors.Join(errs...)
+}
+
+func (b *Silences) of(name credentials.Environment) silencesState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known[name]
+}
+
+func (b *Silences) set(name credentials.Environment, now silencesState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known[name] = now
 }
 
 // Add begins a silence of an environment, or of [AllEnvironments]. s needs Until, Reason and Person. It
@@ -170,7 +164,7 @@ func (b *Silences) Add(ctx context.Context, name credentials.Environment, s Sile
 func (b *Silences) check(name credentials.Environment, s *Silence, now time.Time) error {
 	length := s.Until.Sub(now)
 	switch {
-	case b.known[name] == nil:
+	case !slices.Contains(b.names, name):
 		return fmt.Errorf("%w: %s is not in the running configuration", ErrImpossibleSilence, name)
 	case length <= 0:
 		return fmt.Errorf("%w: it would end at once, at %s", ErrImpossibleSilence, clock(s.Until))
@@ -188,13 +182,15 @@ func (b *Silences) check(name credentials.Environment, s *Silence, now time.Time
 // this id.
 func (b *Silences) End(ctx context.Context, id string, by workspace.Person) (Silence, error) {
 	loaded := b.Load(ctx)
-	s, found := b.find(id)
+	all := b.List()
+	i := slices.IndexFunc(all, func(s Silence) bool { return s.ID == id })
 	switch {
-	case !found && loaded != nil:
+	case i < 0 && loaded != nil:
 		return Silence{}, loaded
-	case !found:
+	case i < 0:
 		return Silence{}, fmt.Errorf("%w: %q", ErrNoSilence, id)
 	}
+	s := all[i]
 	name := s.of()
 	err := b.update(ctx, name, TypeSilenceEnded, func(active []Silence) (*silenceDetail, error) {
 		rest := slices.DeleteFunc(active, s.same)
@@ -212,36 +208,21 @@ func (b *Silences) End(ctx context.Context, id string, by workspace.Person) (Sil
 // List returns the active silences, those of all environments first.
 func (b *Silences) List() []Silence {
 	all, now := []Silence{}, b.now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, name := range b.names {
-		all = append(all, activeSilences(b.known[name].list, now)...)
+		all = append(all, activeSilences(b.of(name).list, now)...)
 	}
 	return all
 }
 
-// Present is Active now.
+// Present returns the active silence of an environment. Of several it returns the one that ends
+// last. It reads only memory.
 func (b *Silences) Present(name credentials.Environment) (longest Silence, found bool) {
 	if b == nil {
 		return Silence{}, false
 	}
-	return b.Active(name, b.now())
-}
-
-// Active returns the silence of an environment at a time within the last hour. Of several it
-// returns the one that ends last. It reads only memory.
-func (b *Silences) Active(name credentials.Environment, at time.Time) (longest Silence, found bool) {
-	if b == nil {
-		return Silence{}, false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, of := range []credentials.Environment{name, AllEnvironments} {
-		if b.known[of] == nil {
-			continue
-		}
-		for _, s := range b.known[of].list {
-			if !s.Begun.After(at) && s.Until.After(at) && s.Until.After(longest.Until) {
+		for _, s := range activeSilences(b.of(of).list, b.now()) {
+			if s.Until.After(longest.Until) {
 				longest, found = s, true
 			}
 		}
@@ -249,65 +230,28 @@ func (b *Silences) Active(name credentials.Environment, at time.Time) (longest S
 	return longest, found
 }
 
-func (b *Silences) find(id string) (Silence, bool) {
-	all := b.List()
-	i := slices.IndexFunc(all, func(s Silence) bool { return s.ID == id })
-	if i < 0 {
-		return Silence{}, false
-	}
-	return all[i], true
-}
-
 // update records the silences of an environment, and then takes them over. A crash between the
 // two is harmless, since the next start reads the trail.
 func (b *Silences) update(ctx context.Context, name credentials.Environment, kind string, next func(active []Silence) (*silenceDetail, error)) error {
+	b.acting.Lock()
+	defer b.acting.Unlock()
 	now := b.now()
-	newest := audit.Entry{Index: -1}
-	e, err := audit.Update(ctx, b.trail, name.Project, name.Environment, SubjectSilences, func(last audit.Entry, found bool) (*audit.Entry, error) {
-		if found {
-			newest = last
-		}
-		d, err := next(activeSilences(silencesOf(last), now))
+	var list []Silence
+	_, err := audit.Update(ctx, b.trail, name.Project, name.Environment, SubjectSilences, func(last audit.Entry, _ bool) (*audit.Entry, error) {
+		list = silencesOf(last)
+		d, err := next(activeSilences(list, now))
 		if d == nil || err != nil {
 			return nil, err
 		}
-		raw, err := json.Marshal(d)
-		return &audit.Entry{Type: kind, Project: name.Project, Environment: name.Environment, Subject: SubjectSilences, Time: now, Detail: raw}, err
+		list = d.Silences
+		return &audit.Entry{Type: kind, Time: now, Detail: jsondiff.Encode(d)}, nil
 	})
-	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.known[name].read = false // the entry may be there all the same
+	if err != nil { // the entry may be there all the same
+		b.set(name, silencesState{list: b.of(name).list})
 		return err
 	}
-	if e == nil {
-		e = &newest
-	}
-	b.take(name, *e)
+	b.set(name, silencesState{list, true})
 	return nil
-}
-
-// take takes over the silences of an entry, unless a newer one counts.
-func (b *Silences) take(name credentials.Environment, e audit.Entry) {
-	now := b.now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	of := b.known[name]
-	of.read = true
-	if e.Index < of.entry {
-		return
-	}
-	list := silencesOf(e)
-	for _, old := range of.list {
-		if slices.ContainsFunc(list, old.same) || now.Sub(old.Until) > time.Hour {
-			continue
-		}
-		if old.Until.After(now) {
-			old.Until = now // it was ended
-		}
-		list = append(list, old)
-	}
-	of.entry, of.list = e.Index, list[:min(len(list), 2*mostSilences)]
 }
 
 // silencesOf reads an entry; one of another form has none.
@@ -341,4 +285,23 @@ func newID() string {
 	random := make([]byte, 4)
 	_, _ = rand.Read(random) // never fails
 	return hex.EncodeToString(random)
+}
+
+func (s *Silence) same(other Silence) bool { return s.ID == other.ID }
+
+// begins describes a silence in one line: "silence of shop/live until 2026-11-22 14:00:00 UTC
+// by ann@host: upgrade".
+func (s *Silence) begins() string {
+	return fmt.Sprintf("silence of %s until %s by %s: %s", displayName(s.of()), clock(s.Until), s.Person, s.Reason)
+}
+
+func (s *Silence) ends(by workspace.Person) string {
+	return fmt.Sprintf("silence of %s ended by %s, before %s; its reason was: %s", displayName(s.of()), by, clock(s.Until), s.Reason)
+}
+
+func displayName(name credentials.Environment) string {
+	if name == AllEnvironments {
+		return "all environments"
+	}
+	return name.String()
 }

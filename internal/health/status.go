@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -58,8 +59,8 @@ type ObservedStatus struct {
 	Lateness                Lateness  `json:"lateness_seconds"`
 	// ClockBehindSeconds is how far the sender's clock is behind; below 0: ahead; 0: it seems
 	// right.
-	ClockBehindSeconds float64                   `json:"clock_behind_seconds"`
-	Refusals           map[string]RefusalsStatus `json:"refusals"`
+	ClockBehindSeconds float64                      `json:"clock_behind_seconds"`
+	Refusals           map[string]received.Refusals `json:"refusals"`
 }
 
 // Lateness has the percentiles of arrival minus event time over ten minutes, in seconds.
@@ -67,14 +68,6 @@ type Lateness struct {
 	P50 *float64 `json:"p50"`
 	P90 *float64 `json:"p90"`
 	P99 *float64 `json:"p99"`
-}
-
-// RefusalsStatus are the refused pushes of one reason, in this run of the relay. First and
-// Last are of the newest run of them without a good push between.
-type RefusalsStatus struct {
-	Count int64     `json:"count"`
-	First time.Time `json:"first,omitzero"`
-	Last  time.Time `json:"last,omitzero"`
 }
 
 // Status returns the state of each environment, in the order of the configuration.
@@ -102,7 +95,7 @@ func (w *watch) status(now time.Time) Status {
 	if s.State == "" { // not judged yet
 		s.State, s.Reason = Unknown, "the relay has just started"
 	}
-	if p := w.gaps.open; p != nil {
+	if p := w.gaps.Open; p != nil {
 		open := p.Gap
 		s.Gap = &open
 	}
@@ -132,7 +125,7 @@ func (w *watch) destination() string {
 func (w *watch) declaredStatus(now time.Time) DeclaredStatus {
 	d := &w.declared
 	return DeclaredStatus{
-		Status: d.Status, DestinationType: d.DestinationType, Destination: d.Destination, At: d.At,
+		Status: d.Status, DestinationType: d.DestinationType, Destination: d.Destination, At: d.LastLook,
 		Stale: d.stale(w.started, now), Finding: d.Finding, Differs: append([]string{}, d.Differs...), LastError: d.LastError,
 	}
 }
@@ -140,16 +133,16 @@ func (w *watch) declaredStatus(now time.Time) DeclaredStatus {
 func (w *watch) observedStatus(now time.Time) ObservedStatus {
 	a := &w.arrivals
 	o := ObservedStatus{
-		LastPush: w.lastPush, LastEvent: a.LastEvent, EventsPerSecond: a.EventsPerSecond,
+		LastPush: w.LastPush, LastEvent: a.LastEvent, EventsPerSecond: a.EventsPerSecond,
 		Lateness: Lateness{known(a.Lateness[0]), known(a.Lateness[1]), known(a.Lateness[2])},
-		Refusals: map[string]RefusalsStatus{}, ClockBehindSeconds: w.skew.Round(time.Second).Seconds(),
+		Refusals: map[string]received.Refusals{}, ClockBehindSeconds: w.Skew.Round(time.Second).Seconds(),
 	}
 	if expected := w.model.Expected(now, now.Add(time.Hour)); expected > 0 {
 		o.ExpectedEventsPerSecond = known(expected / time.Hour.Seconds())
 	}
 	for reason, r := range a.Refusals {
 		if r.Count > 0 {
-			o.Refusals[reason] = RefusalsStatus(r)
+			o.Refusals[reason] = r
 		}
 	}
 	return o

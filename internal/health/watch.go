@@ -23,20 +23,14 @@ type watch struct {
 	// seenUntil is when an earlier process was last known to run; zero: never.
 	seenUntil time.Time
 	declared  Declared
-	before    keptStatus // the API's word in an earlier run
 	arrivals  received.Snapshot
-	lastPush  time.Time // of this run, or an earlier one
-	lastNew   time.Time // likewise, of the last push with a new event
 	runs      map[string]received.Refusals
-	earlier   map[string]received.Refusals // runs seen by earlier processes
 	// refusedAtLastPush counts the refused pushes before the present run of them.
 	refusedAtLastPush int64
 
-	skew   time.Duration // as in [Evidence]; of this run, or an earlier one
+	memory
 	held   held
-	gaps   gaps
 	model  *rhythm.Model
-	recent recent
 	lesson lesson
 
 	changed bool // the file is out of date
@@ -47,11 +41,11 @@ type watch struct {
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	e := &Evidence{
-		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush, LastNew: w.lastNew,
+		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.LastPush, LastNew: w.LastNew,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: w.gaps.waits(),
-		Kept: w.kept, Hushed: w.hushed(), Skew: w.skew,
+		Kept: w.kept, Hushed: w.hushed(), Skew: w.Skew,
 	}
-	if w.skew = e.skew(); e.Skew > 0 && w.skew == 0 { // what seemed late was of the clock
+	if w.Skew = e.skew(); e.Skew > 0 && w.Skew == 0 { // what seemed late was of the clock
 		w.page.ForgetLateness()
 		e.Arrivals.Lateness = [3]float64{}
 	}
@@ -66,35 +60,35 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 
 // hushed reports a silence lasting since before this run.
 func (w *watch) hushed() bool {
-	g := w.gaps.open
+	g := w.gaps.Open
 	return g != nil && g.is(Silent) && w.arrivals.LastNew.IsZero()
 }
 
 // look takes over the declared and the arrived.
 func (w *watch) look(h streaming.Health) {
 	w.arrivals = w.page.Snapshot()
-	if w.arrivals.LastPush.After(w.lastPush) {
-		w.lastPush = w.arrivals.LastPush
+	if w.arrivals.LastPush.After(w.LastPush) {
+		w.LastPush = w.arrivals.LastPush
 	}
-	if w.arrivals.LastNew.After(w.lastNew) {
-		w.lastNew = w.arrivals.LastNew
+	if w.arrivals.LastNew.After(w.LastNew) {
+		w.LastNew = w.arrivals.LastNew
 	}
 	w.runs = map[string]received.Refusals{}
-	for reason, r := range w.earlier {
+	for reason, r := range w.Earlier {
 		w.runs[reason] = r
 	}
 	for reason, r := range w.arrivals.Refusals {
 		if r.Last.IsZero() {
 			continue
 		}
-		if before, some := w.earlier[reason]; some && before.Last.After(w.lastPush) {
+		if before, some := w.Earlier[reason]; some && before.Last.After(w.LastPush) {
 			r.First = before.First
 		}
 		w.runs[reason] = r
 	}
 	refusing := false
 	for _, r := range w.runs {
-		refusing = refusing || r.Last.After(w.lastPush)
+		refusing = refusing || r.Last.After(w.LastPush)
 	}
 	if !refusing {
 		w.refusedAtLastPush = w.refusedPushes()
@@ -109,13 +103,12 @@ func (w *watch) declare(h streaming.Health) {
 		return
 	}
 	switch {
-	case d.At.IsZero() && !h.LastLook.IsZero() && w.before.is(h):
-		d.StatusSince = w.before.Since
+	case d.LastLook.IsZero() && !h.LastLook.IsZero() && w.Word.is(h):
+		d.StatusSince = w.Word.Since
 	case h.Status != d.Status || d.StatusSince.IsZero():
 		d.StatusSince = h.LastLook
 	}
-	d.Status, d.DestinationType, d.Destination = h.Status, h.DestinationType, h.Destination
-	d.At, d.Finding, d.Differs, d.Advice, d.LastError = h.LastLook, h.Finding, h.Differs, h.Advice, h.LastError
+	d.Health = h
 }
 
 func (w *watch) refusedPushes() (n int64) {
@@ -160,7 +153,7 @@ func (w *watch) learn(v Verdict) {
 	if !l.from.IsZero() && !l.spoilt {
 		events := w.arrivals.Events - l.before.Events
 		w.model.Observe(l.from, push, events, w.arrivals.Pushes-l.before.Pushes)
-		w.recent.add(span, events)
+		w.Recent.add(span, events)
 	}
 	*l = lesson{from: push, before: w.arrivals.Totals}
 }

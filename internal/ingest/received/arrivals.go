@@ -146,10 +146,11 @@ func Reasons() []string { return reasons[:] }
 // Refusals are the refused pushes of one reason.
 type Refusals struct {
 	// Count counts since the book was made.
-	Count int64
+	Count int64 `json:"count"`
 	// First and Last are those of the newest run, without a good push between them; zero
 	// for none.
-	First, Last time.Time
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
 // Refused counts a refused push. An unknown reason counts as Unavailable.
