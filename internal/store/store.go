@@ -39,6 +39,9 @@ type Options struct {
 	// Allocate reserves a segment's room when it is made, where the backend can do that, so
 	// that a full disk is noticed between two segments and not in one.
 	Allocate bool
+	// ID is the id of a log that is made, where it is to take over another store's. The zero
+	// value stands for a new one.
+	ID ID
 }
 
 // Pos is a record's place in a log. The first record of a log has position 1, and 0 is
@@ -174,6 +177,20 @@ type Log interface {
 	// MaxRecord is the largest sum of a draft's Key and Data, in bytes. It may change while
 	// the log is in use.
 	MaxRecord() int
+}
+
+// Taker is a log that can take over another store's: it has the same id then, and each record
+// has the position and the time that it had there. So nothing that refers to a position has to
+// be changed. A crash leaves what was taken so far, and the log's end says how far that is.
+type Taker interface {
+	Log
+
+	// Take appends records whose positions follow one another and the log's end. It returns
+	// ErrConflict if they do not follow the end.
+	Take(ctx context.Context, records ...Record) error
+
+	// Pass goes on after the positions of a gap, which follow the log's end.
+	Pass(ctx context.Context, gap Gap) error
 }
 
 // Value is an entry of a table.

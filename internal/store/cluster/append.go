@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -36,7 +37,7 @@ func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft
 	}
 	// A crash between two batches leaves the first.
 	for i, batch := range batches {
-		at, err := l.keep(ctx, after, batch)
+		at, err := l.keep(ctx, after, batch, nil)
 		if err != nil {
 			if i > 0 { // some were stored
 				err = fmt.Errorf("%w: %w", store.ErrUnknown, errors.New(err.Error()))
@@ -73,7 +74,8 @@ func (l *Log) fits(drafts []store.Draft) error {
 type attempt struct {
 	log    *Log
 	drafts []store.Draft
-	nonce  uint64 // of the first draft; the others follow
+	times  []time.Time // of drafts that are another store's records; nil for the present
+	nonce  uint64      // of the first draft; the others follow
 	// after is the sequence that the stream has to end with; nil for any.
 	after *uint64
 	turn  turn   // at the newest try
@@ -82,8 +84,8 @@ type attempt struct {
 }
 
 // keep stores one batch, in however many tries.
-func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) (first store.Pos, err error) {
-	a := &attempt{log: l, drafts: drafts, nonce: newNonce()}
+func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft, times []time.Time) (first store.Pos, err error) {
+	a := &attempt{log: l, drafts: drafts, times: times, nonce: newNonce()}
 	_, err = l.store.insist(ctx, func(ctx context.Context) (last uint64, err error) {
 		if err := a.expect(after); err != nil {
 			return 0, err

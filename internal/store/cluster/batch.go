@@ -44,6 +44,9 @@ func batchesOf(drafts []store.Draft) (all [][]store.Draft) {
 // whole, and one that was cut off by a failing disk is stored again.
 func (a *attempt) message(i int, at int64) *nats.Msg {
 	f := frame{nonce: a.nonce + uint64(i), time: at, draft: a.drafts[i]}
+	if a.times != nil {
+		f.time = a.times[i].UnixNano()
+	}
 	m := &nats.Msg{Subject: a.log.stream, Header: nats.Header{}, Data: f.encode(a.log.stream)}
 	if i == 0 && a.after != nil {
 		m.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(*a.after, 10))

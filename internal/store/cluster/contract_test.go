@@ -49,6 +49,13 @@ func (b *backend) open(t testing.TB) {
 
 func (b *backend) Log(t testing.TB, name string) store.Log { return b.log(t, name) }
 
+func (b *backend) LogAs(t testing.TB, name string, id store.ID) store.Log {
+	t.Helper()
+	l, err := b.store.Log(t.Context(), name, store.Options{MaxBytes: 32 << 20, ID: id})
+	require.NoError(t, err)
+	return l
+}
+
 func (b *backend) log(t testing.TB, name string) *Log {
 	t.Helper()
 	l, err := b.store.Log(t.Context(), name, store.Options{MaxBytes: 32 << 20})

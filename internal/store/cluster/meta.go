@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,13 +26,14 @@ type meta struct {
 	rev uint64 // of the value in the table
 }
 
-// turn says that the cluster lost the end of a stream. After the position After, the next
-// record is the message Seq, or a later one, and its position is its sequence plus Shift.
-// The positions between the two are lost.
+// turn says that the cluster lost the end of a stream, or that a log that was taken over has a
+// gap. After the position After, the next record is the message Seq, or a later one, and its
+// position is its sequence plus Shift. The positions between the two are lost.
 type turn struct {
-	After store.Pos `json:"after"`
-	Seq   uint64    `json:"seq"`
-	Shift uint64    `json:"shift"`
+	After store.Pos    `json:"after"`
+	Seq   uint64       `json:"seq"`
+	Shift uint64       `json:"shift"`
+	Why   store.Reason `json:"why,omitempty"` // of the gap that was taken over; empty for a loss
 }
 
 // first is the first position of the turn.
@@ -115,7 +117,7 @@ func (m *meta) find(pos store.Pos) place {
 		case pos >= next.first():
 			t = *next
 		case pos > next.After:
-			return place{until: next.first() - 1, lost: store.Rewound}
+			return place{until: next.first() - 1, lost: cmp.Or(next.Why, store.Rewound)}
 		default:
 			return place{seq: uint64(pos) - t.Shift, until: next.After}
 		}

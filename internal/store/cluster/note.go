@@ -28,7 +28,7 @@ type note struct {
 // A note's file has two slots that are written in turn, so that a torn write leaves the
 // note before it. A slot is a checksum, a length, and the note in JSON.
 const (
-	slotSize = 4096
+	slotSize = 64 << 10
 	slotHead = 8 + 4
 )
 
@@ -58,16 +58,14 @@ func openNote(dir, name string) (*noteFile, note, error) {
 	var newest note
 	for i := range 2 {
 		b := make([]byte, slotSize)
-		if _, err := f.ReadAt(b, int64(i)*slotSize); err != nil {
-			continue // a new file is short
-		}
+		read, _ := f.ReadAt(b, int64(i)*slotSize) // up to the file's end, perhaps nothing
 		size := binary.LittleEndian.Uint32(b[8:])
-		if size > slotSize-slotHead || xxhash.Sum64(b[8:slotHead+size]) != binary.LittleEndian.Uint64(b) {
+		if int(size) > read-slotHead || xxhash.Sum64(b[8:slotHead+size]) != binary.LittleEndian.Uint64(b) {
 			continue
 		}
-		var read note
-		if json.Unmarshal(b[slotHead:slotHead+size], &read) == nil && read.Newest.Pos >= newest.Newest.Pos {
-			newest, n.written, n.newest = read, i, read.Newest.Pos
+		var found note
+		if json.Unmarshal(b[slotHead:slotHead+size], &found) == nil && found.Newest.Pos >= newest.Newest.Pos {
+			newest, n.written, n.newest = found, i, found.Newest.Pos
 		}
 	}
 	return n, newest, nil
@@ -88,11 +86,11 @@ func (n *noteFile) write(to note) error {
 	if len(text) > slotSize-slotHead {
 		return errors.New("the note on a log is too long")
 	}
-	b := binary.LittleEndian.AppendUint32(make([]byte, 8, slotSize), uint32(len(text)))
+	b := binary.LittleEndian.AppendUint32(make([]byte, 8, slotHead+len(text)), uint32(len(text)))
 	b = append(b, text...)
 	binary.LittleEndian.PutUint64(b, xxhash.Sum64(b[8:]))
 	next := 1 - n.written
-	if _, err := n.f.WriteAt(b[:slotSize], int64(next)*slotSize); err != nil {
+	if _, err := n.f.WriteAt(b, int64(next)*slotSize); err != nil {
 		return fmt.Errorf("write the note on a log: %w", err)
 	}
 	n.written, n.newest = next, to.Newest.Pos

@@ -118,6 +118,7 @@ func (a *asked) server(name, version, cluster string) {
 
 func (a *asked) replicas() {
 	switch n := a.cfg.Replicas; {
+	case n == 0: // the streams keep theirs
 	case n == 1:
 		a.found(Weak, "journal.replicas", "1: there is one copy, so that acknowledged events are lost with its disk; a cluster of three servers and replicas: 3 keep them")
 	case n < replicasWanted:

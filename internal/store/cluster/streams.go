@@ -56,6 +56,9 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *
 		return nil, err
 	}
 	have := info.Config
+	if s.replicas == 0 {
+		want.Replicas = have.Replicas
+	}
 	if id := have.Metadata[metaLog]; id != "" {
 		want.Metadata[metaLog] = id
 	}
@@ -155,7 +158,9 @@ func (l *Log) open(ctx context.Context, o store.Options, kept note) error {
 		m.rev = 0
 	}
 	if !known {
-		m = meta{ID: newID()}
+		if m.ID = logID(o.ID.Log); m.ID == (logID{}) {
+			m.ID = newID()
+		}
 	}
 	maximum := o.MaxBytes
 	if maximum <= 0 {

@@ -197,9 +197,7 @@ func (l *Log) write(g *group) error {
 	if err := l.room(int64(len(g.frames))); err != nil {
 		return err
 	}
-	if now := time.Now(); now.After(l.newest) {
-		l.newest = now.Round(0)
-	}
+	l.tick()
 	last := l.segments[len(l.segments)-1] // changes only in a turn
 	finish(g.frames, last.seed, l.offset, l.end+1, l.end, l.newest)
 	if _, err := l.f.WriteAt(g.frames, l.offset); err != nil {
@@ -221,6 +219,14 @@ func (l *Log) write(g *group) error {
 		}
 	}
 	return nil
+}
+
+// tick has the newest time be the present one, unless the clock was set back, or the records
+// are another store's and have their times. The turn is held.
+func (l *Log) tick() {
+	if now := time.Now(); now.After(l.newest) && !l.taking {
+		l.newest = now.Round(0)
+	}
 }
 
 // advance moves the end mark, and the place where the newest segment goes on.

@@ -34,8 +34,10 @@ func (f *folder) open(t testing.TB) {
 	require.NoError(t, err)
 }
 
-func (f *folder) Log(t testing.TB, name string) store.Log {
-	l, err := f.store.Log(t.Context(), name, store.Options{MaxBytes: 32 << 20, Allocate: name == "events"})
+func (f *folder) Log(t testing.TB, name string) store.Log { return f.LogAs(t, name, store.ID{}) }
+
+func (f *folder) LogAs(t testing.TB, name string, id store.ID) store.Log {
+	l, err := f.store.Log(t.Context(), name, store.Options{MaxBytes: 32 << 20, Allocate: name == "events", ID: id})
 	require.NoError(t, err)
 	return l
 }

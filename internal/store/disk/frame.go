@@ -59,12 +59,14 @@ func appendFrame(b []byte, d store.Draft) []byte {
 	return append(b, make([]byte, sumSize)...)
 }
 
-// finish gives the records in b their positions, from first on, and their checksums. They
-// are written at an offset, and are no records anywhere else.
+// finish gives the records in b their positions, from first on, a time where they have none, and
+// their checksums. They are written at an offset, and are no records anywhere else.
 func finish(b []byte, seed uint64, offset int64, first, confirmed store.Pos, at time.Time) {
 	for pos := first; len(b) > 0; pos++ {
 		binary.LittleEndian.PutUint64(b[8:], uint64(pos))
-		binary.LittleEndian.PutUint64(b[16:], uint64(at.UnixNano()))
+		if binary.LittleEndian.Uint64(b[16:]) == 0 {
+			binary.LittleEndian.PutUint64(b[16:], uint64(at.UnixNano()))
+		}
 		binary.LittleEndian.PutUint64(b[32:], uint64(confirmed))
 		binary.LittleEndian.PutUint64(b[40:], sum(seed^uint64(offset), b[:40]))
 		body := headSize + int(binary.LittleEndian.Uint16(b[6:])) + int(binary.LittleEndian.Uint32(b[24:]))

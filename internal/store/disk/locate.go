@@ -101,6 +101,9 @@ func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) (all
 	}
 }
 
+// Logs names the logs of the store.
+func (s *Store) Logs(ctx context.Context) ([]string, error) { return Logs(ctx, s.dir, s.table) }
+
 // Logs names the logs of the store in a folder, with those that only its table remembers. A
 // folder without a log's files is none.
 func Logs(ctx context.Context, dir string, table store.Table) ([]string, error) {

@@ -48,6 +48,7 @@ type Log struct {
 	mark     *slots    // the end mark
 	trimmed  *slots    // the first position kept
 	newest   time.Time // of the newest record
+	taking   bool      // the records are another store's, and have their times
 	files    int       // how many segments were opened or made
 	scratch  []byte
 

@@ -160,11 +160,13 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 }
 
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or
-// those that the table remembers, or new ones. A segment that names another log says nothing.
+// those that the table remembers, or those that were asked for, or new ones. A segment that names another log says nothing.
 func (r *recovery) identify() {
 	r.remembered, r.rememberedExactly = r.store.remembered(r.name)
 	r.bare = r.known == nil
-	_, _ = rand.Read(r.id[:]) // it never fails
+	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
+		_, _ = rand.Read(r.id[:]) // it never fails
+	}
 	_, _ = rand.Read(r.secret[:])
 	if r.remembered != nil {
 		r.id, r.secret = r.remembered.log, r.remembered.secret

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -47,9 +46,7 @@ func (l *Log) full(need int64) error {
 // A crash in it leaves a file without a header, or a segment without records. A start
 // takes the first for nothing, and goes on in the second.
 func (l *Log) roll(base store.Pos, size int64) error {
-	if now := time.Now(); now.After(l.newest) {
-		l.newest = now.Round(0)
-	}
+	l.tick()
 	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.writer, name: l.name, doubtful: l.doubtful}
 	older := slices.Clone(l.segments) // changes only in a turn
 	if n := len(older); n > 0 && older[n-1].base == base {

@@ -21,6 +21,8 @@ import (
 type Backend interface {
 	// Log opens a log, or makes it. Its budget is at least 16 MiB.
 	Log(t testing.TB, name string) store.Log
+	// LogAs is Log for a log that is made with an id.
+	LogAs(t testing.TB, name string, id store.ID) store.Log
 	Table() store.Table
 	// A Backend may have a method LosesLazyValues, which says that a kill costs the lazy
 	// values of the last moment, as a power cut does.
@@ -42,6 +44,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"ATimeIsFound", seek},
 		{"AKillLosesNothing", kill},
 		{"LogsAreApart", apart},
+		{"ALogTakesOverAnother", takeOver},
 		{"AValueIsReplacedUnderACondition", conditions},
 		{"AnotherKeyGuardsAValue", guards},
 		{"ValuesSurviveAKill", valuesSurvive},
