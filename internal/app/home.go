@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,8 +27,8 @@ import (
 )
 
 // ErrMoved refuses a configuration with another journal than before, while some sink lacks
-// events of the old one.
-var ErrMoved = errors.New("the configuration names another journal, and the one before is not drained")
+// events of the old one, or after it was moved from there.
+var ErrMoved = errors.New("the configuration does not name the journal that the relay used before")
 
 // homeFile says in the data directory where the relay keeps its journal.
 const homeFile = "journal.json"
@@ -55,6 +56,28 @@ func (h Home) String() string {
 		return "the journal in the data directory"
 	}
 	return "the journal with stream_prefix " + h.Prefix + " at " + h.URL
+}
+
+// diskFlag stands for the data directory in `auditrelay journal move --to`.
+const diskFlag = "disk"
+
+// HomeAt is the home that --to names.
+func HomeAt(to string, cfg config.Journal) Home {
+	if to == diskFlag {
+		return Home{}
+	}
+	return Home{to, cfg.StreamPrefix}
+}
+
+// flag is what --to has to be.
+func (h Home) flag() string { return cmp.Or(h.URL, diskFlag) }
+
+// setting is what the configuration has to say.
+func (h Home) setting() string {
+	if h.URL == "" {
+		return "no journal.url"
+	}
+	return "journal.url to " + h.URL
 }
 
 // isSame reports whether two homes are one: the lists of servers may differ, with at least
@@ -101,6 +124,8 @@ type homes struct {
 	Used *Home `json:"used,omitempty"`
 	// LetGo are journals given up by a person.
 	LetGo []LetGo `json:"let_go,omitempty"`
+	// Moved is the newest move of the journal.
+	Moved *Moved `json:"moved,omitempty"`
 	// Logs are those of the store in the data directory, while the journal is kept there. If
 	// the store is missing, they were lost.
 	Logs []string `json:"logs,omitempty"`
@@ -141,12 +166,16 @@ func (r *process) settleHome(ctx context.Context) error {
 	r.homes = readHomes(r.cfg.DataDir, r.log)
 	h, now := &r.homes, homeOf(r.cfg.Journal)
 	if old := h.Used; old != nil && !old.isSame(now) && !h.gaveUp(*old) {
+		if m := h.Moved; m != nil && m.To.isSame(*old) && m.From.isSame(now) {
+			return fmt.Errorf("%w: %s was moved to %s at %s; set %s, or move it back with 'auditrelay journal move --to %s'",
+				ErrMoved, m.From, m.To, m.Time.Format(time.RFC3339), m.To.setting(), now.flag())
+		}
 		left, err := leftIn(ctx, r.cfg, *old, r.log)
 		if err != nil {
 			return err
 		}
 		if left != (Left{}) {
-			return fmt.Errorf("%w: %s holds %v, which would never be delivered; start with those settings again until 'auditrelay sinks list' shows nothing pending, or give them up with 'auditrelay journal let-go'", ErrMoved, old, left)
+			return fmt.Errorf("%w: %s holds %v, which would never be delivered; move everything with 'auditrelay journal move --to %s', start with those settings again until 'auditrelay sinks list' shows nothing pending, or give them up with 'auditrelay journal let-go'", ErrMoved, old, left, now.flag())
 		}
 		r.log.Info("the journal before is drained", "journal", old.String())
 	}
@@ -211,15 +240,12 @@ func LetJournalGo(ctx context.Context, cfg *config.Config, home Home, by audit.P
 // leftIn looks for the undelivered content of a journal, with the present credentials. A
 // failed look into a cluster is a doubt, not an error: a person can still let it go.
 func leftIn(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger) (Left, error) {
-	old := *cfg
-	old.Journal.URL = home.URL
 	if home.URL != "" {
-		old.Journal.StreamPrefix = home.Prefix
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, oldClusterPatience)
 		defer cancel()
 	}
-	left, err := look(ctx, &old, log)
+	left, err := look(ctx, configAt(cfg, home), log)
 	if err != nil && home.URL != "" {
 		left.Doubt, err = fmt.Sprintf("it could not be looked into: %v", err), nil
 	}
@@ -227,6 +253,20 @@ func leftIn(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger
 		err = fmt.Errorf("look into %s: %w", home, err)
 	}
 	return left, err
+}
+
+// configAt is a configuration with the journal in another home. The number of replicas there stays
+// as it is.
+func configAt(cfg *config.Config, home Home) *config.Config {
+	at := *cfg
+	if homeOf(cfg.Journal) == home {
+		return &at
+	}
+	at.Journal.URL, at.Journal.Replicas = home.URL, 0
+	if home.URL != "" {
+		at.Journal.StreamPrefix = home.Prefix
+	}
+	return &at
 }
 
 func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left, err error) {

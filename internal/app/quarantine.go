@@ -22,6 +22,7 @@ func (r *process) startQuarantineWatch(context.Context) error {
 		for _, old := range r.homes.LetGo {
 			r.recordLetGo(ctx, old)
 		}
+		r.recordMoved(ctx)
 		if err := r.quarantine.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
 			r.fail(err)
 		}
@@ -58,6 +59,18 @@ func (r *process) recordLetGo(ctx context.Context, old LetGo) {
 	subject := fmt.Sprintf("%s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
 	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
 		r.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
+	}
+}
+
+// recordMoved tells of the newest move of the journal. If this fails, the next start tells it.
+func (r *process) recordMoved(ctx context.Context) {
+	m := r.homes.Moved
+	if m == nil {
+		return
+	}
+	subject := fmt.Sprintf("%s, moved at %s", m.From, m.Time.Format(time.RFC3339))
+	if err := r.recordOnce(ctx, "journal.moved", subject, m); err != nil && ctx.Err() == nil {
+		r.log.Warn("recording the move of the journal in the trail failed; the next start tries again", "error", err)
 	}
 }
 

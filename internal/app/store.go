@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal/move"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
@@ -74,10 +75,11 @@ func (r *process) refusingMeanwhile(ctx context.Context, steps ...func(context.C
 // openStore opens the store of the process.
 func (r *process) openStore(ctx context.Context) (err error) {
 	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
-	if err == nil {
-		r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	if err != nil {
+		return err
 	}
-	return err
+	r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	return move.Check(ctx, r.store)
 }
 
 // StoreOptions are what a process has to say about a store.
@@ -98,6 +100,11 @@ func OpenStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.S
 		return nil, err
 	}
 	s, err := openStore(ctx, cfg, o, readHomes(cfg.DataDir, o.Logger).Logs)
+	if err == nil {
+		if err = move.Check(ctx, s); err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}

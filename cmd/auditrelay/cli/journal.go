@@ -26,12 +26,13 @@ letters, quarantine, audit trail and checkpoints. The relay may run meanwhile; i
 the same at /status and /metrics, and repairs at its start. repair does that for a stopped
 relay.
 
-accept-damage lets a running relay go on after much damage. let-go gives up a journal
-no longer named in the configuration.`,
+accept-damage lets a running relay go on after much damage. move takes the journal of a
+stopped relay to a cluster, or back. let-go gives up a journal no longer named in the
+configuration.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
-	}, p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalLetGo())
+	}, p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalMove(), p.newJournalLetGo())
 }
 
 // filesFlags name the files of a relay, which may be stopped.
