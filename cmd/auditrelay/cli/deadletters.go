@@ -254,13 +254,11 @@ stay. The receiving sink's match and redact sections apply, as in live delivery.
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
   auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		shown := newProgress(cmd.ErrOrStderr())
-		err := client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
-		shown.end()
+		p, err := watched(cmd, client.ReplayLetters, console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun})
 		if err == nil && dryRun {
-			return wouldChange(cmd.OutOrStdout(), &shown.last, "replayed")
+			return wouldChange(cmd.OutOrStdout(), p, "replayed")
 		}
-		return lettersReplayed(cmd.OutOrStdout(), &shown.last, err)
+		return lettersReplayed(cmd.OutOrStdout(), p, err)
 	}, &letters, text(&to, "to", "deliver to the sink `NAME` instead of their own"), onOff(&dryRun, "dry-run", "only print the counts"))
 }
 
@@ -307,23 +305,20 @@ audit trail first.`),
   auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
-		shown := newProgress(cmd.ErrOrStderr())
-		if err := client.DiscardLetters(cmd.Context(), request, shown.report); err != nil {
+		p, err := watched(cmd, client.DiscardLetters, request)
+		if err != nil {
 			return err
 		}
-		shown.end()
-		if err := wouldChange(cmd.OutOrStdout(), &shown.last, "discarded"); err != nil || dryRun || shown.last.Total == 0 {
+		if err := wouldChange(cmd.OutOrStdout(), p, "discarded"); err != nil || dryRun || p.Total == 0 {
 			return err
 		}
 		if err := confirm(cmd, yes, "Remove them for good?"); err != nil {
 			return err
 		}
 		// Letters since the question are not meant.
-		request.DryRun, request.Filter.Through = false, shown.last.Last
-		err := client.DiscardLetters(cmd.Context(), request, shown.report)
-		shown.end()
-		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters discarded\n", shown.last.Removed)
-		return err
+		request.DryRun, request.Filter.Through = false, p.Last
+		p, err = watched(cmd, client.DiscardLetters, request)
+		return errors.Join(say(cmd.OutOrStdout(), "%d dead letters discarded", p.Removed), err)
 	}, &letters, yesFlag(&yes), onOff(&dryRun, "dry-run", "only print the counts"))
 }
 

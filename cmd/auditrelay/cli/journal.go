@@ -205,7 +205,7 @@ the audit trail records the decision. It asks first, except with --yes.`),
 
 func (p Program) newJournalLetGo() *cobra.Command {
 	which := p.configured()
-	which.usage += ", with the new settings"
+	which.usage = "the relay's configuration `FILE`, with the new settings"
 	var home app.Home
 	var yes bool
 	cmd := command(&cobra.Command{

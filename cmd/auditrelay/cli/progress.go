@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
@@ -29,6 +32,14 @@ type progress struct {
 
 func newProgress(out io.Writer) *progress {
 	return &progress{out: out, terminal: isTerminal(fileOf(out)), printed: time.Now()}
+}
+
+// watched shows the progress of a relay's work, and returns the last report of it.
+func watched[Req any](cmd *cobra.Command, work func(context.Context, Req, func(*console.Progress)) error, req Req) (*console.Progress, error) {
+	shown := newProgress(cmd.ErrOrStderr())
+	defer shown.end()
+	err := work(cmd.Context(), req, shown.report)
+	return &shown.last, err
 }
 
 // report takes the newest state.

@@ -39,10 +39,8 @@ environment, id or subject; in VALUE a * stands for any text.`),
 		},
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Since, request.Until = since.time, until.time
-		shown := newProgress(cmd.ErrOrStderr())
-		err := client.ReplaySpan(cmd.Context(), request, shown.report)
-		shown.end()
-		return spanReplayed(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
+		p, err := watched(cmd, client.ReplaySpan, request)
+		return spanReplayed(cmd.OutOrStdout(), p, request.DryRun, err)
 	}, text(&request.Sink, "sink", "the receiving sink's `NAME`"),
 		parsed(&since, "since", "the span's begin; "+timeFlagHelp),
 		parsed(&until, "until", "the span's end, likewise (default: now)"),

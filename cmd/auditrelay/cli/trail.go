@@ -125,10 +125,8 @@ Ctrl-C ends it; another run begins from the start.`),
   auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Filter = chosen.filter
-		shown := newProgress(cmd.ErrOrStderr())
-		err := client.ForwardTrail(cmd.Context(), request, shown.report)
-		shown.end()
-		return trailForwarded(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
+		p, err := watched(cmd, client.ForwardTrail, request)
+		return trailForwarded(cmd.OutOrStdout(), p, request.DryRun, err)
 	}, &chosen, text(&request.Sink, "sink", "the receiving sink's `NAME`"), onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,49 +135,24 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	return string(made.Proof.Marshal()), nil
 }
 
-// query names the event of an argument and the flags.
+// query names the event of an argument and the flags: an id, or the event's file, if there is one
+// of this name.
 func (f *proveEventFlags) query(arg string) (q eventproof.Query, err error) {
-	if f.body == "" {
-		q, err = queryOf(arg)
-	} else {
-		q, err = queryOfBody(arg, f.body)
+	text, err := os.ReadFile(cmp.Or(f.body, arg))
+	e := relay.Event{ID: arg, Body: text}
+	switch {
+	case f.body == "" && errors.Is(err, fs.ErrNotExist):
+		return eventproof.Query{ID: arg, Source: f.source}, nil
+	case err != nil:
+		return q, fmt.Errorf("read the event: %w", err)
+	case f.body == "":
+		if e, err = cloudevents.ParseJSON(text); err != nil {
+			return q, fmt.Errorf("%s: %w", arg, err)
+		}
 	}
-	if err == nil && f.source != "" {
-		q.Source = f.source
-	}
-	return q, err
-}
-
-// queryOf reads the event's file, if there is one of this name.
-func queryOf(arg string) (eventproof.Query, error) {
-	e, err := readEvent(arg)
-	if errors.Is(err, fs.ErrNotExist) {
-		return eventproof.Query{ID: arg}, nil
-	}
-	if err != nil {
-		return eventproof.Query{}, err
-	}
-	return eventproof.QueryOf(&e), nil
-}
-
-func queryOfBody(id, path string) (eventproof.Query, error) {
-	body, err := os.ReadFile(path)
-	if err != nil {
-		return eventproof.Query{}, fmt.Errorf("read the body: %w", err)
-	}
-	return eventproof.QueryOf(&relay.Event{ID: id, Body: body}), nil
-}
-
-func readEvent(path string) (relay.Event, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return relay.Event{}, fmt.Errorf("read the event: %w", err)
-	}
-	e, err := cloudevents.ParseJSON(text)
-	if err != nil {
-		return relay.Event{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return e, nil
+	q = eventproof.QueryOf(&e)
+	q.Source = cmp.Or(f.source, q.Source)
+	return q, nil
 }
 
 func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {

@@ -179,30 +179,28 @@ To undo it, copy the files back.`),
 
 func archiveTrail(cmd *cobra.Command, client *console.Client, request console.ArchiveTrail, yes, dryRun bool) error {
 	request.DryRun = true
-	shown := newProgress(cmd.ErrOrStderr())
-	if err := client.ArchiveTrail(cmd.Context(), request, shown.report); err != nil {
+	p, err := watched(cmd, client.ArchiveTrail, request)
+	if err != nil {
 		return err
 	}
-	shown.end()
-	if err := printArchived(cmd.OutOrStdout(), shown.last.Archived, "would be moved"); err != nil || dryRun {
+	if err := printArchived(cmd.OutOrStdout(), p.Archived, "would be moved"); err != nil || dryRun {
 		return err
 	}
 	// With nothing to move, a run removes the leftovers of an interrupted one.
-	if len(shown.last.Archived) > 0 {
+	if len(p.Archived) > 0 {
 		if err := confirm(cmd, yes, "Move them?"); err != nil {
 			return err
 		}
 	}
 	request.DryRun = false
-	err := client.ArchiveTrail(cmd.Context(), request, shown.report)
-	shown.end()
+	p, err = watched(cmd, client.ArchiveTrail, request)
 	if err != nil {
 		return errors.Join(err, errors.New("nothing is lost; given again, the command goes on"))
 	}
-	if len(shown.last.Archived) == 0 {
+	if len(p.Archived) == 0 {
 		return nil
 	}
-	return printArchived(cmd.OutOrStdout(), shown.last.Archived, "are moved")
+	return printArchived(cmd.OutOrStdout(), p.Archived, "are moved")
 }
 
 func printArchived(w io.Writer, list []proof.Archived, verb string) error {

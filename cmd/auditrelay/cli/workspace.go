@@ -21,6 +21,92 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
+// deskGroups are the groups of commands below `auditrelay workspace`.
+var deskGroups = []struct{ path, short, long string }{
+	{"project", "Projects", ""},
+	{"redirect-urls", "Redirect URLs of an environment (the API cannot show them)", ""},
+	{"templates", "Email templates of a project", onlyRead("Email templates of a project") + "\nOnly a default template can be unset; no operation sets one."},
+	{"templates default", "The default template of a type", ""},
+	{"streaming", "The event log streaming config of an environment", ""},
+	{"secret", "Secrets of an environment", ""},
+	{"public-token", "Public tokens of an environment", ""},
+}
+
+// onlyRead is the help of a group that the API can read only.
+func onlyRead(short string) string {
+	return short + ".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard."
+}
+
+// deskCommand is a command to read the workspace, or to change it.
+type deskCommand struct {
+	group, use, operation, short string
+	example                      string   // what follows the command's name
+	names                        []string // of the arguments after the target
+	flags                        []deskFlag
+	changes, secret              bool
+}
+
+// deskFlag is a flag for an argument of the operation.
+type deskFlag struct {
+	name, about  string
+	needed, bare bool
+}
+
+var deskCommands = []deskCommand{
+	{group: "project", use: "get PROJECT", operation: "project.get", short: "Show a project", example: "shop"},
+	{
+		group: "project", use: "rename PROJECT NAME", operation: "project.rename", names: []string{"name"}, changes: true,
+		short: "Give a project another name", example: "shop 'Web shop' --reason CHG-15",
+	},
+	{
+		group: "project", use: "create NAME", operation: "project.create", names: []string{"name"}, changes: true,
+		short: "Create a project", example: "'Web shop' --vertical B2B --reason CHG-14",
+		flags: []deskFlag{{name: "vertical", about: "the kind of the project's customers: `B2B`, or another known to the API", needed: true}},
+	},
+	{
+		group: "redirect-urls", use: "set-types PROJECT/ENVIRONMENT URL", operation: "redirect_urls.set_types", names: []string{"url"}, changes: true,
+		short:   "Set the valid types of a redirect URL; the lists replace the present ones",
+		example: "shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE --reason CHG-16",
+		flags: []deskFlag{
+			{name: "types", about: "the valid `TYPES`, separated by commas: LOGIN,SIGNUP; \"\" for none but the defaults"},
+			{name: "default-types", about: "the `TYPES` it becomes the default for; they are valid types, too"},
+			{name: "do-not-promote-defaults", about: "promote no other URL if this one was the default", bare: true},
+		},
+	},
+	{group: "templates", use: "list PROJECT", operation: "templates.list", short: "List the email templates", example: "shop"},
+	{
+		group: "templates default", use: "get PROJECT TYPE", operation: "templates.default.get", names: []string{"type"},
+		short: "Show the id of the default template of a type", example: "shop LOGIN",
+	},
+	{
+		group: "templates default", use: "unset PROJECT TYPE", operation: "templates.default.unset", names: []string{"type"}, changes: true,
+		short: "Remove the default template of a type", example: "shop LOGIN --reason CHG-12",
+	},
+	{
+		group: "streaming", use: "get PROJECT/ENVIRONMENT TYPE", operation: "streaming.get", names: []string{"type"},
+		short: "Show the streaming config of a type, DATADOG or GRAFANA_LOKI", example: "shop/live GRAFANA_LOKI",
+	},
+	{
+		group: "streaming", use: "set PROJECT/ENVIRONMENT TYPE", operation: "streaming.set", names: []string{"type"}, changes: true, secret: true,
+		short: "Set the event log streaming config, where the relay's configuration does not",
+		example: `shop/live GRAFANA_LOKI --hostname loki.example.com --username u --secret-file loki.password
+  auditrelay workspace streaming set shop/live DATADOG --site US --secret-file datadog.key`,
+		flags: []deskFlag{
+			{name: "hostname", about: "the `HOST` of GRAFANA_LOKI, without scheme and path"},
+			{name: "username", about: "the `USER` name of GRAFANA_LOKI"},
+			{name: "site", about: "the `SITE` of DATADOG: US, EU or another known to the API"},
+		},
+	},
+	{
+		group: "secret", use: "delete PROJECT/ENVIRONMENT SECRET_ID", operation: "secret.delete", names: []string{"secret_id"}, changes: true,
+		short: "Delete a secret", example: "shop/live secret-live-1 --reason 'leaked in CI'",
+	},
+	{
+		group: "public-token", use: "delete PROJECT/ENVIRONMENT TOKEN", operation: "public_token.delete", names: []string{"public_token"}, changes: true,
+		short: "Delete a public token", example: "shop/live public-token-live-1 --reason CHG-13",
+	},
+}
+
 func newWorkspace() *cobra.Command {
 	cmd := group("workspace", "Read the workspace, and act on it with a trace in the audit trail", `Performs the operations of the Workspace Management API by a running relay, with its
 management key and within its request rate.
@@ -28,92 +114,90 @@ management key and within its request rate.
 A mutation shows what it will change, and asks, except with --yes. The audit trail gets
 an entry before it, with your user name, host and --reason, and one after it with the
 outcome and the API's request id.`)
-	templates := onlyRead("templates", "Email templates of a project")
-	templates.Long += "\nOnly a default template can be unset; no operation sets one."
-	templates.AddCommand(deskRead{
-		operation: "templates.list", use: "list PROJECT", short: "List the email templates", example: "workspace templates list shop",
-	}.command())
-	templates.AddCommand(group("default", "The default template of a type", "", deskRead{
-		operation: "templates.default.get", use: "get PROJECT TYPE", names: []string{"type"},
-		short: "Show the id of the default template of a type", example: "workspace templates default get shop LOGIN",
-	}.command(), deskChange{
-		operation: "templates.default.unset", use: "unset PROJECT TYPE", names: []string{"type"},
-		short: "Remove the default template of a type", example: "workspace templates default unset shop LOGIN --reason CHG-12",
-	}.command()))
-	cmd.AddCommand(
-		newWorkspaceProject(), newWorkspaceRedirects(), templates, newWorkspaceStreaming(),
-		group("secret", "Secrets of an environment", "", deskChange{
-			operation: "secret.delete", use: "delete PROJECT/ENVIRONMENT SECRET_ID", names: []string{"secret_id"},
-			short: "Delete a secret", example: "workspace secret delete shop/live secret-live-1 --reason 'leaked in CI'",
-		}.command()),
-		group("public-token", "Public tokens of an environment", "", deskChange{
-			operation: "public_token.delete", use: "delete PROJECT/ENVIRONMENT TOKEN", names: []string{"public_token"},
-			short: "Delete a public token", example: "workspace public-token delete shop/live public-token-live-1 --reason CHG-13",
-		}.command()),
-	)
+	groups := map[string]*cobra.Command{"": cmd}
+	add := func(path, short, long string) {
+		above, name := "", path
+		if i := strings.LastIndex(path, " "); i > 0 {
+			above, name = path[:i], path[i+1:]
+		}
+		groups[path] = group(name, short, long)
+		groups[above].AddCommand(groups[path])
+	}
+	for _, g := range deskGroups {
+		add(g.path, g.short, g.long)
+	}
+	for _, c := range deskCommands {
+		groups[c.group].AddCommand(c.command())
+	}
 	for _, s := range kinds.Of(false) {
-		if show := s.Command; show != (kinds.Command{}) {
-			cmd.AddCommand(onlyRead(show.Noun, show.About, deskRead{
-				operation: show.Operation(), use: show.Verb + " PROJECT/ENVIRONMENT", short: show.Short,
-				example: "workspace " + show.Noun + " " + show.Verb + " shop/live",
-			}.command()))
+		if c := s.Command; c != (kinds.Command{}) {
+			add(c.Noun, c.About, onlyRead(c.About))
+			show := deskCommand{group: c.Noun, use: c.Verb + " PROJECT/ENVIRONMENT", operation: c.Operation(), short: c.Short, example: "shop/live"}
+			groups[c.Noun].AddCommand(show.command())
 		}
 	}
 	return cmd
 }
 
-func newWorkspaceProject() *cobra.Command {
-	vertical := map[string]string{}
-	create := deskChange{
-		operation: "project.create", use: "create NAME", names: []string{"name"}, arguments: vertical,
-		short: "Create a project", example: "workspace project create 'Web shop' --vertical B2B --reason CHG-14",
-	}.command()
-	create.Flags().Var(argument{vertical, "vertical"}, "vertical", "the kind of the project's customers: `B2B`, or another known to the API")
-	needFlags(create, "vertical")
-	return group("project", "Projects", "", deskRead{
-		operation: "project.get", use: "get PROJECT", short: "Show a project", example: "workspace project get shop",
-	}.command(), deskChange{
-		operation: "project.rename", use: "rename PROJECT NAME", names: []string{"name"},
-		short: "Give a project another name", example: "workspace project rename shop 'Web shop' --reason CHG-15",
-	}.command(), create)
-}
-
-func newWorkspaceRedirects() *cobra.Command {
+func (c deskCommand) command() *cobra.Command {
+	var request workspace.Request
 	arguments := map[string]string{}
-	cmd := deskChange{
-		operation: "redirect_urls.set_types", use: "set-types PROJECT/ENVIRONMENT URL", names: []string{"url"}, arguments: arguments,
-		short:   "Set the valid types of a redirect URL; the lists replace the present ones",
-		example: "workspace redirect-urls set-types shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE --reason CHG-16",
-	}.command()
-	cmd.Flags().Var(argument{arguments, "types"}, "types", "the valid `TYPES`, separated by commas: LOGIN,SIGNUP; \"\" for none but the defaults")
-	cmd.Flags().Var(argument{arguments, "default_types"}, "default-types", "the `TYPES` it becomes the default for; they are valid types, too")
-	cmd.Flags().BoolFunc("do-not-promote-defaults", "promote no other URL if this one was the default", func(value string) error {
-		arguments["do_not_promote_defaults"] = value
-		return nil
-	})
-	return group("redirect-urls", "Redirect URLs of an environment (the API cannot show them)", "", cmd)
+	verb, _, _ := strings.Cut(c.use, " ")
+	cmd := &cobra.Command{
+		Use:     c.use,
+		Short:   c.short,
+		Long:    exits("0 shown, 1 failed", c.short+"."),
+		Example: fmt.Sprintf("  auditrelay workspace %s %s %s --config relay.yaml", c.group, verb, c.example),
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			request, err = c.request(args, arguments)
+			return err
+		},
+	}
+	if c.changes {
+		return c.change(cmd, &request, arguments)
+	}
+	output := forms("table", "json", "yaml")
+	output.about = "table, json (with the API's request_id, the resource in result) or yaml"
+	return command(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+		out, err := client.ReadWorkspace(cmd.Context(), request)
+		if err != nil {
+			return err
+		}
+		return printOutcome(cmd.OutOrStdout(), output.value, out)
+	}, &output)
 }
 
-func newWorkspaceStreaming() *cobra.Command {
-	arguments := map[string]string{}
-	set := deskChange{
-		operation: "streaming.set", use: "set PROJECT/ENVIRONMENT TYPE", names: []string{"type"}, arguments: arguments, secret: true,
-		short: "Set the event log streaming config, where the relay's configuration does not",
-		example: `workspace streaming set shop/live GRAFANA_LOKI --hostname loki.example.com --username u --secret-file loki.password
-  auditrelay workspace streaming set shop/live DATADOG --site US --secret-file datadog.key`,
-	}.command()
-	set.Flags().Var(argument{arguments, "hostname"}, "hostname", "the `HOST` of GRAFANA_LOKI, without scheme and path")
-	set.Flags().Var(argument{arguments, "username"}, "username", "the `USER` name of GRAFANA_LOKI")
-	set.Flags().Var(argument{arguments, "site"}, "site", "the `SITE` of DATADOG: US, EU or another known to the API")
-	return group("streaming", "The event log streaming config of an environment", "", deskRead{
-		operation: "streaming.get", use: "get PROJECT/ENVIRONMENT TYPE", names: []string{"type"},
-		short: "Show the streaming config of a type, DATADOG or GRAFANA_LOKI", example: "workspace streaming get shop/live GRAFANA_LOKI",
-	}.command(), set)
-}
-
-// onlyRead is a group of what the API can read only.
-func onlyRead(use, short string, commands ...*cobra.Command) *cobra.Command {
-	return group(use, short, short+".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard.", commands...)
+// change completes a command that changes the workspace.
+func (c deskCommand) change(cmd *cobra.Command, request *workspace.Request, arguments map[string]string) *cobra.Command {
+	cmd.Long = exits("0 done, 1 not done or of unknown outcome", c.short+`.
+It shows what will change, and asks. Without a question (--yes) it wants a --reason.
+The audit trail gets an entry before and one after it.`)
+	var secretFile string
+	var consent consentFlags
+	output := forms("table", "json", "yaml")
+	output.about = "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml"
+	flags := []flagged{&consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), &output}
+	for _, f := range c.flags {
+		a := argument{arguments, strings.ReplaceAll(f.name, "-", "_")}
+		if flags = append(flags, parsed(a, f.name, f.about)); f.bare {
+			flags[len(flags)-1] = flagFunc(func(flags *pflag.FlagSet) { flags.BoolFunc(f.name, f.about, a.Set) })
+		}
+		if f.needed {
+			flags = append(flags, needed{f.name})
+		}
+	}
+	if c.secret {
+		flags = append(flags, text(&secretFile, "secret-file", "the password or API key: a `FILE`, or - for standard input"), needed{"secret-file"})
+	}
+	return command(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
+		if c.secret {
+			if request.Secret, err = readSecret(cmd, secretFile); err != nil {
+				return err
+			}
+		}
+		request.Reason = consent.reason
+		return act(cmd, client, *request, consent, output.value)
+	}, flags...)
 }
 
 // argument is a flag for an argument of an operation.
@@ -126,11 +210,11 @@ func (a argument) String() string         { return a.of[a.name] }
 func (a argument) Set(value string) error { a.of[a.name] = value; return nil }
 func (a argument) Type() string           { return "string" }
 
-// deskRequest makes the request of a command line: the target first, if the command's
+// request makes the request of a command line: the target first, if the command's
 // use names one, then the arguments in the order of names.
-func deskRequest(operation, use string, names, args []string, arguments map[string]string) (workspace.Request, error) {
-	r := workspace.Request{Operation: operation, Arguments: map[string]string{}}
-	words := strings.Fields(use)[1:]
+func (c deskCommand) request(args []string, arguments map[string]string) (workspace.Request, error) {
+	r := workspace.Request{Operation: c.operation, Arguments: map[string]string{}}
+	words := strings.Fields(c.use)[1:]
 	if len(args) != len(words) {
 		return r, fmt.Errorf("give %s", strings.Join(words, " "))
 	}
@@ -144,11 +228,47 @@ func deskRequest(operation, use string, names, args []string, arguments map[stri
 		}
 		r.Project, r.Environment, args = of.Project, of.Environment, args[1:]
 	}
-	for i, name := range names {
+	for i, name := range c.names {
 		r.Arguments[name] = args[i]
 	}
 	maps.Copy(r.Arguments, arguments)
 	return r, nil
+}
+
+// act plans, asks and performs.
+func act(cmd *cobra.Command, client *console.Client, r workspace.Request, consent consentFlags, output string) error {
+	plan, err := client.PlanWorkspace(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	for _, change := range plan.Changes {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "will change: %s\n", printable(change))
+	}
+	if consent.dryRun {
+		return nil
+	}
+	if err := confirm(cmd, consent.yes, "Do it?"); err != nil {
+		return err
+	}
+	r.Seen = plan.Seen
+	out, err := client.ActOnWorkspace(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "done: action %s, request %s\n", out.Action, printable(out.RequestID))
+	return printOutcome(cmd.OutOrStdout(), output, out)
+}
+
+// printOutcome prints the resource of an answer; as JSON, with the ids of the answer.
+func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
+	switch {
+	case form == "json":
+		_, err := fmt.Fprintln(w, indented(jsondiff.Encode(out)))
+		return err
+	case len(out.Result) == 0:
+		return nil
+	}
+	return printState(w, form, out.Result)
 }
 
 // thisPerson is who runs this command, or who called sudo for it. The relay takes it for a
@@ -199,110 +319,4 @@ func readSecret(cmd *cobra.Command, file string) (secret.Text, error) {
 		return secret.Text{}, errors.New("read the secret: there is none in " + file)
 	}
 	return secret.New(value), nil
-}
-
-// deskRead is a command to read the workspace.
-type deskRead struct {
-	operation, use, short, example string
-	names                          []string // of the arguments after the target
-}
-
-func (c deskRead) command() *cobra.Command {
-	var request workspace.Request
-	output := forms("table", "json", "yaml")
-	return command(&cobra.Command{
-		Use:     c.use,
-		Short:   c.short,
-		Long:    exits("0 shown, 1 failed", c.short+"."),
-		Example: "  auditrelay " + c.example + " --config relay.yaml",
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			request, err = deskRequest(c.operation, c.use, c.names, args, nil)
-			return err
-		},
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		out, err := client.ReadWorkspace(cmd.Context(), request)
-		if err != nil {
-			return err
-		}
-		return printOutcome(cmd.OutOrStdout(), output.value, out)
-	}, flagFunc(func(flags *pflag.FlagSet) {
-		flags.VarP(&output, "output", "o", "table, json (with the API's request_id, the resource in result) or yaml")
-	}))
-}
-
-// deskChange is a command to change the workspace.
-type deskChange struct {
-	operation, use, short, example string
-	names                          []string
-	arguments                      map[string]string // filled by the command's own flags
-	secret                         bool
-}
-
-func (c deskChange) command() *cobra.Command {
-	var request workspace.Request
-	var secretFile string
-	var consent consentFlags
-	output := forms("table", "json", "yaml")
-	return command(&cobra.Command{
-		Use:   c.use,
-		Short: c.short,
-		Long: exits("0 done, 1 not done or of unknown outcome", c.short+`.
-It shows what will change, and asks. Without a question (--yes) it wants a --reason.
-The audit trail gets an entry before and one after it.`),
-		Example: "  auditrelay " + c.example + " --config relay.yaml",
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			request, err = deskRequest(c.operation, c.use, c.names, args, c.arguments)
-			return err
-		},
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
-		if c.secret {
-			if request.Secret, err = readSecret(cmd, secretFile); err != nil {
-				return err
-			}
-		}
-		request.Reason = consent.reason
-		return act(cmd, client, request, consent, output.value)
-	}, &consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), flagFunc(func(flags *pflag.FlagSet) {
-		flags.VarP(&output, "output", "o", "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml")
-		if c.secret {
-			flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
-			_ = cobra.MarkFlagRequired(flags, "secret-file") // fails only for an unknown flag
-		}
-	}))
-}
-
-// act plans, asks and performs.
-func act(cmd *cobra.Command, client *console.Client, r workspace.Request, consent consentFlags, output string) error {
-	plan, err := client.PlanWorkspace(cmd.Context(), r)
-	if err != nil {
-		return err
-	}
-	for _, change := range plan.Changes {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "will change: %s\n", printable(change))
-	}
-	if consent.dryRun {
-		return nil
-	}
-	if err := confirm(cmd, consent.yes, "Do it?"); err != nil {
-		return err
-	}
-	r.Seen = plan.Seen
-	out, err := client.ActOnWorkspace(cmd.Context(), r)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "done: action %s, request %s\n", out.Action, printable(out.RequestID))
-	return printOutcome(cmd.OutOrStdout(), output, out)
-}
-
-// printOutcome prints the resource of an answer; as JSON, with the ids of the answer.
-func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
-	switch {
-	case form == "json":
-		_, err := fmt.Fprintln(w, indented(jsondiff.Encode(out)))
-		return err
-	case len(out.Result) == 0:
-		return nil
-	}
-	return printState(w, form, out.Result)
 }
