@@ -72,9 +72,8 @@ func TestTheLeafOfAnEvent(t *testing.T) {
 		ID: "id", Source: "/projects/p/environments/e", Type: "event_log", Project: "p", Environment: "e", Body: []byte("{}"),
 		Time: time.Date(2026, 11, 22, 8, 0, 0, 120_000_000, time.UTC), Received: time.Date(2026, 11, 22, 9, 0, 1, 0, time.FixedZone("", 3600)),
 	}
-	data := "2:id,26:/projects/p/environments/e,9:event_log,0:,23:2026-11-22T08:00:00.12Z,1:p,1:e,20:2026-11-22T08:00:01Z,2:{},"
-	assert.Equal(t, data, string(record.AppendHashed(nil, &e)))
-	hash := sha256.Sum256([]byte(data))
+	origin := sha256.Sum256([]byte("26:/projects/p/environments/e,1:p,1:e,20:2026-11-22T08:00:01Z,"))
+	hash := sha256.Sum256(slices.Concat(origin[:], []byte("2:id,9:event_log,0:,23:2026-11-22T08:00:00.12Z,{}")))
 	assert.EqualValues(t, hash, record.HashOf(&e))
 	var b record.Batch
 	b.AddEvent(&e)
