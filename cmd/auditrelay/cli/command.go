@@ -66,8 +66,20 @@ type source[S any] interface {
 	flagged
 	// about is a paragraph of the help on what is asked, and how to name it. It may be empty.
 	about() string
-	// asks makes a command that asks it.
-	asks(run func(cmd *cobra.Command, args []string, s S) error) func(*cobra.Command, []string) error
+	// open gives what to ask. A command closes it, if it can be closed.
+	open(cmd *cobra.Command) (S, error)
+}
+
+// ask opens a source for use.
+func ask[S any](cmd *cobra.Command, of source[S], use func(S) error) error {
+	s, err := of.open(cmd)
+	if err != nil {
+		return err
+	}
+	if c, ok := any(s).(io.Closer); ok {
+		defer func() { _ = c.Close() }() // it was only read
+	}
+	return use(s)
 }
 
 // command completes the description of a command: what it asks, what it does with it, and its
@@ -80,7 +92,9 @@ func command[S any](cmd *cobra.Command, of source[S], run func(cmd *cobra.Comman
 	if about := of.about(); about != "" {
 		cmd.Long = strings.Replace(cmd.Long, "\n\nExit codes: ", "\n"+about+"\n\nExit codes: ", 1)
 	}
-	cmd.RunE = of.asks(run)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return ask(cmd, of, func(s S) error { return run(cmd, args, s) })
+	}
 	of.addTo(cmd)
 	return withFlags(cmd, flags...)
 }
@@ -100,12 +114,9 @@ func exits(codes, long string) string {
 // alone is the source of commands that ask nobody, or find it by themselves; it is about that.
 type alone string
 
-func (a alone) about() string      { return string(a) }
-func (alone) addTo(*cobra.Command) {}
-
-func (a alone) asks(run func(cmd *cobra.Command, args []string, a alone) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error { return run(cmd, args, a) }
-}
+func (a alone) about() string                      { return string(a) }
+func (alone) addTo(*cobra.Command)                 {}
+func (a alone) open(*cobra.Command) (alone, error) { return a, nil }
 
 // question is a command that asks once, and prints the answer as JSON or for people. after, where
 // there is one, says how the command ends with an answer that was printed.

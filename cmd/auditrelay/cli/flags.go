@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -180,27 +181,9 @@ func (f *configFlag) addTo(cmd *cobra.Command) {
 	needConfig(cmd, &f.file)
 }
 
-// asks implements source.
-func (f *configFlag) asks(run func(cmd *cobra.Command, args []string, cfg *config.Config) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		cfg, _, err := f.kinds.Load(f.file)
-		if err != nil {
-			return err
-		}
-		return run(cmd, args, cfg)
-	}
-}
-
-// addDirFlag adds --data-dir, an alternative to --config.
-func addDirFlag(cmd *cobra.Command, dir, file *string, usage string) {
-	cmd.Flags().StringVar(dir, "data-dir", "", usage)
-	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
-	before(cmd, func() error {
-		if *file == "" && *dir == "" {
-			return errNoRelay
-		}
-		return nil
-	})
+func (f *configFlag) open(*cobra.Command) (*config.Config, error) {
+	cfg, _, err := f.kinds.Load(f.file)
+	return cfg, err
 }
 
 // before has check run before cmd, and before its own checks.
@@ -222,7 +205,11 @@ func needFlags(cmd *cobra.Command, names ...string) {
 }
 
 // relayFlags name the running relay for a command.
-type relayFlags struct{ config, dataDir string }
+type relayFlags struct {
+	config, dataDir string
+	// aboutConfig and aboutDir are of commands that read the relay's files.
+	aboutConfig, aboutDir string
+}
 
 const whichRelay = `
 It asks the running relay on this machine, through the socket in its data directory.
@@ -231,8 +218,14 @@ Name the directory with --data-dir, or the relay's configuration with --config.`
 func (f *relayFlags) about() string { return whichRelay }
 
 func (f *relayFlags) addTo(cmd *cobra.Command) {
-	addConfigFlag(cmd, &f.config, "the running relay's configuration `FILE`; only data_dir is read")
-	addDirFlag(cmd, &f.dataDir, &f.config, "the running relay's data `DIR`")
+	addConfigFlag(cmd, &f.config, cmp.Or(f.aboutConfig, "the running relay's configuration `FILE`; only data_dir is read"))
+	withFlags(cmd, text(&f.dataDir, "data-dir", cmp.Or(f.aboutDir, "the running relay's data `DIR`")), check(func() error {
+		if f.config == "" && f.dataDir == "" {
+			return errNoRelay
+		}
+		return nil
+	}))
+	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
 }
 
 // dir is the relay's data directory.
@@ -243,7 +236,7 @@ func (f *relayFlags) dir() (string, error) {
 	return config.DataDir(f.config)
 }
 
-func (f *relayFlags) client() (*console.Client, error) {
+func (f *relayFlags) open(*cobra.Command) (*console.Client, error) {
 	dir, err := f.dir()
 	if err != nil {
 		return nil, err
@@ -251,15 +244,4 @@ func (f *relayFlags) client() (*console.Client, error) {
 	client := console.NewClient(dir)
 	client.Person = thisPerson()
 	return client, nil
-}
-
-// asks makes a command that asks the relay.
-func (f *relayFlags) asks(run func(cmd *cobra.Command, args []string, client *console.Client) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
-		return run(cmd, args, client)
-	}
 }

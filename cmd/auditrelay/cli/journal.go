@@ -14,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 func (p Program) newJournal() *cobra.Command {
@@ -41,25 +40,14 @@ type filesFlags struct {
 	kinds config.Kinds
 }
 
-func (p Program) files() *filesFlags { return &filesFlags{kinds: p.Kinds.Config()} }
+func (p Program) files() *filesFlags {
+	of := relayFlags{aboutConfig: "the relay's configuration `FILE`", aboutDir: "the relay's data `DIR`, instead of --config"}
+	return &filesFlags{relayFlags: of, kinds: p.Kinds.Config()}
+}
 
 func (f *filesFlags) about() string { return "" }
 
-func (f *filesFlags) addTo(cmd *cobra.Command) {
-	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
-	addDirFlag(cmd, &f.dataDir, &f.config, "the relay's data `DIR`, instead of --config")
-}
-
-// asks implements source.
-func (f *filesFlags) asks(run func(cmd *cobra.Command, args []string, cfg *config.Config) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		cfg, err := f.load()
-		if err != nil {
-			return err
-		}
-		return run(cmd, args, cfg)
-	}
-}
+func (f *filesFlags) open(*cobra.Command) (*config.Config, error) { return f.load() }
 
 // load returns the configuration, or the defaults on the directory of --data-dir.
 func (f *filesFlags) load() (*config.Config, error) {
@@ -76,16 +64,6 @@ func (f *filesFlags) load() (*config.Config, error) {
 		return nil, errors.New("journal.url is set: an external cluster keeps the events, so look after them there ('nats stream info', 'nats stream report')")
 	}
 	return cfg, nil
-}
-
-// openTrail opens the trail in the data directory for reading only.
-func (f *filesFlags) openTrail(ctx context.Context) (*config.Config, *audit.Reader, error) {
-	cfg, err := f.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	trail, err := readTrail(ctx, cfg)
-	return cfg, trail, err
 }
 
 // positions writes a run of positions.

@@ -90,7 +90,7 @@ func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, ar
 	if err != nil {
 		return err
 	}
-	client, err := f.which.client()
+	client, err := f.which.open(nil)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ moved out by 'trail archive' come from --archive.`),
   auditrelay trail export --config relay.yaml --form csv --unreviewed --file review.csv
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
 	}, &which, func(cmd *cobra.Command, _ []string, source trailSource) error {
+		if which.form.value == "tlog" {
+			return which.exportLog(cmd, which.dir, which.archives)
+		}
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
 			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, which.form.value)
@@ -70,15 +73,12 @@ func (f *exportFlags) addTo(cmd *cobra.Command) {
 		check(func() error { return checkExport(cmd, f.form.value, f.dir) }))
 }
 
-// asks copies the trail's files for the form tlog, and needs no answer for it.
-func (f *exportFlags) asks(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
-	lines := f.trailFlags.asks(run)
-	return func(cmd *cobra.Command, args []string) error {
-		if f.form.value == "tlog" {
-			return f.exportLog(cmd, f.dir, f.archives)
-		}
-		return lines(cmd, args)
+// open asks nobody for the form tlog.
+func (f *exportFlags) open(cmd *cobra.Command) (trailSource, error) {
+	if f.form.value == "tlog" {
+		return nil, nil
 	}
+	return f.trailFlags.open(cmd)
 }
 
 // writeEntries writes the readable entries that a filter chooses, as JSON lines or as CSV,

@@ -130,12 +130,12 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 		return nil, errors.New("name the entries by INDEX; a FILTER needs the relay on this machine, --config or --data-dir")
 	}
 	list = []int64{}
-	err = f.asks(func(cmd *cobra.Command, _ []string, source trailSource) error {
+	err = ask(cmd, &f.trailFlags, func(source trailSource) error {
 		return source.Entries(cmd.Context(), f.chosen.filter, func(e timeline.Entry) error {
 			list = append(list, e.Index)
 			return nil
 		})
-	})(cmd, nil)
+	})
 	return list, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,9 @@ type trailFlags struct {
 	offline bool
 }
 
-func (p Program) trail() *trailFlags { return &trailFlags{filesFlags: *p.files()} }
+func (p Program) trail() *trailFlags {
+	return &trailFlags{filesFlags: filesFlags{kinds: p.Kinds.Config()}}
+}
 
 const whichTrail = whichRelay + ` With
 --offline it reads the files of a stopped relay instead, and checks no signature
@@ -66,46 +69,44 @@ func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
 	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
 }
 
-// asks implements source.
-func (f *trailFlags) asks(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if f.offline {
-			return f.readsFiles(cmd, args, run)
-		}
-		source, err := f.client()
-		if err != nil {
-			return err
-		}
-		return run(cmd, args, source)
+func (f *trailFlags) open(cmd *cobra.Command) (trailSource, error) {
+	if f.offline {
+		return f.readFiles(cmd.Context())
 	}
+	return f.relayFlags.open(cmd)
 }
 
-// readsFiles uses a copy of the relay's index, as nothing in the data directory may change.
+// readFiles uses a copy of the relay's index, as nothing in the data directory may change.
 // Where there is none, it makes one, for this command only.
-func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
-	cfg, trail, err := f.openTrail(cmd.Context())
+func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
+	cfg, err := f.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer trail.Close()
+	trail, err := readTrail(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "auditrelay-trail-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the index of the trail: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, timeline.FileName)
-	if err := copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName)); err != nil {
-		return err
+	if err == nil {
+		err = copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName))
 	}
-	index := timeline.Open(timeline.Options{Path: path, Trail: trail})
-	ctx, cancel := context.WithCancel(cmd.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		index.Keep(ctx)
-	}()
-	defer func() { cancel(); <-done }()
-	return run(cmd, args, offlineTrail{index})
+	if err != nil {
+		trail.Close()
+		return nil, errors.Join(fmt.Errorf("copy the index of the trail: %w", err), os.RemoveAll(dir))
+	}
+	o := offlineTrail{Index: timeline.Open(timeline.Options{Path: path, Trail: trail})}
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { o.Keep(ctx) })
+	o.close = func() error {
+		cancel()
+		keeping.Wait()
+		trail.Close()
+		return os.RemoveAll(dir)
+	}
+	return o, nil
 }
 
 // find gives the files of a trail: on a site, in a folder, or else in the relay's data directory.
@@ -149,22 +150,24 @@ func copyIndex(to, from string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the index of the trail: %w", err)
+		return err
 	}
 	defer func() { _ = in.Close() }()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = io.Copy(out, in)
-		err = errors.Join(err, out.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("copy the index of the trail: %w", err)
+		return err
 	}
-	return nil
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // offlineTrail is a trail without a relay.
-type offlineTrail struct{ *timeline.Index }
+type offlineTrail struct {
+	*timeline.Index
+	close func() error
+}
+
+func (o offlineTrail) Close() error { return o.close() }
 
 // List implements trailSource.
 func (o offlineTrail) List(ctx context.Context, req console.ListTrail, yield func(timeline.Row) error) error {
