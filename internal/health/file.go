@@ -3,8 +3,6 @@ package health
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -19,9 +17,6 @@ import (
 // FileName is the file in a data directory with each environment's
 // rhythm, and its gaps. Without it, the relay learns it again.
 const FileName = "rhythm.json"
-
-// maxFile bounds the file, in bytes.
-const maxFile = 64 << 20
 
 // kept is the content of the file.
 type kept struct {
@@ -106,17 +101,9 @@ func (k *Keeper) keepAbsent(x *kept) {
 }
 
 func readFile(path string) (*kept, error) {
-	f, err := durable.Open(path)
+	raw, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) > maxFile {
-		return nil, fmt.Errorf("it has more than %d bytes", maxFile)
 	}
 	return parse(raw)
 }

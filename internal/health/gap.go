@@ -130,3 +130,6 @@ func (r *recent) perSecond() float64 {
 	}
 	return r.Events / r.Seconds
 }
+
+// last keeps the last n elements.
+func last[T any](all []T, n int) []T { return all[max(0, len(all)-n):] }

@@ -397,6 +397,3 @@ func (w *watch) close() {
 	}
 	g.Past, g.settleAt, w.changed = nil, time.Time{}, true
 }
-
-// last keeps the last n elements.
-func last[T any](all []T, n int) []T { return all[max(0, len(all)-n):] }

@@ -21,7 +21,7 @@ type drought struct {
 	Since time.Time `json:"since,omitzero"` // when the depth was 0 last
 	Noted time.Time `json:"noted,omitzero"` // when it passed the limit; zero: it has not
 	Came  float64   `json:"came"`           // its events so far
-	tail  tail
+	Tail  tail      `json:"tail"`
 }
 
 const (
@@ -41,32 +41,32 @@ const (
 // same; false if the events are no fewer. It changes at a push: a time without any is a silence.
 // The alarm is false less than once in a year.
 func (m *Model) Reduced() (since time.Time, came int64, reduced bool) {
-	return m.thin.Since, int64(m.thin.Came), !m.thin.Noted.IsZero()
+	return m.Drought.Since, int64(m.Drought.Came), !m.Drought.Noted.IsZero()
 }
 
 // Forget ends a drought that has another explanation.
-func (m *Model) Forget() { m.thin = drought{tail: m.thin.tail} }
+func (m *Model) Forget() { m.Drought = drought{Tail: m.Drought.Tail} }
 
 // thins lets the drought take a span with a push at its end. It reports whether the span is of
 // a drought that must not be learnt.
 func (m *Model) thins(from, to time.Time, events int64) (untaught bool) {
-	d := &m.thin
+	d := &m.Drought
 	weight, brought := min(m.weight(from, to, atLeast), heaviestSpan), m.brought(to, events)
 	limit, learnt := 0., false
 	if d.Depth+weight > leastLimit { // else it is below any limit
-		limit, learnt = d.tail.limit(m.yearly)
+		limit, learnt = d.Tail.limit(m.yearly)
 	}
 	if d.Depth == 0 {
 		d.Since, d.Peak, d.Came = from, 0, 0
 	}
-	d.tail.Weight, d.Came = d.tail.Weight+weight, d.Came+float64(events)
+	d.Tail.Weight, d.Came = d.Tail.Weight+weight, d.Came+float64(events)
 	if d.Depth = max(0, d.Depth+weight-enough*brought); learnt {
 		d.Depth = min(d.Depth, 1.25*limit) // so that it ends soon
 	}
 	d.Peak = max(d.Peak, d.Depth)
 	switch {
 	case d.Depth == 0:
-		d.tail.count(d.Peak)
+		d.Tail.count(d.Peak)
 		d.Since, d.Noted = time.Time{}, time.Time{}
 	case learnt && d.Depth > limit && d.Noted.IsZero() && to.Sub(d.Since) >= droughtFloor:
 		d.Noted = to
@@ -82,7 +82,7 @@ func (m *Model) brought(at time.Time, events int64) float64 {
 			usual = min(usual, r.size())
 		}
 	}
-	usual *= min(1, m.events.value()/m.pushes.value())
+	usual *= min(1, m.Events.value()/m.Pushes.value())
 	if usual == 0 { // of pushes without events, as at a foreign destination
 		return 1
 	}
@@ -103,8 +103,8 @@ func (m *Model) typicalSize() float64 {
 	type weighed struct{ size, bursts float64 }
 	var all []weighed
 	total := 0.0
-	for i := range m.slots {
-		if r := m.rates[i]; m.slots[i].seen() > 0 {
+	for i := range m.Hours {
+		if r := m.rates[i]; m.Hours[i].seen() > 0 {
 			all, total = append(all, weighed{r.size(), r.guess}), total+r.guess
 		}
 	}

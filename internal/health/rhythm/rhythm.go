@@ -27,12 +27,7 @@ const (
 // Model is the rhythm of one environment. The zero value has learnt nothing. It is not
 // safe for concurrent use.
 type Model struct {
-	slots  [hours]slot
-	open   int64 // the hour under way, in hours since 1970
-	pushes level
-	events level
-	tail   tail
-	thin   drought
+	learnt
 
 	// Derived from the above, when an hour ends.
 	rates   [hours]rate
@@ -71,16 +66,16 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 	for at := from; at.Before(until); {
 		end := earlier(at.Truncate(time.Hour).Add(time.Hour), until)
 		closed = m.turn(hourOf(at)) || closed
-		w := m.slots[of(m.open)].at(m.open)
+		w := m.Hours[of(m.Open)].at(m.Open)
 		w.Seconds = min(w.Seconds+end.Sub(at).Seconds(), 3600)
 		at = end
 	}
 	if pushes > 0 {
 		closed = m.turn(hourOf(to)) || closed
-		w := m.slots[of(m.open)].at(m.open)
+		w := m.Hours[of(m.Open)].at(m.Open)
 		w.Bursts++
 		w.Events += float64(events)
-		m.tail.add(weight)
+		m.Gaps.add(weight)
 	}
 	if closed {
 		m.derive()
@@ -89,7 +84,7 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 
 // bounded returns the part of a long silence to learn from: its end, and its weight.
 func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64) {
-	limit, learnt := m.tail.limit(m.yearly)
+	limit, learnt := m.Gaps.limit(m.yearly)
 	if !learnt {
 		return to, weight
 	}
@@ -101,18 +96,18 @@ func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64)
 
 // turn closes the hour under way if another one has begun.
 func (m *Model) turn(hour int64) bool {
-	if hour == m.open {
+	if hour == m.Open {
 		return false
 	}
-	if r := m.rates[of(m.open)]; r.known {
-		w := m.slots[of(m.open)].at(m.open)
+	if r := m.rates[of(m.Open)]; r.known {
+		w := m.Hours[of(m.Open)].at(m.Open)
 		part := w.Seconds / 3600
-		m.pushes.add(w.Bursts, r.bursts*part, 3, 10)
-		m.events.add(w.Events, r.events*part, 10, 100)
+		m.Pushes.add(w.Bursts, r.bursts*part, 3, 10)
+		m.Events.add(w.Events, r.events*part, 10, 100)
 	}
-	m.tail.age()
-	m.thin.tail.age()
-	m.open = hour
+	m.Gaps.age()
+	m.Drought.Tail.age()
+	m.Open = hour
 	return true
 }
 
@@ -123,8 +118,8 @@ func (m *Model) turn(hour int64) bool {
 // one for its events.
 func (m *Model) derive() {
 	seen, quietest, mean := 0, math.Inf(1), 0.0
-	for i := range m.slots {
-		if s := &m.slots[i]; s.seen() > 0 {
+	for i := range m.Hours {
+		if s := &m.Hours[i]; s.seen() > 0 {
 			m.rates[i] = s.rate()
 			seen++
 			quietest = min(quietest, m.rates[i].bursts)
@@ -135,11 +130,11 @@ func (m *Model) derive() {
 		quietest = 0
 	}
 	m.yearly = 0
-	for i := range m.slots {
+	for i := range m.Hours {
 		if !m.rates[i].known {
 			m.rates[i].bursts = quietest
 		}
-		if m.slots[i].seen() == 0 && seen > 0 {
+		if m.Hours[i].seen() == 0 && seen > 0 {
 			m.rates[i].guess, m.rates[i].events = quietest, mean/float64(seen)
 		}
 		m.yearly += m.rates[i].bursts * 52
@@ -157,14 +152,14 @@ func (m *Model) Expected(from, to time.Time) float64 {
 		sum += m.rates[of(hourOf(at))].events * end.Sub(at).Hours()
 		at = end
 	}
-	return sum * m.events.value()
+	return sum * m.Events.value()
 }
 
 // SilentAfter returns when silence since the push at last becomes an alarm. It is false
 // while too little is learnt, and where pushes are too rare for an alarm in four weeks.
 // The alarm is false less than once in a year.
 func (m *Model) SilentAfter(last time.Time) (time.Time, bool) {
-	limit, learnt := m.tail.limit(m.yearly)
+	limit, learnt := m.Gaps.limit(m.yearly)
 	if !learnt {
 		return time.Time{}, false
 	}
@@ -236,7 +231,7 @@ func (m *Model) piece(from, at time.Time, shift int64) (until time.Time, r rate)
 
 // slower is the present rhythm against the learnt one, at most 1. A faster one makes no
 // alarm sooner until the weeks show it.
-func (m *Model) slower() float64 { return min(m.pushes.value(), 1) }
+func (m *Model) slower() float64 { return min(m.Pushes.value(), 1) }
 
 // hourOf returns the hours since 1970.
 func hourOf(t time.Time) int64 { return int64(math.Floor(float64(t.Unix()) / 3600)) }

@@ -13,8 +13,10 @@ type slot [weeks]hour
 
 // hour is one past hour. An hour watched for less than half of it teaches nothing.
 type hour struct {
-	Hour                    int64 // since 1970; 0 for none
-	Seconds, Bursts, Events float64
+	Hour    int64   `json:"h,omitempty"` // since 1970; 0 for none
+	Seconds float64 `json:"s,omitempty"`
+	Bursts  float64 `json:"b,omitempty"`
+	Events  float64 `json:"e,omitempty"`
 }
 
 // at returns the entry of an hour, and makes it. Hours after it go: then the clock was

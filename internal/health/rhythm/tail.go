@@ -5,8 +5,8 @@ import "math"
 // tail holds the weights of gaps between pushes, by factors of 2^(1/8), in the last
 // weeks: after four of them a gap counts half.
 type tail struct {
-	Counts [tailBuckets]float64 // the first holds all below 1
-	Weight float64              // of all gaps together
+	Counts [tailBuckets]float64 `json:"counts"` // the first holds all below 1
+	Weight float64              `json:"weight"` // of all gaps together
 }
 
 const (
