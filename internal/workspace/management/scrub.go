@@ -14,32 +14,17 @@ import (
 
 // A scrubber removes known secrets from the API's answers: a message may echo one of
 // ours, as it came or encoded.
-type scrubber struct {
-	text  *strings.Replacer
-	raw   *strings.Replacer
-	inRaw [][]byte // replaced by raw
-}
+type scrubber struct{ forms []string }
 
 // rawMinimum is the least length of a secret to search for in raw JSON. A shorter one may
 // well be an ordinary word there.
 const rawMinimum = 8
 
-func newScrubber(secrets ...secret.Text) *scrubber {
-	var text, raw []string
-	var inRaw [][]byte
-	for _, form := range forms(secrets) {
-		text = append(text, form, secret.Redacted)
-		if len(form) >= rawMinimum {
-			raw = append(raw, form, secret.Redacted)
-			inRaw = append(inRaw, []byte(form))
-		}
-	}
-	return &scrubber{text: strings.NewReplacer(text...), raw: strings.NewReplacer(raw...), inRaw: inRaw}
-}
+func newScrubber(secrets ...secret.Text) *scrubber { return &scrubber{formsOf(secrets)} }
 
-// forms lists the possible echoes of each secret. The longest comes first, so replacing
+// formsOf lists the possible echoes of each secret. The longest comes first, so replacing
 // one leaves no rest of another.
-func forms(secrets []secret.Text) []string {
+func formsOf(secrets []secret.Text) []string {
 	var all []string
 	for _, s := range secrets {
 		v := s.Reveal()
@@ -59,13 +44,20 @@ func ownSecrets(keyID string, s secret.Text) []secret.Text {
 	return []secret.Text{s, secret.New(base64.StdEncoding.EncodeToString([]byte(keyID + ":" + s.Reveal())))}
 }
 
-func (s *scrubber) clean(text string) string { return s.text.Replace(text) }
+func (s *scrubber) clean(text string) string {
+	for _, form := range s.forms {
+		text = strings.ReplaceAll(text, form, secret.Redacted)
+	}
+	return text
+}
 
 func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
-	if !slices.ContainsFunc(s.inRaw, func(form []byte) bool { return bytes.Contains(raw, form) }) {
-		return raw // nearly always, and far quicker to tell
+	for _, form := range s.forms {
+		if len(form) >= rawMinimum && bytes.Contains(raw, []byte(form)) {
+			raw = bytes.ReplaceAll(raw, []byte(form), []byte(secret.Redacted))
+		}
 	}
-	return json.RawMessage(s.raw.Replace(string(raw)))
+	return raw
 }
 
 // cleanError returns err. If its text shows a secret, it returns a cleaned error without
