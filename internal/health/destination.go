@@ -1,17 +1,24 @@
 package health
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 const (
@@ -117,4 +124,169 @@ func decodeAnswer(answer []byte, into any) error {
 		return errors.New("it is no JSON of the expected form")
 	}
 	return nil
+}
+
+// newLoki asks a Loki by GET /loki/api/v1/query_range: its newest entry first, and no
+// more than one, with an empty line.
+func newLoki(c *config.StreamGrafanaLoki) (*Destination, error) {
+	s, err := newDestination(c.Query.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("stream.grafana_loki.query: %w", err)
+	}
+	username, password := c.Username, c.Password
+	if c.Query.Username != "" {
+		username, password = c.Query.Username, c.Query.Password
+	}
+	address, selector, tenant := joinPath(c.QueryAddress(), "/loki/api/v1/query_range"), c.Query.Selector, c.Query.Tenant
+	s.ask = func(ctx context.Context, now time.Time) (*http.Request, error) {
+		query := url.Values{
+			"query": {selector + ` | line_format ""`}, "limit": {"1"}, "direction": {"backward"},
+			"start": {strconv.FormatInt(now.Add(-lookBack).UnixNano(), 10)}, "end": {strconv.FormatInt(now.UnixNano(), 10)},
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"?"+query.Encode(), nil)
+		if err != nil {
+			return nil, errors.New("the address of stream.grafana_loki.query is not valid")
+		}
+		req.SetBasicAuth(username, password.Reveal())
+		if tenant != "" {
+			req.Header.Set("X-Scope-OrgID", tenant)
+		}
+		return req, nil
+	}
+	s.read = lokiNewest
+	return s, nil
+}
+
+// lokiNewest finds the newest entry in an answer of streams.
+func lokiNewest(answer []byte) (newest time.Time, err error) {
+	var a struct {
+		Data struct {
+			ResultType string `json:"resultType"`
+			Result     []struct {
+				Values [][]any `json:"values"` // a time in nanoseconds, a line, perhaps more
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := decodeAnswer(answer, &a); err != nil {
+		return time.Time{}, err
+	}
+	if a.Data.ResultType != "streams" {
+		return time.Time{}, errors.New("it has no streams: is the selector one of streams?")
+	}
+	for _, stream := range a.Data.Result {
+		for _, entry := range stream.Values {
+			if len(entry) == 0 {
+				return time.Time{}, errors.New("an entry has no time")
+			}
+			text, _ := entry[0].(string)
+			ns, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return time.Time{}, errors.New("an entry's time is no number of nanoseconds")
+			}
+			if at := time.Unix(0, ns); at.After(newest) {
+				newest = at
+			}
+		}
+	}
+	return newest, nil
+}
+
+// newDatadog asks Datadog by POST /api/v2/logs/events/search: the newest event first, and
+// no more than one. An organisation may search 300 times an hour by default.
+func newDatadog(c *config.StreamDatadog) (*Destination, error) {
+	s, err := newDestination(nil)
+	if err != nil {
+		return nil, fmt.Errorf("stream.datadog: %w", err)
+	}
+	address := joinPath(c.SearchAddress(), "/api/v2/logs/events/search")
+	apiKey, applicationKey := c.APIKey, c.ApplicationKey
+	body, err := json.Marshal(map[string]any{
+		"filter": map[string]any{"query": c.Search, "from": fmt.Sprintf("now-%dh", int(lookBack.Hours())), "to": "now"},
+		"sort":   "-timestamp", "page": map[string]any{"limit": 1},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode stream.datadog.search: %w", err)
+	}
+	s.ask = func(ctx context.Context, _ time.Time) (*http.Request, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+		if err != nil {
+			return nil, errors.New("the address of stream.datadog.search_url is not valid")
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("DD-API-KEY", apiKey.Reveal())
+		req.Header.Set("DD-APPLICATION-KEY", applicationKey.Reveal())
+		return req, nil
+	}
+	s.read = datadogNewest
+	return s, nil
+}
+
+// datadogNewest finds the newest event in an answer.
+func datadogNewest(answer []byte) (newest time.Time, err error) {
+	var a struct {
+		Data []struct {
+			Attributes struct {
+				Timestamp time.Time `json:"timestamp"`
+			} `json:"attributes"`
+		} `json:"data"`
+	}
+	if err := decodeAnswer(answer, &a); err != nil {
+		return time.Time{}, err
+	}
+	for _, event := range a.Data {
+		at := event.Attributes.Timestamp
+		if at.IsZero() {
+			return time.Time{}, errors.New("an event has no timestamp")
+		}
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	return newest, nil
+}
+
+// The time between two looks at one destination, after a good look and after failures.
+const (
+	askInterval     = 2 * time.Minute
+	longestAskPause = 30 * time.Minute
+)
+
+// Target is an environment at its destination.
+type Target struct {
+	Page        *received.Environment
+	Destination *Destination
+}
+
+// WatchDestinations looks at each target until ctx ends, and writes the newest events into the pages.
+func WatchDestinations(ctx context.Context, targets []Target, log *slog.Logger) {
+	var all sync.WaitGroup
+	for _, t := range targets {
+		all.Go(func() { t.watch(ctx, log) })
+	}
+	all.Wait()
+}
+
+func (t Target) watch(ctx context.Context, log *slog.Logger) {
+	var failure retry.Failure
+	env, wait := t.Page.Name(), askInterval
+	log = log.With("project", env.Project, "environment", env.Environment)
+	for ctx.Err() == nil {
+		began := time.Now()
+		newest, err := t.Destination.Newest(ctx)
+		switch {
+		case err == nil:
+			t.Page.Saw(newest, began)
+			wait = askInterval
+			if fields, was := failure.Over(); was {
+				log.Info("the destination's newest event is known again", fields...)
+			}
+		case ctx.Err() == nil:
+			if failure.Again(err.Error()) {
+				log.Warn("the newest event at the stream's destination is not known; it is asked for again", append(failure.Fields(), "error", err)...)
+			}
+			wait = min(2*wait, longestAskPause)
+		}
+		// A tenth of it is random: the looks of many environments spread.
+		_ = retry.Sleep(ctx, wait+time.Duration(rand.Int64N(int64(wait)/10))) //nolint:gosec // not for secrets
+	}
 }

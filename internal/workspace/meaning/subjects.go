@@ -1,6 +1,8 @@
 package meaning
 
 import (
+	"strings"
+
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
@@ -42,3 +44,152 @@ var subjects = map[string]subject{
 }
 
 func fixed(s *shape) func(any) *shape { return func(any) *shape { return s } }
+
+// Rule gives a kind of statement its direction and severity. Each subject has its own, in its file.
+type Rule struct {
+	ID        string
+	Direction Direction
+	Severity  Severity
+	// Means says what happened, and Reason justifies the severity.
+	Means, Reason string
+}
+
+// rules are those of all subjects, by id.
+var rules = func() map[string]Rule {
+	all := map[string]Rule{}
+	add := func(some []Rule) {
+		for _, r := range some {
+			all[r.ID] = r
+		}
+	}
+	add(settingRules)
+	add(actionRules)
+	for _, s := range subjects {
+		add(s.rules)
+	}
+	return all
+}()
+
+// settingRules are for a setting as a whole, and for what no other rule knows.
+var settingRules = []Rule{
+	{"setting.changed", Unknown, Medium, "A value changed that no rule knows.", "A person has to judge it."},
+	{"setting.rewritten", Neutral, Info, "A setting is written differently and means the same.", "It permits the same."},
+	{"setting.first_seen", Neutral, Info, "A setting is seen for the first time.", "Nothing is known to have changed."},
+	{"setting.back", Unknown, Medium, "A setting is there that was not there before.", "It may permit more than it did before it went."},
+	{"setting.returned", Neutral, Info, "A setting is there again.", "What differs from the state before it went is told by statements of its own."},
+	{"setting.gone", Unknown, High, "A setting is gone, for example with its environment.", "The environment may be gone, or hidden from the relay."},
+}
+
+// shape is the part of a state known to the rules. The zero value is any value.
+type shape struct {
+	text    bool // a string or null
+	members map[string]*shape
+	// suffixes are for members whose names end so.
+	suffixes map[string]*shape
+	elem     *shape
+	// key is the member naming each element; an element without it is unknown.
+	key string
+}
+
+var (
+	anything = &shape{}
+	text     = &shape{text: true}
+)
+
+func object(members map[string]*shape) *shape { return &shape{members: members} }
+
+func texts(names ...string) *shape {
+	s := &shape{members: map[string]*shape{}}
+	for _, name := range names {
+		s.members[name] = anything
+	}
+	return s
+}
+
+func list(elem *shape) *shape { return &shape{elem: elem} }
+
+func listBy(key string, elem *shape) *shape { return &shape{elem: elem, key: key} }
+
+// strip returns the rest of a state without the known part. An object or array stays as
+// an empty one.
+func strip(s *shape, v any) any {
+	rest, left := s.rest(v)
+	if left {
+		return rest
+	}
+	switch v.(type) {
+	case map[string]any:
+		return map[string]any{}
+	case []any:
+		return []any{}
+	}
+	return nil
+}
+
+func (s *shape) rest(v any) (rest any, left bool) {
+	switch x := v.(type) {
+	case map[string]any:
+		if s.members != nil || s.suffixes != nil {
+			return s.restOfObject(x)
+		}
+	case []any:
+		if s.elem != nil {
+			return s.restOfList(x)
+		}
+	case nil:
+		return nil, false
+	case string:
+		if s.text {
+			return nil, false
+		}
+	}
+	return v, s.text || s.members != nil || s.suffixes != nil || s.elem != nil
+}
+
+func (s *shape) restOfObject(x map[string]any) (any, bool) {
+	out := map[string]any{}
+	for name, member := range x {
+		inner := s.member(name)
+		if inner == nil {
+			out[name] = member
+		} else if rest, left := inner.rest(member); left {
+			out[name] = rest
+		}
+	}
+	return out, len(out) > 0
+}
+
+// member is the shape of a member, nil for none.
+func (s *shape) member(name string) *shape {
+	if known, ok := s.members[name]; ok {
+		return known
+	}
+	for end, known := range s.suffixes {
+		if strings.HasSuffix(name, end) {
+			return known
+		}
+	}
+	return nil
+}
+
+// restOfList keeps the name of an element together with its rest.
+func (s *shape) restOfList(x []any) (any, bool) {
+	var out []any
+	for _, element := range x {
+		object, _ := element.(map[string]any)
+		name, named := object[s.key].(string)
+		if s.key != "" && !named {
+			out = append(out, element)
+			continue
+		}
+		rest, left := s.elem.rest(element)
+		if !left {
+			continue
+		}
+		if kept, ok := rest.(map[string]any); ok && s.key != "" {
+			kept[s.key] = name
+		}
+		out = append(out, rest)
+	}
+	return out, len(out) > 0
+}

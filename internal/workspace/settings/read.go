@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -99,4 +102,180 @@ func (w *Watcher) readAbsent(ctx context.Context, r resource, err error) (readin
 		return reading{}, fmt.Errorf("read: %w", err)
 	}
 	return reading{absent: true, requests: []string{a.RequestID, a.ParentRequestID}}, nil
+}
+
+// proof is a read of the project that confirmed 404s of its resources. In the same round it is
+// the look at the project, too.
+type proof struct {
+	answer management.Answer
+	began  time.Time
+}
+
+// readEach reads a setting of a project that consists of several values, such as the default
+// template of each type. Its state is an object from the value's name to the value, or to null
+// where there is none. It is one state, so one unreadable value fails all of it.
+func (w *Watcher) readEach(ctx context.Context, g *group, kind kinds.Setting) (got reading, err error) {
+	values, absent := map[string]json.RawMessage{}, map[string]error{}
+	for _, name := range kind.Each {
+		a, err := w.fetch(ctx, g, kind, name)
+		if management.IsNotFound(err) {
+			values[name], absent[name] = json.RawMessage(null), err
+			continue
+		}
+		if err == nil {
+			values[name], err = value(kind, a.Raw)
+		}
+		if err != nil {
+			return reading{}, fmt.Errorf("read %s: %w", name, err)
+		}
+		got.requests = append(got.requests, a.RequestID)
+	}
+	if err := w.confirmEach(ctx, g, kind, absent, &got); err != nil {
+		return reading{}, err
+	}
+	if got.raw, err = json.Marshal(values); err != nil {
+		return reading{}, fmt.Errorf("join the values of %s: %w", kind.Name, err)
+	}
+	return got, nil
+}
+
+// value checks one value; null is none.
+func value(kind kinds.Setting, raw json.RawMessage) (json.RawMessage, error) {
+	state, err := readState(raw)
+	if err == nil && !state.None() {
+		_, err = plausible(kind.Shape, state.Value)
+	}
+	return state.JSON, err
+}
+
+// confirmEach holds all 404s against one read of the project, made after them.
+func (w *Watcher) confirmEach(ctx context.Context, g *group, kind kinds.Setting, absent map[string]error, got *reading) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(absent)) {
+		errs = append(errs, absent[name])
+		var api *management.APIError
+		if errors.As(absent[name], &api) {
+			got.requests = append(got.requests, api.RequestID)
+		}
+	}
+	began := time.Now()
+	project, err := w.options.Client.ConfirmAll(ctx, g.project, errs)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", kind.Name, err)
+	}
+	got.requests = append(got.requests, project.RequestID)
+	g.proof = &proof{project, began}
+	return nil
+}
+
+// errImplausible marks a success answer without the resource in it: a broken proxy or
+// service must not look as if someone had emptied it.
+var errImplausible = errors.New("implausible answer")
+
+// plausible holds a decoded state against its kind's shape, and notes what it assumes.
+//
+// A list that is null or left out is an empty one: servers write it in either way, and a
+// setting that counted as unread would be unwatched for as long as that lasts. But an
+// answer without anything of the resource is implausible, and changes nothing: an empty
+// object in place of a policy, null in place of an object, or a member of another form. A
+// list that is the whole resource is judged by the client (management.Answer.Note).
+func plausible(s kinds.Shape, state any) (notes []string, err error) {
+	switch {
+	case !opens(state, s.Opens):
+		return nil, fmt.Errorf("%w: it is not %s", errImplausible, kindOf(s.Opens))
+	case s.Opens == '[':
+		return nil, elements(s, state)
+	}
+	members, _ := state.(map[string]any)
+	for name, want := range s.Fields {
+		if !opens(members[name], want) {
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf(want))
+		}
+	}
+	return lists(s, members)
+}
+
+// lists checks the lists of an object.
+func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
+	known := len(s.Lists) == 0
+	for _, name := range s.Lists {
+		switch v, ok := members[name]; {
+		case !ok:
+			notes = append(notes, "the API's answer had no "+name+": it is taken for an empty list")
+		case v == nil:
+			notes, known = append(notes, "the API's answer had null for "+name+": it is taken for an empty list"), true
+		case !opens(v, '['):
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf('['))
+		default:
+			if err := elements(kinds.Shape{Elem: '{'}, v); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			known = true
+		}
+	}
+	for name, v := range members {
+		switch want, branded := brandOf(s, name); {
+		case !branded:
+			continue
+		case v == nil:
+			notes = append(notes, "the API's answer had null for "+name+": it is taken for an empty one")
+		case !opens(v, want):
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf(want))
+		}
+		known = true
+	}
+	if !known {
+		return nil, fmt.Errorf("%w: it has nothing of what the document names", errImplausible)
+	}
+	slices.Sort(notes)
+	return notes, nil
+}
+
+// brandOf is how the JSON of a branded member begins; false for another member.
+func brandOf(s kinds.Shape, name string) (byte, bool) {
+	for end, opens := range s.Branded {
+		if strings.HasSuffix(name, end) && !slices.Contains(s.Lists, name) {
+			return opens, true
+		}
+	}
+	return 0, false
+}
+
+func elements(s kinds.Shape, state any) error {
+	list, _ := state.([]any)
+	for i, element := range list {
+		if !opens(element, s.Elem) {
+			return fmt.Errorf("%w: element %d is not %s", errImplausible, i, kindOf(s.Elem))
+		}
+		if members, _ := element.(map[string]any); s.Key != "" && !opens(members[s.Key], '"') {
+			return fmt.Errorf("%w: element %d has no %s", errImplausible, i, s.Key)
+		}
+	}
+	return nil
+}
+
+// opens reports whether a value's JSON begins with a byte.
+func opens(v any, with byte) bool {
+	switch v.(type) {
+	case map[string]any:
+		return with == '{'
+	case []any:
+		return with == '['
+	case string:
+		return with == '"'
+	}
+	return false
+}
+
+func kindOf(opens byte) string {
+	switch opens {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	}
+	return "a string"
 }
