@@ -41,6 +41,10 @@ type Pump struct {
 	// ReadAhead lets the pump read on before it has acknowledged a batch, as it does with Parallel.
 	// Without it a [Suspect] error is like any other, since nothing can show that the sink works.
 	ReadAhead bool
+	// Permit, where set, is asked before each attempt to deliver, and before events go to the dead
+	// letters: it waits until this pump may, or returns why it may not. Of several processes that
+	// might deliver to one destination, only one is permitted to.
+	Permit func(context.Context) error
 	// Limit bounds one delivery. Zero values mean 5000 events and 4 MiB of bodies; a single
 	// event that is larger is delivered alone.
 	Limit BatchLimit
@@ -101,6 +105,9 @@ func (p *Pump) Run(ctx context.Context) error {
 }
 
 func (p *Pump) setDefaults() {
+	if p.Permit == nil {
+		p.Permit = func(ctx context.Context) error { return ctx.Err() }
+	}
 	if p.Timeout == 0 {
 		p.Timeout = 30 * time.Second
 	}

@@ -120,7 +120,7 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 
 // deliver makes one attempt.
 func (w *worker) deliver(events []Event) error {
-	if err := w.lasting.Err(); err != nil {
+	if err := w.Permit(w.lasting); err != nil {
 		return err
 	}
 	attempt, cancel := context.WithTimeout(w.lasting, w.Timeout)
@@ -143,7 +143,10 @@ func (w *worker) reject(ctx context.Context) error {
 		return nil
 	}
 	for wait := firstWait; ; wait = min(2*wait, maxWait) {
-		err := w.DeadLetters.Reject(ctx, w.Name, w.refused)
+		err := w.Permit(ctx)
+		if err == nil {
+			err = w.DeadLetters.Reject(ctx, w.Name, w.refused)
+		}
 		if err == nil {
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +18,6 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
-	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
@@ -28,13 +27,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
-	"github.com/auditrelay/auditrelay/internal/store/lease"
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
-	"github.com/auditrelay/auditrelay/internal/trail/timeline"
-	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -49,7 +41,8 @@ type Options struct {
 	Kinds sinks.Kinds
 }
 
-// Addresses are HOST:PORT. Trail is empty unless the trail has a listener of its own.
+// Addresses are HOST:PORT. Trail is empty unless the trail has a listener of its own. In a cluster
+// only the relay that has control listens there, which may be later.
 type Addresses struct{ Ingest, Admin, Trail string }
 
 // Run runs a relay until ctx ends, a clean shutdown within the configured deadline, or
@@ -60,14 +53,21 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}),
 		live:  map[string]relay.Sink{},
-		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
+		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments), environments: map[credentials.Environment]bool{},
+		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
+	}
+	for _, e := range cfg.Environments {
+		r.environments[credentials.Environment{Project: e.Project, Environment: e.Environment}] = true
 	}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
 	return r.run(ctx, r.start, func() {
-		r.log.Info("relay is running", "version", opts.Version, "ingest", r.addresses.Ingest, "admin", r.addresses.Admin,
+		r.mu.Lock()
+		at := r.addresses
+		r.mu.Unlock()
+		r.log.Info("relay is running", "version", opts.Version, "ingest", at.Ingest, "admin", at.Admin,
 			"environments", len(cfg.Environments), "sinks", len(cfg.Sinks))
 		if opts.Started != nil {
-			opts.Started(r.addresses)
+			opts.Started(at)
 		}
 	})
 }
@@ -94,7 +94,8 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 	return errors.Join(err, r.stack.unwind(stopping))
 }
 
-// process is one running relay.
+// process is one running relay: the parts that each relay of a cluster has. Those that only one
+// of them has at a time are in control.
 type process struct {
 	cfg       *config.Config
 	log       *slog.Logger
@@ -104,36 +105,32 @@ type process struct {
 	failed    chan error    // takes the first failure of a part for good
 	up        chan struct{} // closed once pushes are taken
 	ended     error         // why it stops; set before the stack is unwound
-	forwarded atomic.Int64  // how many entries of the trail are in the journal
-	covered   atomic.Int64  // how many of them have a checkpoint there
-	addresses Addresses
+	addresses Addresses     // Trail is guarded by mu
 
 	admin        *admin.Handler
 	private      secret.Text        // the generated token of the private pages
 	connections  *connlimit.Metrics // of all listeners
 	certificates *certificates      // nil without any
 	store        store.Store
-	homes        homes       // the note of where the journal is kept, and of journals given up
-	turn         *lease.Turn // the right to do what only one relay of a cluster does; nil on a disk
+	homes        homes // the note of where the journal is kept, and of journals given up
 	quarantine   *quarantine.Ledger
 	journal      *journal.Journal
 	letters      *deadletters.Store
-	trail        *audit.Trail
-	files        *tiles.Keeper // of the trail; nil before it is started
-	timeline     *timeline.Index
 	credentials  *credentials.Store
-	newest       workspace.Newest                     // looks at the settings and the streaming config
-	reconciler   atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
-	desk         atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
-	recent       *dedup.Set                           // nil: repeated pushes are stored again
-	tracer       *traces.Tracer                       // nil: no traces are made
-	spans        *eventproof.Keeper                   // nil: no spans are made
-	arrivals     *received.Book                       // knows each configured environment
-	silences     *health.Silences
-	health       *health.Keeper
+	damaged      chan credentials.Damage // of credentials, for the trail
+	recent       *dedup.Set              // nil: repeated pushes are stored again
+	lastPushes   lastPushes
+	tracer       *traces.Tracer                   // nil: no traces are made
+	arrivals     *received.Book                   // knows each configured environment
+	environments map[credentials.Environment]bool // the configured ones; not changed
 	kinds        sinks.Kinds
 	deliveries   *relay.Metrics
-	live         map[string]relay.Sink // by name; not changed once the sinks are started
+	control      *control
+	leave        context.CancelFunc // ends this relay's part in the cluster
+	work         work               // the jobs that this relay does
+
+	mu   sync.Mutex
+	live map[string]relay.Sink // the sinks that this relay runs, by name; guarded by mu
 }
 
 // fail ends the relay. Only the first failure counts.
@@ -151,23 +148,20 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startTrail, r.noteLogs, r.startTiles, r.startCredentials,
-		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startLifecycle, r.startSpans, r.startQuarantineWatch,
-		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
+		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
+		r.startJobs, r.startRecent, r.startIngest, r.startActing,
 	} {
 		if err := part(ctx); err != nil {
 			return err
 		}
 	}
-	r.admin.Running()
-	close(r.up)
 	return nil
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {
 	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
-		Sinks: r.sinkNames(), Sources: r.sources(), Turn: r.turn, Sealed: r.makeSpans(),
+		Sinks: r.sinkNames(), Sources: r.sources(), Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch,
 	})
 	if err != nil {
 		return err
@@ -178,6 +172,9 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
 	return nil
 }
+
+// inCluster reports whether other relays may have the same store.
+func (r *process) inCluster() bool { return r.cfg.Journal.URL != "" }
 
 func (r *process) sources() []string {
 	all := make([]string, len(r.cfg.Environments))
@@ -193,70 +190,6 @@ func (r *process) sinkNames() []string {
 		names[i] = sink.Name
 	}
 	return names
-}
-
-// closeTrail takes an unusable trail for a warning: it was reported while the relay
-// ran, and stopping is no failure of the relay.
-func (r *process) closeTrail(ctx context.Context) error {
-	err := r.trail.Stop(ctx)
-	r.finishTiles(ctx)
-	err = errors.Join(err, r.trail.Close(ctx))
-	if errors.Is(err, audit.ErrUnavailable) {
-		r.log.Warn("the audit trail was not signed to its end; the next start signs it", "error", err)
-		return nil
-	}
-	return err
-}
-
-// startTrail never fails because of the trail. The trail names its own damage, and an
-// unusable one is tried again while events are taken and delivered.
-func (r *process) startTrail(ctx context.Context) (err error) {
-	o := TrailOptions(r.cfg)
-	o.Heartbeat = *r.cfg.Audit.Heartbeat
-	o.Logger, o.Registerer = r.log, r.reg
-	opened, err := r.addWitnesses(&o)
-	if err != nil {
-		return err
-	}
-	if r.trail, err = audit.Open(ctx, r.store, o); err != nil {
-		return err
-	}
-	opened(r.trail)
-	r.stack.push("audit trail", r.closeTrail)
-	r.watchTrail(ctx)
-	r.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return r.trail.Remark(), nil }})
-	r.admin.AddStatus("trail", func(context.Context) (any, error) {
-		return map[string]any{
-			"entries": r.trail.Size(), "public_key": r.trail.PublicKey(), "generations": r.trail.Generations(), "state": r.trail.Remark(),
-			"heartbeat_gaps": r.trail.Gaps(statusGaps),
-		}, nil
-	})
-	return nil
-}
-
-// watchTrail has the trail's logs read back now and then, as all others are: what is lost while
-// the relay runs is named before the next start.
-func (r *process) watchTrail(ctx context.Context) {
-	for _, name := range []string{audit.EntriesLog, audit.CheckpointsLog} {
-		log, err := r.store.Log(ctx, name, store.Options{})
-		if err == nil {
-			err = r.quarantine.Watch(ctx, name, log)
-		}
-		if err != nil {
-			r.log.Warn("a log of the audit trail is not read back while the relay runs", "log", name, "error", err)
-		}
-	}
-}
-
-// statusGaps bounds the gaps between heartbeats in /status.
-const statusGaps = 10
-
-func newArrivals(environments []config.Environment) *received.Book {
-	book := received.New(time.Now)
-	for _, e := range environments {
-		book.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
-	}
-	return book
 }
 
 func buildInfo(version string) prometheus.Collector {

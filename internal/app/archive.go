@@ -13,10 +13,10 @@ import (
 const archiveSubject = "trail_archives"
 
 // archiveTrail moves old entry bundles to a folder.
-func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error) {
+func (c *control) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error) {
 	a := &tiles.Archiver{
-		Store: r.tiles(), Generations: r.trail.Generations(), Dir: req.Dir, Before: req.Before, Progress: progress,
-		Enter: func(ctx context.Context, moved proof.Archived) error { return r.enterArchive(ctx, moved, by) },
+		Store: c.tiles(), Generations: c.trail.Generations(), Dir: req.Dir, Before: req.Before, Progress: progress,
+		Enter: func(ctx context.Context, moved proof.Archived) error { return c.enterArchive(ctx, moved, by) },
 	}
 	if req.DryRun {
 		return a.Plan(ctx)
@@ -25,13 +25,13 @@ func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by
 }
 
 // enterArchive adds an entry, unless the newest one says the same already.
-func (r *process) enterArchive(ctx context.Context, moved proof.Archived, by workspace.Person) error {
-	last, found, err := r.trail.Last(ctx, console.NoProject, "", archiveSubject)
+func (c *control) enterArchive(ctx context.Context, moved proof.Archived, by workspace.Person) error {
+	last, found, err := c.trail.Last(ctx, console.NoProject, "", archiveSubject)
 	if err != nil {
 		return err
 	}
 	if found && moved.InDetail(last.Detail) {
 		return nil
 	}
-	return r.recordLoss(ctx, console.Loss{Type: proof.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})
+	return c.recordLoss(ctx, console.Loss{Type: proof.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})
 }

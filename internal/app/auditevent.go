@@ -12,10 +12,10 @@ import (
 // startForwarding puts each entry of the audit trail, and each of its checkpoints, into the
 // journal, so every sink gets them too. A crash between the two is harmless: the trail
 // hands them on again, and the event has the same id.
-func (r *process) startForwarding(context.Context) error {
-	r.stack.push("audit events", background(func(ctx context.Context) {
-		if err := r.trail.Forward(ctx, followsTrail, r.forwardEntry, r.forwardCheckpoint); ctx.Err() == nil {
-			r.fail(err)
+func (c *control) startForwarding(context.Context) error {
+	c.stack.push("audit events", background(func(ctx context.Context) {
+		if err := c.trail.Forward(ctx, followsTrail, c.forwardEntry, c.forwardCheckpoint); ctx.Err() == nil {
+			c.fail(err)
 		}
 	}))
 	return nil
@@ -26,37 +26,40 @@ const followsTrail = "journal"
 
 // forwardEntry puts an entry into the journal, and notes it. A crash between the two leaves
 // the older note, and the follower asks again.
-func (r *process) forwardEntry(ctx context.Context, e audit.Recorded) error {
-	place, event, err := r.placed(ctx, e)
+func (c *control) forwardEntry(ctx context.Context, e audit.Recorded) error {
+	place, event, err := c.placed(ctx, e)
 	if err != nil {
 		return err
 	}
-	if err := r.appendEvent(ctx, &event); err != nil {
+	if err := c.turn.Await(ctx); err != nil { // another relay may have forwarded it meanwhile
 		return err
 	}
-	r.trail.Forwarded(place)
-	r.forwarded.Store(e.Index + 1)
+	if err := c.appendEvent(ctx, &event); err != nil {
+		return err
+	}
+	c.trail.Forwarded(place)
+	c.forwarded.Store(e.Index + 1)
 	return nil
 }
 
-func (r *process) appendEvent(ctx context.Context, event *relay.Event) error {
+func (c *control) appendEvent(ctx context.Context, event *relay.Event) error {
 	var b record.Batch
 	b.AddEvent(event)
-	return r.journal.Append(ctx, &b)
+	return c.journal.Append(ctx, &b)
 }
 
 // auditEvent makes an entry an event: the same one at each call.
-func (r *process) auditEvent(ctx context.Context, e audit.Recorded) (relay.Event, error) {
-	_, event, err := r.placed(ctx, e)
+func (c *control) auditEvent(ctx context.Context, e audit.Recorded) (relay.Event, error) {
+	_, event, err := c.placed(ctx, e)
 	return event, err
 }
 
-func (r *process) placed(ctx context.Context, e audit.Recorded) (audit.Place, relay.Event, error) {
-	place, err := r.trail.Place(ctx, e)
+func (c *control) placed(ctx context.Context, e audit.Recorded) (audit.Place, relay.Event, error) {
+	place, err := c.trail.Place(ctx, e)
 	if err != nil {
 		return audit.Place{}, relay.Event{}, err
 	}
-	event, err := eventOf(r.trail.NameOf(e.Index), e, place, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
+	event, err := eventOf(c.trail.NameOf(e.Index), e, place, min(maxAuditEvent, c.journal.MaxEvent()-attributesRoom))
 	return place, event, err
 }
 

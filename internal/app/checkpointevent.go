@@ -46,14 +46,17 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 
 // forwardCheckpoint puts a checkpoint into the journal. After a crash the follower may
 // ask again, and the event has the same id.
-func (r *process) forwardCheckpoint(ctx context.Context, c audit.Kept) error {
-	event, err := checkpointEvent(c)
+func (c *control) forwardCheckpoint(ctx context.Context, k audit.Kept) error {
+	event, err := checkpointEvent(k)
 	if err != nil {
 		return err
 	}
-	if err := r.appendEvent(ctx, &event); err != nil {
+	if err := c.turn.Await(ctx); err != nil {
 		return err
 	}
-	r.covered.Store(c.Base + c.Size)
+	if err := c.appendEvent(ctx, &event); err != nil {
+		return err
+	}
+	c.covered.Store(k.Base + k.Size)
 	return nil
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -13,8 +14,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// TestMain lets the test's binary be a node of a cluster.
-func TestMain(m *testing.M) { natstest.Main(m) }
+// TestMain lets the test's binary be a node of a cluster, or a relay.
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(relayVariable); spec != "" {
+		os.Exit(beRelay(spec))
+	}
+	natstest.Main(m)
+}
 
 // A relay may start before its journal's cluster is whole, and outlives a restart of the
 // whole cluster.

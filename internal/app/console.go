@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -14,36 +15,36 @@ import (
 
 // startConsole answers the command line. It is stopped before the sinks and the journal
 // are.
-func (r *process) startConsole(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
-		Journal: r.journal, Quarantine: r.quarantine, Letters: r.letters, Sinks: r.cfg.Sinks, Delivery: r.deliveries.Delivery, Open: r.openForReplay, Route: sinks.Route, Record: r.recordLoss,
-		Credentials: r.credentials, Streaming: r.streaming, Desk: r.deskForPeople, Silences: r.silences,
-		Timeline: r.timeline, Trail: r.trail, Event: r.auditEvent,
-		ArchiveTrail: r.archiveTrail, Status: r.admin.Status, Logger: r.log,
-	}, r.fail)
+func (c *control) startConsole(ctx context.Context) error {
+	server, err := console.Listen(ctx, c.cfg.DataDir, console.Options{
+		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: c.cfg.Sinks, Delivery: c.deliveries.Delivery, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
+		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
+		Timeline: c.timeline, Trail: c.trail, Event: c.auditEvent,
+		ArchiveTrail: c.archiveTrail, Status: c.admin.Status, Logger: c.log,
+	}, c.fail)
 	if err != nil {
 		return err
 	}
-	r.stack.push("console", server.Close)
-	r.admin.AddStatus("sinks", func(ctx context.Context) (any, error) { return server.Sinks(ctx) })
+	c.stack.push("console", server.Close)
+	c.admin.AddStatus("sinks", func(ctx context.Context) (any, error) { return server.Sinks(ctx) })
 	return nil
 }
 
 // startTimeline keeps an index of the trail, to answer questions about it.
-func (r *process) startTimeline(context.Context) error {
-	r.timeline = timeline.Open(timeline.Options{
-		Path: filepath.Join(r.cfg.DataDir, timeline.FileName), Trail: r.trail, Logger: r.log,
-		Looked: func(s timeline.Where) (time.Time, string) { return r.newest.Of(s.Project, s.Environment, s.Setting) },
+func (c *control) startTimeline(context.Context) error {
+	c.timeline = timeline.Open(timeline.Options{
+		Path: filepath.Join(c.cfg.DataDir, timeline.FileName), Trail: c.trail, Logger: c.log,
+		Looked: func(s timeline.Where) (time.Time, string) { return c.newest.Of(s.Project, s.Environment, s.Setting) },
 	})
-	r.stack.push("trail index", background(r.timeline.Keep))
+	c.stack.push("trail index", background(c.timeline.Keep))
 	return nil
 }
 
 // recordLoss makes an entry of the trail, and so an event at every sink.
-func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
+func (c *control) recordLoss(ctx context.Context, loss console.Loss) error {
 	e, err := loss.Entry()
 	if err == nil {
-		_, err = r.trail.Append(ctx, e)
+		_, err = c.trail.Append(ctx, e)
 	}
 	return err
 }
@@ -51,11 +52,17 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 // openForReplay returns a further instance of a sink. If the destination has one
 // writer, as a file does, the live sink serves both, one delivery at a time: two
 // writers would cut off each other's lines as torn ones.
-func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {
+func (c *control) openForReplay(cfg config.Sink) (relay.Sink, error) {
 	if cfg.Exclusive() != nil {
-		return lent{r.live[cfg.Name]}, nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		sink, here := c.live[cfg.Name]
+		if !here {
+			return nil, fmt.Errorf("the sink %s has one writer, and another relay of the cluster is that at present", cfg.Name)
+		}
+		return lent{sink}, nil
 	}
-	return sinks.Open(cfg, r.sinkDeps())
+	return sinks.Open(cfg, c.sinkDeps())
 }
 
 func (r *process) sinkDeps() sinks.Deps {

@@ -2,95 +2,126 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
-// startControl starts the watchers of the Workspace Management API: the streaming
-// config and the settings.
-func (r *process) startControl(context.Context) error {
-	w := r.cfg.Workspace
-	if w == nil {
-		return r.startFormers(nil)
-	}
-	r.reg.MustRegister(
-		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", r.cfg.Round().PerSecond),
-		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
-	)
-	client, err := management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: r.cfg.Projects(),
-		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: r.reg,
-	})
-	if err != nil {
-		return fmt.Errorf("workspace: %w", err)
-	}
-	r.stack.push("workspace's probes", background(client.Probe))
-	r.stack.push("workspace's reach", background(func(ctx context.Context) { workspace.FollowReach(ctx, client, r.trail, r.log) }))
-	r.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
-	r.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
-		reach, _ := client.Reach()
-		return workspaceRemark(reach), nil
-	}})
-	presence := workspace.NewPresence(r.trail, r.log)
-	r.startStreaming(client, presence)
-	r.startSettings(client, presence)
-	r.startDesk(client)
-	return r.startFormers(client)
+// control has the parts that one relay of a cluster has at a time, since they write the trail or
+// set what the provider does. On a disk that is the only relay. They start in two steps: the
+// second one, which has the provider push, waits until pushes are taken.
+type control struct {
+	*process
+	turn *lease.Turn
+
+	starting sync.Mutex      // held while parts are started or stopped
+	over     bool            // nothing is started any more; guarded by starting
+	stack    stack           // of the first step; guarded by starting
+	acting   stack           // of the second one; guarded by starting
+	life     context.Context // ends when the relay begins to stop
+	endLife  context.CancelFunc
+	gone     chan struct{} // closed once all parts have stopped
+
+	trail      *audit.Trail
+	files      *tiles.Keeper // of the trail
+	timeline   *timeline.Index
+	silences   *health.Silences
+	health     *health.Keeper
+	spans      *eventproof.Keeper                   // nil: no spans are made
+	forwarded  atomic.Int64                         // how many entries of the trail are in the journal
+	covered    atomic.Int64                         // how many of them have a checkpoint there
+	newest     workspace.Newest                     // looks at the settings and the streaming config
+	reconciler atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
+	desk       atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 }
 
-func (r *process) startStreaming(client *management.Client, presence *workspace.Presence) {
-	reconciler := streaming.New(streaming.Options{
-		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
-		RotateEvery: r.cfg.Streaming.RotateEvery, Arrivals: r.arrivals,
-		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence, Newest: &r.newest,
-		Logger: r.log, Registerer: r.reg,
-	})
-	r.stack.push("streaming config", background(reconciler.Run))
-	// Ingest has been taking pushes for a while; a refused one is told of from now on.
-	r.arrivals.OnRefused(reconciler.LookNow)
-	r.reconciler.Store(reconciler)
-	r.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
+func newControl(r *process) *control {
+	c := &control{process: r, stack: stack{log: r.log}, acting: stack{log: r.log}, gone: make(chan struct{})}
+	c.life, c.endLife = context.WithCancel(context.Background())
+	return c
 }
 
-func (r *process) startSettings(client *management.Client, presence *workspace.Presence) {
-	if r.cfg.Settings.Disabled {
-		return
+// begin takes the first step, under the turn of this relay.
+func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
+	c.turn = turn
+	return c.take(ctx, c.startTrimming, c.startTrail, c.noteLogs, c.startTiles, c.startTimeline, c.startChanges, c.startSilences, c.startConsole,
+		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
+}
+
+// act takes the second step.
+func (c *control) act(ctx context.Context) error {
+	return c.take(ctx, c.startWorkspace, c.startHeartbeat)
+}
+
+// take starts parts, each on those before it, unless the relay is stopping.
+func (c *control) take(ctx context.Context, parts ...func(context.Context) error) error {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if c.over {
+		return context.Canceled
 	}
-	var targets []settings.Target
-	for _, e := range r.cfg.Environments {
-		if !e.SkipSettings {
-			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
+	for _, part := range parts {
+		if err := part(ctx); err != nil {
+			return err
 		}
 	}
-	watcher := settings.New(settings.Options{
-		Client: client.GivingWay(), Trail: r.trail, Presence: presence, Newest: &r.newest, Targets: targets,
-		Interval: r.cfg.Settings.Interval, Intervals: r.cfg.Settings.Intervals, Logger: r.log, Registerer: r.reg,
-	})
-	r.stack.push("settings", background(watcher.Run))
-	r.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
+	return nil
 }
 
-// streaming keeps the streaming configs; its error is for people.
-func (r *process) streaming() (*streaming.Reconciler, error) {
-	reconciler := r.reconciler.Load()
-	switch {
-	case r.cfg.Workspace == nil:
-		return nil, errors.New("the configuration has no workspace section to reach the streaming configs through")
-	case reconciler == nil:
-		return nil, errors.New("the relay is still starting; try again")
+// stopActing undoes the second step, and has nothing started any more.
+func (c *control) stopActing(ctx context.Context) error {
+	c.endLife()
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	c.over = true
+	return c.acting.unwind(ctx)
+}
+
+// stop undoes the first step.
+func (c *control) stop(ctx context.Context) error {
+	c.endLife()
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	c.over = true
+	defer close(c.gone)
+	return c.stack.unwind(ctx)
+}
+
+// do is the job of control in a cluster. It ends with the relay: who has lost the turn cannot tell
+// what the next holder has done with the trail meanwhile.
+func (c *control) do(ctx context.Context, turn *lease.Turn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	err := c.begin(ctx, turn)
+	if err == nil {
+		select {
+		case <-c.up:
+			err = c.act(ctx)
+		case <-ctx.Done():
+		}
 	}
-	return reconciler, nil
+	if err != nil && ctx.Err() == nil {
+		c.fail(fmt.Errorf("start what one relay of the cluster does: %w", err))
+	}
+	<-ctx.Done()
+	c.leave()           // it takes no jobs while it stops
+	c.fail(errTurnLost) // nobody hears it where the relay stops for another reason
+	<-c.gone
+	return ctx.Err()
 }
 
-// constant is a gauge whose value the configuration decides.
-func constant(name, help string, value float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value })
+// startTrimming lets this relay trim the journal.
+func (c *control) startTrimming(context.Context) error {
+	c.journal.TrimUnder(c.turn)
+	return nil
 }

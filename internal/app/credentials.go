@@ -17,13 +17,13 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 		Name: "auditrelay_credentials_damaged_total", Help: "Damaged credential records found.",
 	})
 	r.reg.MustRegister(damaged)
-	found := make(chan credentials.Damage, 64)
+	r.damaged = make(chan credentials.Damage, 64)
 	r.credentials, err = credentials.Open(ctx, r.store.Table(), credentials.Options{
 		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()
 			select {
-			case found <- d:
+			case r.damaged <- d:
 			default: // it is in the log, and the next start reports it again
 			}
 		},
@@ -32,13 +32,18 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 		return fmt.Errorf("open the push credentials: %w", err)
 	}
 	r.stack.push("credentials", func(context.Context) error { r.credentials.Close(); return nil })
-	r.stack.push("entries of damaged credentials", background(func(ctx context.Context) {
+	return nil
+}
+
+// startDamage enters the damage of credentials into the trail.
+func (c *control) startDamage(context.Context) error {
+	c.stack.push("entries of damaged credentials", background(func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case d := <-found:
-				r.recordDamaged(ctx, d)
+			case d := <-c.damaged:
+				c.recordDamaged(ctx, d)
 			}
 		}
 	}))
@@ -47,7 +52,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 
 // recordDamaged enters damage of a credential record into the trail, as soon as the
 // trail can be used. After a crash before that, the next start reports the damage again.
-func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
+func (c *control) recordDamaged(ctx context.Context, d credentials.Damage) {
 	detail, err := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost})
 	if err != nil {
 		return // of a text and a bool: never
@@ -56,11 +61,11 @@ func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 		Type: "credentials.damaged", Project: d.Environment.Project, Environment: d.Environment.Environment,
 		Subject: "push_credential", Time: time.Now(), Detail: detail,
 	}
-	_ = r.untilDone(ctx, "damage of a push credential could not be entered into the audit trail yet", func(ctx context.Context) error {
-		_, err := r.trail.Append(ctx, e)
+	_ = c.untilDone(ctx, "damage of a push credential could not be entered into the audit trail yet", func(ctx context.Context) error {
+		_, err := c.trail.Append(ctx, e)
 		if err == nil {
 			// A crash before the next line makes a second entry.
-			err = r.credentials.Reported(ctx, d.Environment)
+			err = c.credentials.Reported(ctx, d.Environment)
 		}
 		return err
 	})

@@ -2,36 +2,34 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// startSinks opens each sink and its position, and then starts the pumps.
+// startSinks opens each sink and its position, and then starts the pumps. They stop together.
 func (r *process) startSinks(ctx context.Context) error {
-	r.deliveries = relay.NewMetrics(r.reg)
-	for _, name := range r.sinkNames() {
-		r.deliveries.Begin(name)
-	}
-	var pumps []*relay.Pump
+	var all []*delivery
 	for _, cfg := range r.cfg.Sinks {
-		pump, err := r.openSink(ctx, cfg)
+		d, err := r.openSink(ctx, cfg, new(lease.Turn))
 		if err != nil {
+			for _, d := range all {
+				err = errors.Join(err, d.close())
+			}
 			return err
 		}
-		pump.Metrics = r.deliveries
-		pumps = append(pumps, pump)
+		all = append(all, d)
 	}
-	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
-	r.stack.push("pumps", background(func(ctx context.Context) {
+	r.stack.push("sinks", background(func(ctx context.Context) {
 		var running sync.WaitGroup
-		for _, pump := range pumps {
+		for _, d := range all {
 			running.Go(func() {
-				if err := pump.Run(ctx); ctx.Err() == nil {
+				if err := d.run(ctx); ctx.Err() == nil {
 					r.fail(err)
 				}
 			})
@@ -41,25 +39,69 @@ func (r *process) startSinks(ctx context.Context) error {
 	return nil
 }
 
-func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, error) {
+// delivery carries the events of the journal to a sink.
+type delivery struct {
+	pump  *relay.Pump
+	stack stack
+}
+
+// run delivers until ctx ends, and closes the sink.
+func (d *delivery) run(ctx context.Context) error {
+	err := d.pump.Run(ctx)
+	if err := d.close(); err != nil {
+		d.pump.Logger.Warn("a sink was not closed properly", "sink", d.pump.Name, "error", err)
+	}
+	return err
+}
+
+func (d *delivery) close() error { return d.stack.unwind(context.Background()) }
+
+// epochs is a sink that wants the number of the turn in which it delivers, before its first
+// delivery: a later turn has a larger one.
+type epochs interface{ InEpoch(number uint64) }
+
+// openSink opens a sink and its position under a turn.
+func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) (d *delivery, err error) {
+	d = &delivery{stack: stack{log: r.log}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
 	var instances []relay.Sink
 	for range max(1, cfg.Parallel) {
 		sink, err := sinks.Open(cfg, r.sinkDeps())
 		if err != nil {
 			return nil, err
 		}
-		r.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
+		d.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
+		if e, wants := sink.(epochs); wants {
+			e.InEpoch(turn.Number())
+		}
 		instances = append(instances, sink)
 	}
-	r.live[cfg.Name] = instances[0]
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
-	source, err := r.journal.Source(ctx, cfg.Name, limit)
+	source, err := r.journal.SourceUnder(ctx, turn, cfg.Name, limit)
 	if err != nil {
 		return nil, err
 	}
-	r.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
-	return &relay.Pump{
+	d.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
+	r.lend(cfg.Name, instances[0])
+	d.stack.push("lending of sink "+cfg.Name, func(context.Context) error { r.lend(cfg.Name, nil); return nil })
+	d.pump = &relay.Pump{
 		Name: cfg.Name, Source: r.tracer.Source(cfg.Name, source, journal.DeliveredRecord), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
-		ReadAhead: true, Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
-	}, nil
+		Permit: turn.Await, ReadAhead: true, Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
+	}
+	return d, nil
+}
+
+// lend notes the instance of a sink that is delivered to; nil is none any more.
+func (r *process) lend(name string, sink relay.Sink) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sink == nil {
+		delete(r.live, name)
+		return
+	}
+	r.live[name] = sink
 }

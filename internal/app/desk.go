@@ -12,15 +12,15 @@ import (
 
 // startDesk lets people act on the workspace, once it has ended an earlier process's open
 // actions in the trail.
-func (r *process) startDesk(client *management.Client) {
-	set := r.cfg.Environments
-	if r.cfg.Streaming.DryRun {
+func (c *control) startDesk(client *management.Client) {
+	set := c.cfg.Environments
+	if c.cfg.Streaming.DryRun {
 		set = nil // the relay sets none of them
 	}
-	desk := workspace.New(client, r.trail, set, r.log)
-	r.stack.push("desk", background(func(ctx context.Context) {
-		if r.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
-			r.desk.Store(desk)
+	desk := workspace.New(client, c.trail, set, c.log)
+	c.acting.push("desk", background(func(ctx context.Context) {
+		if c.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
+			c.desk.Store(desk)
 		}
 	}))
 }
@@ -29,14 +29,14 @@ func (r *process) startDesk(client *management.Client) {
 const entryPause = 5 * time.Second
 
 // untilDone tries until do succeeds or ctx ends. Its first failure is logged as what.
-func (r *process) untilDone(ctx context.Context, what string, do func(context.Context) error) error {
+func (c *control) untilDone(ctx context.Context, what string, do func(context.Context) error) error {
 	for said := false; ; said = true {
 		err := do(ctx)
 		if err == nil {
 			return nil
 		}
 		if !said && ctx.Err() == nil {
-			r.log.Warn(what+"; it is tried again", "error", err)
+			c.log.Warn(what+"; it is tried again", "error", err)
 		}
 		if err := retry.Sleep(ctx, entryPause); err != nil {
 			return err
@@ -44,9 +44,9 @@ func (r *process) untilDone(ctx context.Context, what string, do func(context.Co
 	}
 }
 
-func (r *process) deskForPeople() (*workspace.Desk, error) {
-	switch desk := r.desk.Load(); {
-	case r.cfg.Workspace == nil:
+func (c *control) deskForPeople() (*workspace.Desk, error) {
+	switch desk := c.desk.Load(); {
+	case c.cfg.Workspace == nil:
 		return nil, errors.New("the configuration has no workspace section, so the workspace cannot be asked")
 	case desk == nil:
 		return nil, errors.New("the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")

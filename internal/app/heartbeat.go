@@ -8,8 +8,8 @@ import (
 )
 
 // startHeartbeat calls the dead-man's switch while pushes are taken.
-func (r *process) startHeartbeat(context.Context) error {
-	h := r.cfg.Heartbeat
+func (c *control) startHeartbeat(context.Context) error {
+	h := c.cfg.Heartbeat
 	if h.URL.Empty() {
 		return nil
 	}
@@ -18,9 +18,9 @@ func (r *process) startHeartbeat(context.Context) error {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	options := admin.HeartbeatOptions{
-		URL: h.URL, Every: h.Interval, TLS: tlsConfig, Logger: r.log,
-		Alive: func(ctx context.Context) bool { return r.admin.Readiness(ctx).Ready },
+		URL: h.URL, Every: h.Interval, TLS: tlsConfig, Logger: c.log,
+		Alive: func(ctx context.Context) bool { return c.admin.Readiness(ctx).Ready },
 	}
-	r.stack.push("heartbeat", background(func(ctx context.Context) { admin.Heartbeat(ctx, options) }))
+	c.acting.push("heartbeat", background(func(ctx context.Context) { admin.Heartbeat(ctx, options) }))
 	return nil
 }

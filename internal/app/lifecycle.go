@@ -57,8 +57,8 @@ type lifecycle struct {
 
 // newLifecycle describes the process. Several relays may share a trail on an external
 // cluster: there, the runs of each host are a resource of their own.
-func (r *process) newLifecycle() (*lifecycle, error) {
-	raw, err := json.Marshal(r.cfg.Outline())
+func (c *control) newLifecycle() (*lifecycle, error) {
+	raw, err := json.Marshal(c.cfg.Outline())
 	if err == nil {
 		raw, err = jsondiff.Canonical(raw)
 	}
@@ -67,10 +67,10 @@ func (r *process) newLifecycle() (*lifecycle, error) {
 	}
 	host, _ := os.Hostname() // without it, the entry names none
 	l := &lifecycle{
-		trail: r.trail, subject: "relay", config: raw,
-		run: run{Version: r.version, Host: host, Started: time.Now(), ConfigSHA256: jsondiff.Hash(raw)},
+		trail: c.trail, subject: "relay", config: raw,
+		run: run{Version: c.version, Host: host, Started: time.Now(), ConfigSHA256: jsondiff.Hash(raw)},
 	}
-	if r.cfg.Journal.URL != "" {
+	if c.cfg.Journal.URL != "" {
 		l.subject += "/" + host
 	}
 	return l, nil
@@ -80,24 +80,24 @@ func (r *process) newLifecycle() (*lifecycle, error) {
 // enters the stop in its place among the stops: no push is taken any more, and the sinks
 // still deliver. A crash leaves the entry of the start the newest one, and the next start
 // says so.
-func (r *process) startLifecycle(context.Context) error {
-	l, err := r.newLifecycle()
+func (c *control) startLifecycle(context.Context) error {
+	l, err := c.newLifecycle()
 	if err != nil {
 		return err
 	}
 	entered := make(chan struct{})
 	cancel := background(func(ctx context.Context) {
 		select {
-		case <-r.up:
+		case <-c.up:
 		case <-ctx.Done():
 			return
 		}
-		if r.untilDone(ctx, "the start could not be entered into the audit trail yet", l.started) == nil {
+		if c.untilDone(ctx, "the start could not be entered into the audit trail yet", l.started) == nil {
 			close(entered)
 		}
 	})
-	r.stack.push("entries of the start and stop", func(ctx context.Context) error {
-		r.enterStop(ctx, l, entered)
+	c.stack.push("entries of the start and stop", func(ctx context.Context) error {
+		c.enterStop(ctx, l, entered)
 		return cancel(ctx)
 	})
 	return nil
@@ -110,36 +110,36 @@ const stopWithin = 2 * time.Second
 // enterStop enters the stop, and waits a while for the sinks that work to have it. It
 // holds the stop up no longer, and fails nothing: the next start tells of a missing entry,
 // and the journal keeps an undelivered one for the sinks.
-func (r *process) enterStop(ctx context.Context, l *lifecycle, entered <-chan struct{}) {
+func (c *control) enterStop(ctx context.Context, l *lifecycle, entered <-chan struct{}) {
 	select {
-	case <-r.up:
+	case <-c.up:
 	default: // it never took a push: its log says why
 		return
 	}
 	ctx, cancel := portion(ctx, 3)
 	defer cancel()
-	e, err := l.stopWhen(ctx, entered, r.ended)
+	e, err := l.stopWhen(ctx, entered, c.ended)
 	if err != nil {
-		r.log.Warn("the stop could not be entered into the audit trail; the next start says that its entry is missing", "error", err)
+		c.log.Warn("the stop could not be entered into the audit trail; the next start says that its entry is missing", "error", err)
 		return
 	}
 	ctx, cancel = context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	// A copy at a sink is then proven to its last entry. Where it fails, the trail signs at its
 	// own stop, and the sinks get that checkpoint after the next start.
-	_ = r.trail.Sign(ctx)
-	for !r.haveAll(e.Index) && retry.Sleep(ctx, 20*time.Millisecond) == nil {
+	_ = c.trail.Sign(ctx)
+	for !c.haveAll(e.Index) && retry.Sleep(ctx, 20*time.Millisecond) == nil {
 	}
 }
 
 // haveAll reports whether the entry and a checkpoint over it are in the journal, and each sink
 // that works has all of the journal.
-func (r *process) haveAll(index int64) bool {
-	if r.forwarded.Load() <= index || r.covered.Load() <= index {
+func (c *control) haveAll(index int64) bool {
+	if c.forwarded.Load() <= index || c.covered.Load() <= index {
 		return false
 	}
-	for _, name := range r.sinkNames() {
-		if backlog, known := r.journal.Backlog(name); known && backlog.Events > 0 && r.deliveries.Delivery(name).FailingSince.IsZero() {
+	for _, name := range c.sinkNames() {
+		if backlog, known := c.journal.Backlog(name); known && backlog.Events > 0 && c.deliveries.Delivery(name).FailingSince.IsZero() {
 			return false
 		}
 	}

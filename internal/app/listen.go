@@ -35,7 +35,7 @@ func (r *process) startAdmin(ctx context.Context) error {
 		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
 	}
-	address, err := r.serve(ctx, r.cfg.Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
+	address, err := r.serve(ctx, &r.stack, r.cfg.Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
 	r.addresses.Admin = address
 	return err
 }
@@ -56,7 +56,7 @@ func (r *process) refuse(ctx context.Context) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "5")
 			w.Header().Set("Connection", "close")
-			http.Error(w, "the relay is starting, or stands by for another one of its cluster", http.StatusServiceUnavailable)
+			http.Error(w, "the relay is starting", http.StatusServiceUnavailable)
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
@@ -89,7 +89,7 @@ func (r *process) startIngest(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ingest: %w", err)
 	}
-	r.addresses.Ingest, err = r.serve(ctx, r.cfg.Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
+	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg.Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
 	return err
 }
 
@@ -118,9 +118,9 @@ func (r *process) listen(ctx context.Context, address string, server *http.Serve
 	return d, nil
 }
 
-// serve listens, and serves until the stack is unwound. Requests under way are then
+// serve listens, and serves until a stack is unwound. Requests under way are then
 // given a part of the remaining time.
-func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Config, server *http.Server, o connlimit.Options) (string, error) {
+func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfig *tls.Config, server *http.Server, o connlimit.Options) (string, error) {
 	listener, err := r.listen(ctx, address, server, o)
 	if err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Conf
 			r.fail(fmt.Errorf("%s listener on %s: %w", o.Name, bound, err))
 		}
 	}()
-	r.stack.push(o.Name+" listener", func(ctx context.Context) error {
+	of.push(o.Name+" listener", func(ctx context.Context) error {
 		polite, cancel := portion(ctx, 3)
 		defer cancel()
 		if server.Shutdown(polite) == nil {

@@ -17,14 +17,14 @@ const ownProject = "auditrelay"
 
 // startQuarantineWatch puts an entry into the trail for each run of lost positions. It
 // compares the quarantine with the trail: each is told once, whatever line a crash hits.
-func (r *process) startQuarantineWatch(context.Context) error {
-	r.stack.push("quarantine watch", background(func(ctx context.Context) {
-		for _, old := range r.homes.LetGo {
-			r.recordLetGo(ctx, old)
+func (c *control) startQuarantineWatch(context.Context) error {
+	c.stack.push("quarantine watch", background(func(ctx context.Context) {
+		for _, old := range c.homes.LetGo {
+			c.recordLetGo(ctx, old)
 		}
-		r.recordMoved(ctx)
-		if err := r.quarantine.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
-			r.fail(err)
+		c.recordMoved(ctx)
+		if err := c.quarantine.Follow(ctx, c.turn, c.recordQuarantined); ctx.Err() == nil {
+			c.fail(err)
 		}
 	}))
 	return nil
@@ -49,34 +49,34 @@ func (r *process) damageRemark(context.Context) (string, error) {
 	}
 }
 
-func (r *process) recordQuarantined(ctx context.Context, loss quarantine.Loss) error {
-	return r.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
+func (c *control) recordQuarantined(ctx context.Context, loss quarantine.Loss) error {
+	return c.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
 }
 
 // recordLetGo tells of a journal given up by a command. If this fails, the next start
 // tells it.
-func (r *process) recordLetGo(ctx context.Context, old LetGo) {
+func (c *control) recordLetGo(ctx context.Context, old LetGo) {
 	subject := fmt.Sprintf("%s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
-	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
-		r.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
+	if err := c.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
+		c.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
 	}
 }
 
 // recordMoved tells of the newest move of the journal. If this fails, the next start tells it.
-func (r *process) recordMoved(ctx context.Context) {
-	m := r.homes.Moved
+func (c *control) recordMoved(ctx context.Context) {
+	m := c.homes.Moved
 	if m == nil {
 		return
 	}
 	subject := fmt.Sprintf("%s, moved at %s", m.From, m.Time.Format(time.RFC3339))
-	if err := r.recordOnce(ctx, "journal.moved", subject, m); err != nil && ctx.Err() == nil {
-		r.log.Warn("recording the move of the journal in the trail failed; the next start tries again", "error", err)
+	if err := c.recordOnce(ctx, "journal.moved", subject, m); err != nil && ctx.Err() == nil {
+		c.log.Warn("recording the move of the journal in the trail failed; the next start tries again", "error", err)
 	}
 }
 
 // recordOnce puts an entry into the trail, unless it has one of the subject.
-func (r *process) recordOnce(ctx context.Context, typ, subject string, about any) error {
-	_, err := audit.Update(ctx, r.trail, ownProject, "", subject, func(_ audit.Entry, found bool) (*audit.Entry, error) {
+func (c *control) recordOnce(ctx context.Context, typ, subject string, about any) error {
+	_, err := audit.Update(ctx, c.trail, ownProject, "", subject, func(_ audit.Entry, found bool) (*audit.Entry, error) {
 		if found {
 			return nil, nil //nolint:nilnil // nothing is due
 		}

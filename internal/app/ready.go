@@ -39,10 +39,10 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 
 // environmentsRemark names the environments in trouble: nothing is cured by sending pushes
 // elsewhere.
-func (r *process) environmentsRemark(context.Context) (string, error) {
+func (c *control) environmentsRemark(context.Context) (string, error) {
 	var trouble []string
 	unknown := 0
-	all := r.health.Status()
+	all := c.health.Status()
 	for i := range all {
 		switch e := &all[i]; {
 		case e.State == health.Flowing, e.State == health.Gapped, e.Silenced:

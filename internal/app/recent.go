@@ -30,6 +30,14 @@ func (r *process) makeRecent() (forget func()) {
 	return r.recent.Forget
 }
 
+// recentEpoch changes whenever the set was emptied.
+func (r *process) recentEpoch() uint64 {
+	if r.recent == nil {
+		return 0
+	}
+	return r.recent.Epoch()
+}
+
 // startRecent fills the set with the events of earlier processes within the window: so a
 // repeated push is recognised across a restart. It returns once the newest are known,
 // and reads the rest in the background. A repeated event is stored twice if it is not
@@ -69,7 +77,7 @@ func (r *process) readBack(ctx context.Context, enough func()) bool {
 	since := start.Add(-r.cfg.Journal.DuplicateWindow)
 	err := r.journal.ReadBack(ctx, since, r.journal.Inherited(), func(record []relay.Event) bool {
 		events += len(record)
-		r.noteArrivals(record)
+		r.lastPushes.note(record)
 		for i := range record {
 			bytes += len(record[i].Body)
 		}

@@ -26,15 +26,20 @@ func (r *process) startStatus(context.Context) error {
 	r.admin.AddStatus("relay", func(context.Context) (any, error) {
 		return About{Version: r.version, Started: began, Now: time.Now(), DataDir: r.cfg.DataDir}, nil
 	})
-	r.admin.AddStatus("changes", func(ctx context.Context) (any, error) { return r.changes(ctx) })
+	return nil
+}
+
+// startChanges adds a section about the changes of the workspace.
+func (c *control) startChanges(context.Context) error {
+	c.admin.AddStatus("changes", func(ctx context.Context) (any, error) { return c.changes(ctx) })
 	return nil
 }
 
 // changes are the newest changes of the workspace, the newest first.
-func (r *process) changes(ctx context.Context) ([]timeline.Row, error) {
+func (c *control) changes(ctx context.Context) ([]timeline.Row, error) {
 	all := []timeline.Row{}
 	for _, typ := range []string{"streaming.*changed", "settings.changed"} {
-		if _, err := r.timeline.List(ctx, timeline.Filter{Type: typ, Limit: changesShown}, func(row timeline.Row) error {
+		if _, err := c.timeline.List(ctx, timeline.Filter{Type: typ, Limit: changesShown}, func(row timeline.Row) error {
 			all = append(all, row)
 			return nil
 		}); err != nil {

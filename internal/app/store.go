@@ -43,7 +43,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
-	if err := r.refusingMeanwhile(ctx, r.openStore, r.awaitTurn); err != nil {
+	if err := r.refusingMeanwhile(ctx, r.openStore); err != nil {
 		return err
 	}
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
@@ -57,19 +57,14 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// refusingMeanwhile takes some steps of the start that may wait for a cluster or for another
-// relay. Pushes are refused meanwhile.
-func (r *process) refusingMeanwhile(ctx context.Context, steps ...func(context.Context) error) (err error) {
+// refusingMeanwhile takes a step of the start that may wait for a cluster. Pushes are refused
+// meanwhile.
+func (r *process) refusingMeanwhile(ctx context.Context, step func(context.Context) error) (err error) {
 	if r.cfg.Journal.URL != "" {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return step(ctx)
 }
 
 // openStore opens the store of the process.

@@ -101,7 +101,7 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	listen, err = r.serve(ctx, o.Listen, tlsConfig, server, connlimit.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
+	listen, err = r.serve(ctx, &r.stack, o.Listen, tlsConfig, server, connlimit.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
 	if err != nil {
 		return "", "", err
 	}

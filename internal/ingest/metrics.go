@@ -107,7 +107,7 @@ func (t *tallies) Describe(out chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (t *tallies) Collect(out chan<- prometheus.Metric) {
 	t.book.Each(func(e *received.Environment) {
-		env, totals := e.Name(), e.Totals()
+		env, totals := e.Name(), e.Own()
 		for desc, n := range map[*prometheus.Desc]int64{t.events: totals.Events, t.bytes: totals.Bytes, t.duplicates: totals.Duplicates} {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), env.Project, env.Environment)
 		}

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -76,50 +77,175 @@ func TestAJournalOnACluster(t *testing.T) {
 	assert.EqualValues(t, 1, u.Records)
 }
 
+// shared is the journal of one of several relays on a cluster.
+type shared struct {
+	*opened
+	store *cluster.Store
+}
+
+// share opens the journal of a further relay.
+func share(t *testing.T, url string, with ...func(*Options)) *shared {
+	t.Helper()
+	cfg, reg := testConfig, prometheus.NewRegistry()
+	cfg.URL = url
+	s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: reg})
+	require.NoError(t, err)
+	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
+	require.NoError(t, err)
+	opts := Options{Logger: silent, Registerer: reg, Quarantine: names, Shared: true}
+	for _, change := range with {
+		change(&opts)
+	}
+	j, err := Open(t.Context(), s, cfg, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		j.Close()
+		assert.NoError(t, names.Close())
+		assert.NoError(t, s.Close())
+	})
+	return &shared{&opened{Journal: j, names: names, reg: reg}, s}
+}
+
+// takes gives the relay the turn of a job.
+func (s *shared) takes(t *testing.T, job string) *lease.Turn {
+	t.Helper()
+	rev, err := s.store.Table().Put(t.Context(), "cluster/epoch/"+job, []byte("{}"), store.If{})
+	require.NoError(t, err)
+	return lease.NewTurn(job, rev)
+}
+
+func (s *shared) under(t *testing.T, turn *lease.Turn, sink string) *Source {
+	t.Helper()
+	source, err := s.SourceUnder(t.Context(), turn, sink, relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	return source
+}
+
+func (s *shared) trimAll(t *testing.T) error {
+	t.Helper()
+	_, err := s.Trim(t.Context(), time.Now().Add(time.Hour))
+	return err
+}
+
 // Of two relays on a cluster, the one that has lost its turn moves no position and trims
 // nothing, whatever it has read.
 func TestNoPositionMovesAfterTheTurn(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
-	cfg := testConfig
-	cfg.URL = srv.ClientURL()
-	reg := prometheus.NewRegistry()
-	connect := func(reg prometheus.Registerer) *cluster.Store {
-		s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: reg})
-		require.NoError(t, err)
-		return s
-	}
-	s, other := connect(reg), connect(prometheus.NewRegistry())
-	const epoch = "cluster/epoch/relay"
-	rev, err := s.Table().Put(t.Context(), epoch, []byte("1"), store.If{})
-	require.NoError(t, err)
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
-	require.NoError(t, err)
-	opening, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names, Turn: lease.NewTurn("relay", rev)})
-	require.NoError(t, err)
-	j := &opened{Journal: opening, names: names, reg: reg}
-	defer func() {
-		j.Close()
-		require.NoError(t, names.Close())
-		require.NoError(t, errors.Join(s.Close(), other.Close()))
-	}()
+	j, other := share(t, srv.ClientURL()), share(t, srv.ClientURL())
+	sink, control := j.takes(t, "sink/k"), j.takes(t, "control")
+	j.TrimUnder(control)
 	events := relaytest.Events(8)
 	j.push(t, events[:4])
-	source := j.source(t, "k")
-	defer source.Close()
+	source := j.under(t, sink, "k")
 	read(t, source, 4, true)
-	require.NoError(t, s.Table().Sync(t.Context()))
-	before, err := s.Table().Get(t.Context(), positionKey+"k")
+	require.NoError(t, j.table.Sync(t.Context()))
+	before, err := j.table.Get(t.Context(), positionKey+"k")
 	require.NoError(t, err)
 
-	_, err = other.Table().Put(t.Context(), epoch, []byte("2"), store.If{Key: epoch, Rev: rev}) // the other relay takes over
-	require.NoError(t, err)
+	other.takes(t, "sink/k")
 	j.push(t, events[4:])
 	read(t, source, 4, true)
-	require.ErrorIs(t, s.Table().Sync(t.Context()), store.ErrConflict)
-	after, err := s.Table().Get(t.Context(), positionKey+"k")
+	require.ErrorIs(t, j.table.Sync(t.Context()), store.ErrConflict)
+	after, err := j.table.Get(t.Context(), positionKey+"k")
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
-	_, err = j.Trim(t.Context(), time.Now().Add(time.Hour))
-	require.ErrorIs(t, err, store.ErrConflict)
+
+	require.NoError(t, j.trimAll(t), "the position that was refused is none of its own, and the turn to trim is")
+	assert.EqualValues(t, 1, j.Trimmed(), "the record that the standing position covers")
+	other.takes(t, "control")
+	next := other.under(t, other.takes(t, "sink/k"), "k")
+	read(t, next, 4, true)
+	require.NoError(t, other.table.Sync(t.Context()))
+	require.ErrorIs(t, j.trimAll(t), store.ErrConflict)
+	require.NoError(t, other.trimAll(t), "without the turn it only looks")
+	state, err := j.events.State(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, state.First, "nobody has trimmed")
+}
+
+// A relay whose configuration lacks a new sink trims nothing that the sink has not had, even if
+// it was frozen in the middle of a trim.
+func TestAnOlderConfigurationTrimsNothingOfANewSink(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	old := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k"} })
+	old.TrimUnder(old.takes(t, "control"))
+	k := old.under(t, old.takes(t, "sink/k"), "k")
+	events := relaytest.Events(9)
+	for i := range 6 {
+		old.push(t, events[i:i+1])
+	}
+	read(t, k, 6, true)
+
+	newer := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k", "new"} })
+	require.NoError(t, old.trimAll(t))
+	assert.Zero(t, old.Trimmed(), "the new sink is registered, and has had nothing")
+	added := newer.under(t, newer.takes(t, "sink/new"), "new")
+	assert.Equal(t, ids(events[:6]), ids(read(t, added, 6, true)))
+	require.NoError(t, newer.table.Sync(t.Context()))
+	require.NoError(t, old.trimAll(t))
+	assert.EqualValues(t, 6, old.Trimmed())
+
+	// It has announced a trim, and is frozen before the purge.
+	for i := range 3 {
+		old.push(t, events[6+i:7+i])
+	}
+	read(t, k, 3, true)
+	read(t, added, 3, true)
+	require.NoError(t, newer.table.Sync(t.Context()))
+	require.NoError(t, old.table.Sync(t.Context()))
+	free, err := old.standing(t.Context())
+	require.NoError(t, err)
+	keep, err := old.announce(t.Context(), free.end-1, &free)
+	require.NoError(t, err)
+	require.Equal(t, free.end-1, keep)
+	latest := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k", "new", "latest"} })
+	late := latest.under(t, latest.takes(t, "sink/latest"), "latest")
+	_, err = old.drop(t.Context(), keep, &free.state)
+	require.NoError(t, err)
+	assert.Equal(t, ids(events[8:]), ids(read(t, late, 1, true)), "it begins where the announced trim ends, and lacks nothing after that")
+}
+
+// Each relay knows what the others take: their events are given on once, counted as undelivered
+// bytes of their sources, and in the number of all events.
+func TestAJournalFollowsTheOtherRelays(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	heard := make(chan string, 100)
+	told := func(o *Options) {
+		o.Others = func(events []relay.Event, epoch uint64) {
+			assert.EqualValues(t, 7, epoch)
+			for i := range events {
+				heard <- events[i].ID
+			}
+		}
+		o.Epoch = func() uint64 { return 7 }
+	}
+	a, b := share(t, srv.ClientURL(), told), share(t, srv.ClientURL())
+	sealed := make(chan Sealed, 10)
+	a.Seal(func(s Sealed) { sealed <- s })
+	events := relaytest.Events(9)
+	a.push(t, events[:3])
+	b.push(t, events[3:6])
+	a.push(t, events[6:])
+	for _, id := range ids(events[3:6]) {
+		assert.Equal(t, id, <-heard)
+	}
+	positions := map[uint64]int{}
+	for range 3 {
+		s := <-sealed
+		positions[s.Position] += s.Events
+	}
+	assert.Equal(t, map[uint64]int{1: 3, 2: 3, 3: 3}, positions)
+	assert.Empty(t, heard, "its own events are none of another relay")
+	s := a.under(t, a.takes(t, "sink/k"), "k")
+	backlog, reading := a.Backlog("k")
+	require.True(t, reading)
+	assert.EqualValues(t, 9, backlog.Events)
+	read(t, s, 9, true)
+	waiting.Until(t, func() bool { backlog, _ := a.Backlog("k"); return backlog.Events == 0 })
+	held := a.budget.BySource()
+	assert.Positive(t, held[events[3].Source])
 }

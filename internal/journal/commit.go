@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
@@ -47,7 +48,8 @@ type committer struct {
 	// for want of so many bytes.
 	committed func(at mark, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
-	sealed    func(Sealed) // see Options.Sealed
+	sealed    *atomic.Pointer[func(Sealed)] // see Journal.Seal
+	writer    string                        // see Journal.writer
 	decoded   *record.Cache
 	tip       *end // of the log
 
@@ -100,10 +102,10 @@ func (p *pending) settle(record store.Pos, err error, need int64) {
 	}
 }
 
-func newCommitter(j *Journal, sealed func(Sealed)) *committer {
+func newCommitter(j *Journal) *committer {
 	c := &committer{
 		log: j.events, limit: j.MaxEvent, metrics: j.metrics, patience: commitTimeout,
-		committed: j.committed, makeRoom: j.makeRoom, sealed: sealed,
+		committed: j.committed, makeRoom: j.makeRoom, sealed: &j.sealed, writer: j.writer,
 		decoded: j.decoded, tip: &j.end, total: j.end.get().events,
 		spare: make(chan []byte, 2), // one is packed while the other one is written
 	}
@@ -229,6 +231,14 @@ func (c *committer) end(p *packed, err error) {
 	}
 	c.pass()
 	c.changed.Signal()
+}
+
+// learn counts the events of a record that another relay has appended, and returns the new total.
+func (c *committer) learn(events uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total += events
+	return c.total
 }
 
 // take waits for the senders of the last commit, and takes as many segments as fit into a

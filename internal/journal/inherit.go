@@ -68,13 +68,5 @@ func sharesOf(data []byte) ([]diskbudget.Share, error) {
 	if err != nil {
 		return nil, err
 	}
-	var shares []diskbudget.Share
-	for i := range events {
-		e := &events[i]
-		if n := len(shares); n == 0 || shares[n-1].Source != e.Source {
-			shares = append(shares, diskbudget.Share{Source: e.Source})
-		}
-		shares[len(shares)-1].Bytes += len(e.Body) + 1
-	}
-	return shares, nil
+	return addShares(nil, events), nil
 }

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // ErrFull means that the disk budget is spent, or the disk: nothing was kept. Space returns
@@ -49,13 +49,19 @@ const (
 type Journal struct {
 	events store.Log
 	table  store.Table
-	turn   *lease.Turn
 	lost   *quarantine.Ledger
 	cfg    config.Journal
 	log    *slog.Logger
 	sinks  []string // the configured ones
 	// sources are the configured environments', without a bound on others.
 	sources []string
+
+	// writer marks the records of this process where others append to the log, too; else empty.
+	writer string
+	others func(events []relay.Event, epoch uint64)
+	epoch  func() uint64
+	sealed atomic.Pointer[func(Sealed)]
+	trims  atomic.Pointer[lease.Turn] // the right to trim; nil while another relay has it
 
 	id        store.ID
 	inherited store.Pos     // the newest position committed by an earlier process
@@ -100,11 +106,15 @@ type Options struct {
 	// Sources are those of the environments that may push. With one there is nobody to be
 	// fair to.
 	Sources []string
-	// Turn is this relay's right to deliver from the journal and to move positions in it; nil
-	// for a store that no other relay can use.
-	Turn *lease.Turn
-	// Sealed, where set, is told of each durable record before its senders are. It must not
-	// block.
+	// Shared says that other relays append to the log, too. The journal follows what they append,
+	// and trims nothing before [Journal.TrimUnder].
+	Shared bool
+	// Others, where set, is given the events of each record that another relay has appended since
+	// this journal was opened, and what Epoch returned before the record was read. It must not keep
+	// the events.
+	Others func(events []relay.Event, epoch uint64)
+	Epoch  func() uint64
+	// Sealed is as in [Journal.Seal].
 	Sealed func(Sealed)
 }
 
@@ -116,8 +126,8 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		return nil, fmt.Errorf("open the log of events: %w", err)
 	}
 	j := &Journal{
-		events: events, table: s.Table(), turn: cmp.Or(opts.Turn, new(lease.Turn)), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
-		sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
+		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
+		others: opts.Others, epoch: opts.Epoch, sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
@@ -136,7 +146,13 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 			return nil, err
 		}
 	}
-	j.commits = newCommitter(j, opts.Sealed)
+	j.Seal(opts.Sealed)
+	if opts.Shared {
+		j.writer = newWriter()
+	} else {
+		j.TrimUnder(new(lease.Turn))
+	}
+	j.commits = newCommitter(j)
 	opts.Registerer.MustRegister(&collector{j})
 	j.startLoops()
 	return j, nil
@@ -164,10 +180,24 @@ func (j *Journal) startLoops() {
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
 	var running sync.WaitGroup
-	for _, loop := range []func(context.Context){j.trimLoop, j.sweepLoop, j.inherit} {
+	loops := []func(context.Context){j.trimLoop, j.sweepLoop, j.inherit}
+	if j.writer != "" {
+		loops = append(loops, j.follow)
+	}
+	for _, loop := range loops {
 		running.Go(func() { loop(ctx) })
 	}
 	go func() { running.Wait(); close(j.done) }()
+}
+
+// Seal has a function told of each durable record from now on: of one that this process commits
+// before its senders are, of another relay's soon after. The function must not block; nil is none.
+func (j *Journal) Seal(told func(Sealed)) {
+	if told == nil {
+		j.sealed.Store(nil)
+		return
+	}
+	j.sealed.Store(&told)
 }
 
 // state describes the log of events.

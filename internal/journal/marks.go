@@ -2,10 +2,13 @@ package journal
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"iter"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,12 +26,27 @@ type mark struct {
 
 // keyOf is the key of a record: the number of events that the log ever had, with the
 // record's own. So the number of events between two records is known without reading those
-// between them.
-func keyOf(events uint64) string { return strconv.FormatUint(events, 10) }
+// between them. Where several relays append to the log, the key names the writer as well, and
+// the number leaves out what others were appending at the same moment.
+func keyOf(events uint64, writer string) string {
+	key := strconv.FormatUint(events, 10)
+	if writer != "" {
+		key += "/" + writer
+	}
+	return key
+}
+
+// newWriter is a new name of a writer.
+func newWriter() string {
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return hex.EncodeToString(id[:])
+}
 
 // markOf is the place after a record.
 func markOf(r *store.Record) mark {
-	events, err := strconv.ParseUint(r.Key, 10, 64)
+	key, _, _ := strings.Cut(r.Key, "/")
+	events, err := strconv.ParseUint(key, 10, 64)
 	if err != nil {
 		events = record.Count(r.Data) // no version of ours wrote it
 	}
@@ -104,8 +122,13 @@ func (j *Journal) newestMark(ctx context.Context, state *store.State) (mark, err
 
 // startMark is the place before the oldest kept record.
 func (j *Journal) startMark(ctx context.Context, state *store.State) (mark, error) {
-	m := mark{pos: state.First - 1}
-	r, err := recordFrom(ctx, j.events, state.First, math.MaxUint64)
+	return j.markBefore(ctx, state.First)
+}
+
+// markBefore is the place before the first record from a position on.
+func (j *Journal) markBefore(ctx context.Context, from store.Pos) (mark, error) {
+	m := mark{pos: from - 1}
+	r, err := recordFrom(ctx, j.events, from, math.MaxUint64)
 	if err != nil {
 		return m, err
 	}
@@ -127,6 +150,15 @@ func (e *end) get() mark {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.m
+}
+
+// count adds the events of a record of another relay that stands before the newest known place.
+func (e *end) count(pos store.Pos, events uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if pos < e.m.pos {
+		e.m.events += events
+	}
 }
 
 // reach notes a place, unless a later one is known.

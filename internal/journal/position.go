@@ -42,7 +42,7 @@ type positionValue struct {
 	Events uint64 `json:"events"`
 	// At is when that record was committed.
 	At time.Time `json:"committed,omitzero"`
-	// Epoch is of the job that reads for the sink; always 0 while one relay has the store.
+	// Epoch is the number of the turn in which it was written; 0 where no other relay has the store.
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -94,17 +94,19 @@ func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
 	return slices.Compact(sinks), nil
 }
 
-// keep writes a sink's position. After a power cut it may be an older one.
-func (j *Journal) keep(ctx context.Context, sink string, m mark) error {
+// keep writes the sink's position. After a power cut it may be an older one. Once another relay
+// has the sink's turn, the store refuses it.
+func (s *Source) keep(ctx context.Context, m mark) error {
 	value, err := json.Marshal(positionValue{
-		Version: positionVersion, Sink: sink, Log: j.id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
+		Version: positionVersion, Sink: s.sink, Log: s.j.id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
+		Epoch: s.turn.Number(),
 	})
 	if err == nil {
-		err = j.table.PutLazy(ctx, positionKey+sink, value, j.turn.Guard())
+		err = s.j.table.PutLazy(ctx, positionKey+s.sink, value, s.turn.Guard())
 	}
 	if err != nil {
-		j.metrics.notKept.Inc()
-		return fmt.Errorf("keep the position of sink %s: %w", sink, err)
+		s.j.metrics.notKept.Inc()
+		return fmt.Errorf("keep the position of sink %s: %w", s.sink, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, erro
 
 // committerOn is a committer over s.
 func committerOn(s *steadyLog) *committer {
-	c := &committer{
+	c := &committer{sealed: new(atomic.Pointer[func(Sealed)]),
 		log: s, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		committed: func(mark, int, []diskbudget.Share) {},

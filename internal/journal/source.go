@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -26,6 +27,7 @@ const (
 // time may read for a sink.
 type Source struct {
 	j     *Journal
+	turn  *lease.Turn
 	sink  string
 	limit relay.BatchLimit
 
@@ -103,10 +105,16 @@ func (r *readers) set(sink string, s *Source) {
 // read. Close it when done. The limit counts events, and their memory with labels. A
 // batch holds whole records, or a piece of one, and may exceed the limit by as much.
 func (j *Journal) Source(ctx context.Context, sink string, limit relay.BatchLimit) (*Source, error) {
+	return j.SourceUnder(ctx, new(lease.Turn), sink, limit)
+}
+
+// SourceUnder is Source for a relay that has the sink's turn in a cluster. Once another one has
+// it, the source moves the position no more.
+func (j *Journal) SourceUnder(ctx context.Context, turn *lease.Turn, sink string, limit relay.BatchLimit) (*Source, error) {
 	if err := j.register(ctx, sink); err != nil {
 		return nil, err
 	}
-	s := &Source{j: j, sink: sink, limit: limit, decoded: make(chan fetched, decodedAhead)}
+	s := &Source{j: j, turn: turn, sink: sink, limit: limit, decoded: make(chan fetched, decodedAhead)}
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
 	}
@@ -133,13 +141,19 @@ func (s *Source) open(ctx context.Context) error {
 		s.j.log.Error("the position of a sink cannot be believed, so the sink gets all events that are kept, most of them again",
 			"sink", s.sink, "reason", why, "from", state.First)
 	}
-	if at.pos+1 < state.First || why != "" {
-		if at, err = s.j.startMark(ctx, &state); err != nil {
+	first := state.First
+	if at.pos == 0 && why == "" && s.j.writer != "" {
+		if first, err = s.j.announced(ctx, first); err != nil {
+			return err
+		}
+	}
+	if at.pos+1 < first || why != "" {
+		if at, err = s.j.markBefore(ctx, first); err != nil {
 			return err
 		}
 	}
 	s.acked, s.read = at, at
-	if err := s.j.keep(ctx, s.sink, at); err != nil {
+	if err := s.keep(ctx, at); err != nil {
 		s.j.log.Warn("the position of a sink was not written yet", "sink", s.sink, "error", err)
 	}
 	return nil
@@ -244,7 +258,7 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 		}
 		first, err := s.wait(ctx)
 		if err == nil {
-			err = s.j.turn.Await(ctx)
+			err = s.turn.Await(ctx)
 		}
 		if err != nil {
 			return relay.Batch{}, err
@@ -327,7 +341,7 @@ func (s *Source) acknowledge(through mark) {
 		n = len(s.ahead)
 	}
 	s.ahead = append(s.ahead[:0], s.ahead[n:]...)
-	if err := s.j.keep(context.Background(), s.sink, through); err != nil {
+	if err := s.keep(context.Background(), through); err != nil {
 		s.j.log.Debug("a position was not written yet", "sink", s.sink, "position", through.pos, "error", err)
 	}
 }

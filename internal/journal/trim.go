@@ -74,6 +74,9 @@ func (j *Journal) trim(ctx context.Context, choose func(extent) (keep store.Pos,
 		return 0, nil
 	}
 	keep, err := choose(free)
+	if err == nil && keep > free.first {
+		keep, err = j.announce(ctx, keep, &free)
+	}
 	if err != nil || keep <= free.first {
 		return 0, err
 	}
@@ -86,7 +89,9 @@ func (j *Journal) trim(ctx context.Context, choose func(extent) (keep store.Pos,
 // position, and a gap after it. A crash between the two steps leaves records that the next
 // trim removes.
 func (j *Journal) drop(ctx context.Context, keep store.Pos, was *store.State) (uint64, error) {
-	if err := j.table.Sync(ctx); err != nil {
+	// A position that was refused is of a sink that another relay has now. The one that stands in
+	// the table was looked at.
+	if err := j.table.Sync(ctx); err != nil && !errors.Is(err, store.ErrConflict) {
 		return 0, fmt.Errorf("make the sinks' positions durable: %w", err)
 	}
 	if err := j.events.Trim(ctx, keep); err != nil {

@@ -20,6 +20,7 @@ type packed struct {
 	size   int // before compression
 	start  time.Time
 	sealed Sealed
+	seal   *func(Sealed) // who is told of it; nil for nobody
 	// total is the number of events that the log ever had, with the record's.
 	total   uint64
 	overdue *time.Timer
@@ -43,7 +44,7 @@ func (c *committer) pack(group []segment) *packed {
 	p.size = len(raw)
 	p.data = record.Append(c.memory(), raw, p.events)
 	content := record.Content(raw, p.events)
-	if c.sealed != nil {
+	if p.seal = c.sealed.Load(); p.seal != nil {
 		p.sealed.Digest = record.DigestMade(p.data, raw, content)
 	}
 	c.decoded.Keep(uint64(c.tip.get().pos), p.data, content)
@@ -59,7 +60,7 @@ func (c *committer) pack(group []segment) *packed {
 func (c *committer) write(p *packed) (store.Pos, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), p.group[0].whole.since.Add(c.patience))
 	defer cancel()
-	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total), Data: p.data}
+	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total, c.writer), Data: p.data}
 	at, err := c.log.Append(ctx, draft)
 	if errors.Is(err, store.ErrFull) && c.makeRoom(ctx, p.stored()) == nil {
 		at, err = c.log.Append(ctx, draft)
@@ -73,9 +74,9 @@ func (c *committer) write(p *packed) (store.Pos, error) {
 	}
 	m := mark{pos: at, sum: record.Checksum(p.data), events: p.total, at: p.start}
 	c.committed(m, int(p.stored()), p.shares())
-	if c.sealed != nil {
+	if p.seal != nil {
 		p.sealed.Position = uint64(at)
-		c.sealed(p.sealed)
+		(*p.seal)(p.sealed)
 	}
 	return at, nil
 }

@@ -56,6 +56,7 @@ type Environment struct {
 
 	mu       sync.Mutex // guards all below
 	totals   Totals
+	others   Totals // the part of totals that other relays took
 	lastPush time.Time
 	lastNew  time.Time
 	newest   int64 // Unix nanoseconds, 0 for none
@@ -84,14 +85,32 @@ type Push struct {
 
 // Took counts a durable push. It allocates nothing.
 func (e *Environment) Took(p Push) {
-	now := e.book.now()
-	elapsed := now.Sub(e.book.start)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.totals.Pushes++
-	e.totals.Events += p.Events
-	e.totals.Bytes += p.Bytes
-	e.totals.Duplicates += p.Duplicates
+	e.take(p)
+}
+
+// OtherTook counts a push that another relay of the cluster has made durable. [Environment.Own]
+// leaves it out.
+func (e *Environment) OtherTook(p Push) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.take(p)
+	e.others.add(p)
+}
+
+func (t *Totals) add(p Push) {
+	t.Pushes++
+	t.Events += p.Events
+	t.Bytes += p.Bytes
+	t.Duplicates += p.Duplicates
+}
+
+// take counts a push. mu is held.
+func (e *Environment) take(p Push) {
+	now := e.book.now()
+	elapsed := now.Sub(e.book.start)
+	e.totals.add(p)
 	e.lastPush = now
 	if p.Events > 0 || p.Duplicates == 0 {
 		e.lastNew = now

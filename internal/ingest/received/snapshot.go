@@ -5,11 +5,13 @@ import "time"
 // Totals count since the book was made.
 type Totals struct{ Pushes, Events, Bytes, Duplicates int64 }
 
-// Totals returns the counts of e.
-func (e *Environment) Totals() Totals {
+// Own returns the counts of what this relay took itself.
+func (e *Environment) Own() Totals {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.totals
+	return Totals{
+		e.totals.Pushes - e.others.Pushes, e.totals.Events - e.others.Events, e.totals.Bytes - e.others.Bytes, e.totals.Duplicates - e.others.Duplicates,
+	}
 }
 
 // Snapshot is the state of an environment's arrivals at one moment.

@@ -22,6 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
 // stage is a ledger on a store of its own, with a log of events.
@@ -297,7 +298,7 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 		until := func(last store.Pos) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := s.Follow(ctx, func(_ context.Context, loss quarantine.Loss) error {
+			err := s.Follow(ctx, new(lease.Turn), func(_ context.Context, loss quarantine.Loss) error {
 				if failures--; failures >= 0 {
 					return assert.AnError
 				}

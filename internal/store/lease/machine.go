@@ -46,6 +46,8 @@ type Beat struct {
 	Rev uint64
 	// Dead means that the relay has left, or was declared dead. It never comes back under that name.
 	Dead bool
+	// Jobs are those that the relay can do. Relays with different configurations differ in them.
+	Jobs []string
 }
 
 // Machine decides what one relay does about the jobs. It is told what stands in the table,
@@ -55,6 +57,7 @@ type Machine struct {
 	self   string
 	was    string
 	jobs   []string
+	sticky []string
 	timing Timing
 
 	epochs map[string]seenEpoch
@@ -86,12 +89,13 @@ type seenBeat struct {
 	at time.Duration // when it was seen first
 }
 
-// NewMachine returns the machine of a relay that can do these jobs. The relay's name is new:
-// no process before has had it. Was is the name of a process that is known to have ended, or
-// empty.
-func NewMachine(self, was string, jobs []string, t Timing) *Machine {
+// NewMachine returns the machine of a relay that can do these jobs. Those that are sticky stay
+// with their holder for as long as it lives: they count in its share, and are never moved for
+// balance. The relay's name is new: no process before has had it. Was is the name of a process
+// that is known to have ended, or empty.
+func NewMachine(self, was string, jobs, sticky []string, t Timing) *Machine {
 	return &Machine{
-		self: self, was: was, jobs: slices.Sorted(slices.Values(jobs)), timing: t,
+		self: self, was: was, jobs: slices.Sorted(slices.Values(jobs)), sticky: sticky, timing: t,
 		epochs: map[string]seenEpoch{}, beats: map[string]seenBeat{}, gives: map[string]release{}, lost: map[string]Epoch{}, unsure: map[string]bool{}, began: math.MinInt64 / 2,
 	}
 }
@@ -167,7 +171,7 @@ func (m *Machine) FoundBeat(now, asked time.Duration, relay string, b Beat) {
 		return
 	}
 	if relay == m.self && b.Rev < m.beats[relay].Rev {
-		for _, job := range m.jobs {
+		for _, job := range m.known() {
 			m.unsure[job] = true
 		}
 	}
@@ -215,7 +219,8 @@ func (m *Machine) Decide(now time.Duration) Decision {
 	if len(m.jobs) > 0 && now-m.began >= m.timing.Beat {
 		d.Beat, m.began = true, now
 		m.looked++
-		m.unsure[m.jobs[m.looked%len(m.jobs)]] = true // what was lost shows in no heartbeat if none was
+		known := m.known()
+		m.unsure[known[m.looked%len(known)]] = true // what was lost shows in no heartbeat if none was
 	}
 	d.Look = slices.Sorted(maps.Keys(m.unsure))
 	if !m.joined || m.timing.Hold > 0 && now-m.heard >= m.timing.Hold {
@@ -234,7 +239,7 @@ func (m *Machine) Decide(now time.Duration) Decision {
 			if earlier, lost := m.lost[job]; lost {
 				d.Take[job] = Epoch{Rev: earlier.Rev, Number: max(earlier.Number, e.Number)}
 			}
-		case !m.leaves && m.free(e.Epoch) && (e.For == m.self || share[m.self] < m.most(share)):
+		case !m.leaves && m.free(e.Epoch) && (e.For == m.self || share[m.self] < m.most(share) || m.isNext(job, share)):
 			d.Take[job] = e.Epoch
 			share[m.self]++
 		}
@@ -257,25 +262,68 @@ func (m *Machine) declare(now time.Duration, d Decision) {
 	}
 }
 
-// balance gives a job away where another relay has two fewer. Of the relays that have the
-// most, the last by name does, and one job moves at a time.
+// balance gives a job away where another relay has two fewer, and can do it. Of the relays that
+// could give one, that with the most does, the last one by name, and one job moves at a time.
 func (m *Machine) balance(now time.Duration, share map[string]int, d Decision) {
 	if m.leaves || len(d.Take)+len(d.Release) > 0 || now-m.moved < m.timing.Beat {
 		return
 	}
-	names := slices.SortedFunc(maps.Keys(share), func(a, b string) int { return cmp.Or(share[a]-share[b], cmp.Compare(a, b)) })
-	least, most := names[0], names[len(names)-1]
-	if most != m.self || share[most]-share[least] < 2 {
+	for _, relay := range slices.SortedFunc(maps.Keys(share), func(a, b string) int { return cmp.Or(share[b]-share[a], cmp.Compare(b, a)) }) {
+		job, to := m.gift(relay, share)
+		switch {
+		case job == "":
+			continue
+		case relay == m.self:
+			delete(d.Hold, job)
+			m.give(d, job, to)
+			m.moved = now
+		}
 		return
 	}
-	for _, job := range slices.Backward(m.jobs) {
-		if _, held := d.Hold[job]; held {
-			delete(d.Hold, job)
-			m.give(d, job, least)
-			m.moved = now
-			return
+}
+
+// gift is a job of a relay that evens the shares out when another one has it; empty if there is none.
+func (m *Machine) gift(relay string, share map[string]int) (job, to string) {
+	for _, job := range slices.Backward(m.known()) {
+		if m.epochs[job].Holder != relay || slices.Contains(m.sticky, job) {
+			continue
+		}
+		to := relay
+		for other, n := range share {
+			if m.isAble(other, job) && (n < share[to] || n == share[to] && other < to) {
+				to = other
+			}
+		}
+		if share[relay]-share[to] >= 2 {
+			return job, to
 		}
 	}
+	return "", ""
+}
+
+// known are the jobs of this relay, and those of others that it has heard of, sorted.
+func (m *Machine) known() []string {
+	all := slices.AppendSeq(slices.Clone(m.jobs), maps.Keys(m.epochs))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// isAble reports whether a relay can do a job.
+func (m *Machine) isAble(relay, job string) bool {
+	if relay == m.self {
+		return slices.Contains(m.jobs, job)
+	}
+	return slices.Contains(m.beats[relay].Jobs, job)
+}
+
+// isNext reports whether no relay that can do a job has fewer than this one.
+func (m *Machine) isNext(job string, share map[string]int) bool {
+	for relay, n := range share {
+		if n < share[m.self] && m.isAble(relay, job) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *Machine) give(d Decision, job, to string) {
@@ -283,7 +331,8 @@ func (m *Machine) give(d Decision, job, to string) {
 	d.Release[job] = to
 }
 
-// share counts the jobs of each living relay, and those that were released for it.
+// share counts the jobs of each living relay, and those that were released for it, also jobs
+// that this relay cannot do.
 func (m *Machine) share() map[string]int {
 	all := map[string]int{m.self: 0}
 	for relay, b := range m.beats {
@@ -291,9 +340,9 @@ func (m *Machine) share() map[string]int {
 			all[relay] = 0
 		}
 	}
-	for _, job := range m.jobs {
-		by := m.epochs[job].Holder
-		if e := m.epochs[job]; by == "" && e.For != m.self { // this relay counts it as it takes it
+	for _, e := range m.epochs {
+		by := e.Holder
+		if by == "" && e.For != m.self { // this relay counts it as it takes it
 			by = e.For
 		}
 		if _, living := all[by]; living {
@@ -303,7 +352,7 @@ func (m *Machine) share() map[string]int {
 	return all
 }
 
-// most is how many jobs a relay takes: the share of each, rounded up.
+// most is how many jobs a relay takes at once: the share of each, rounded up.
 func (m *Machine) most(share map[string]int) int { return (len(m.jobs) + len(share) - 1) / len(share) }
 
 // free reports whether a job may be taken: it has no holder, or a dead one.

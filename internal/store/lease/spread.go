@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,41 +24,6 @@ import (
 // another relay has the job, or had it meanwhile. Work that returns earlier is begun again.
 type Work func(ctx context.Context, t *Turn) error
 
-// Turn is a relay's right to do a job. The zero Turn is that of a relay without others.
-type Turn struct {
-	epoch  string        // the key of the job's epoch
-	rev    atomic.Uint64 // its revision
-	heard  *atomic.Int64 // when the relay's last heartbeat was begun that reached the table, since start
-	start  time.Time
-	within time.Duration
-}
-
-// NewTurn returns the turn of a job whose epoch has a revision.
-func NewTurn(job string, rev uint64) *Turn {
-	t := &Turn{epoch: epochKey + job}
-	t.rev.Store(rev)
-	return t
-}
-
-// Guard is the condition of what is made durable for the job. It changes where the table has
-// lost the epoch, and the relay has written it again.
-func (t *Turn) Guard() store.If { return store.If{Key: t.epoch, Rev: t.rev.Load()} }
-
-// Await returns once it is certain that no other relay can have the job: the last heartbeat
-// that reached the table is younger than what others wait for. It is asked before something
-// is done that no store can refuse, such as a delivery. A process that was frozen waits in it,
-// and hears that it was declared dead.
-func (t *Turn) Await(ctx context.Context) error {
-	for t.heard != nil && time.Since(t.start)-time.Duration(t.heard.Load()) >= t.within {
-		if err := retry.Sleep(ctx, awaitPause); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-const awaitPause = 50 * time.Millisecond
-
 // Options are of a relay that takes part.
 type Options struct {
 	Table store.Table
@@ -68,24 +35,11 @@ type Options struct {
 	// Joining, if set, is called with the relay's name in the cluster, before anybody else can
 	// know it. An error ends Run.
 	Joining func(self string) error
-	// Jobs are what it can do.
+	// Jobs are what it can do. Those in Sticky are not moved for balance.
 	Jobs   map[string]Work
+	Sticky []string
 	Timing Timing // DefaultTiming where it is zero
 	Logger *slog.Logger
-}
-
-// The table's keys.
-const (
-	epochKey = "cluster/epoch/"
-	beatKey  = "cluster/beat/"
-)
-
-// epochValue is a job's epoch in the table.
-type epochValue struct {
-	Number uint64    `json:"number"`
-	Holder string    `json:"holder,omitempty"`
-	For    string    `json:"for,omitempty"`
-	Since  time.Time `json:"since"` // by its writer's clock, for people
 }
 
 // Run takes part in the cluster's work until ctx ends, and has given its jobs away then. It
@@ -117,6 +71,7 @@ var errDeclaredDead = errors.New("this relay was declared dead")
 type part struct {
 	Options
 	self    string
+	pulse   []byte // its heartbeat in the table
 	start   time.Time
 	machine *Machine
 	heard   atomic.Int64
@@ -136,12 +91,10 @@ func newPart(o Options) *part {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	self := o.Name + "." + hex.EncodeToString(id[:])
-	jobs := make([]string, 0, len(o.Jobs))
-	for job := range o.Jobs {
-		jobs = append(jobs, job)
-	}
+	jobs := slices.Sorted(maps.Keys(o.Jobs))
+	pulse, _ := json.Marshal(beatValue{Jobs: jobs}) // of names: it never fails
 	return &part{
-		Options: o, self: self, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Timing),
+		Options: o, self: self, pulse: pulse, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Sticky, o.Timing),
 		said: make(chan func(), 16), doing: map[string]*doing{}, putting: map[string]bool{},
 	}
 }
@@ -215,12 +168,12 @@ func (p *part) act(ctx context.Context, d Decision) {
 		if e, held := d.Hold[job]; !held {
 			at.cancel()
 		} else if at.ctx.Err() == nil {
-			at.turn.rev.Store(e.Rev)
+			at.turn.set(e)
 		}
 	}
 	for job, e := range d.Hold {
 		if p.doing[job] == nil {
-			p.do(ctx, job, e.Rev)
+			p.do(ctx, job, e)
 		}
 	}
 	if d.Beat {
@@ -243,9 +196,10 @@ func (p *part) act(ctx context.Context, d Decision) {
 }
 
 // do begins a job.
-func (p *part) do(ctx context.Context, job string, rev uint64) {
+func (p *part) do(ctx context.Context, job string, e Epoch) {
 	ctx, cancel := context.WithCancel(ctx)
-	turn := NewTurn(job, rev)
+	turn := NewTurn(job, e.Rev)
+	turn.set(e)
 	turn.heard, turn.start, turn.within = &p.heard, p.start, (p.Timing.Beat+p.Timing.Dead)/2
 	p.doing[job] = &doing{turn, ctx, cancel}
 	p.Logger.Info("this relay does a job now", "job", job)
@@ -278,7 +232,7 @@ func (p *part) stopAll() {
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
 	began, key, known := p.now(), beatKey+p.self, p.machine.Known()
-	p.put(ctx, key, []byte("{}"), known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
+	p.put(ctx, key, p.pulse, known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
 			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev})
 			p.machine.Beaten(began)
@@ -384,16 +338,4 @@ func (p *part) watch(ctx context.Context) error {
 		})
 	}
 	return ctx.Err()
-}
-
-func beatOf(v store.Value) Beat { return Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0} }
-
-// epochOf decodes an epoch. One that cannot be read has no holder: whoever replaces it knows
-// its revision.
-func (p *part) epochOf(v store.Value) Epoch {
-	var e epochValue
-	if err := json.Unmarshal(v.Data, &e); err != nil && v.Data != nil {
-		p.Logger.Error("the epoch of a job cannot be read, and is replaced", "key", v.Key, "error", err)
-	}
-	return Epoch{Rev: v.Rev, Number: e.Number, Holder: e.Holder, For: e.For}
 }

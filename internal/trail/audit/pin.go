@@ -79,6 +79,16 @@ func markKey(key keyPair, keyFile, markFile string) error {
 	return nil
 }
 
+// hasWritten reports whether this relay may have written the trail before: of several relays with
+// one key, one that never has lacks the checkpoint next to it.
+func (t *Trail) hasWritten() bool {
+	if !t.options.Shared {
+		return true
+	}
+	_, err := os.Stat(t.options.ForwardedFile)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // isMarked reports whether a key is known to have signed. An unreadable note counts for
 // every key.
 func isMarked(key keyPair, markFile string) bool {

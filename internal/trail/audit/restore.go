@@ -24,7 +24,7 @@ import (
 func (t *Trail) restore(ctx context.Context) error {
 	t.dropVerified()
 	examiner := t.examiner()
-	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.options.Shared
+	examiner.pinExpected, examiner.marked, examiner.still = t.hasWritten(), t.marked, !t.options.Shared
 	x, err := examiner.examine(ctx)
 	if err != nil {
 		return err

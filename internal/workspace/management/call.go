@@ -130,6 +130,11 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	if err != nil {
 		return reply{}, err
 	}
+	if permit := c.options.Permit; permit != nil {
+		if err := permit(ctx); err != nil {
+			return reply{}, notStarted{err}
+		}
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if cleaned := k.scrub.cleanError(err); isDial(err) {

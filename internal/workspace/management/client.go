@@ -8,6 +8,7 @@ package management
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,6 +42,9 @@ type Options struct {
 	MaxAttempts int
 	// MaxAnswerBytes bounds an answer's body after decompression. Default 16MiB.
 	MaxAnswerBytes int64
+	// Permit, where set, is asked before each request: it waits until this process may send one, or
+	// returns why it may not. Of several relays, only one changes the workspace.
+	Permit func(context.Context) error
 	// HTTPClient sends the requests. New replaces its redirect policy.
 	HTTPClient *http.Client
 	// Registerer takes the client's metrics; nil keeps them unregistered.

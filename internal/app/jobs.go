@@ -1,0 +1,148 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// A relay's work consists of jobs: one for each sink, and control. On a disk it has all of them
+// from its start. Of several relays on one cluster each takes pushes, and each job is done by the
+// one that has the job's turn: sinks are spread evenly, and control stays where it is.
+
+// The names of the jobs in a cluster.
+const (
+	sinkJob    = "sink/" // followed by the sink's name
+	controlJob = "control"
+)
+
+// memberFile has the name under which the process takes part in the cluster. The next process
+// on this data directory, which has its lock, knows by it that the one before has ended.
+const memberFile = "member"
+
+// errTurnLost ends a relay that was thought dead while it had control.
+var errTurnLost = errors.New("another relay of this cluster has taken over, since the heartbeats of this one did not arrive; restart it, and it takes pushes again")
+
+// startJobs starts the jobs: at once on a disk, and in a cluster as soon as this relay has the
+// turn of each.
+func (r *process) startJobs(ctx context.Context) error {
+	r.deliveries = relay.NewMetrics(r.reg)
+	for _, name := range r.sinkNames() {
+		r.deliveries.Begin(name)
+	}
+	r.control = newControl(r)
+	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
+	if r.inCluster() {
+		if err := r.joinCluster(); err != nil {
+			return err
+		}
+		r.stack.push("control", r.control.stop)
+		return nil
+	}
+	if err := r.startSinks(ctx); err != nil {
+		return err
+	}
+	r.stack.push("control", r.control.stop)
+	return r.control.begin(ctx, new(lease.Turn))
+}
+
+// startActing ends the start: pushes are taken, and the provider may be told to send them.
+func (r *process) startActing(ctx context.Context) error {
+	r.stack.push("acting control", r.control.stopActing)
+	r.admin.Running()
+	close(r.up)
+	if r.inCluster() {
+		return nil // as soon as this relay has the turn
+	}
+	return r.control.act(ctx)
+}
+
+// joinCluster takes part in the work of the cluster's relays.
+func (r *process) joinCluster() error {
+	path := filepath.Join(r.cfg.DataDir, NotesDir, memberFile)
+	was, err := durable.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the relay's name in the cluster: %w", err)
+	}
+	host, _ := os.Hostname() // without it, the name is only the random part
+	jobs := map[string]lease.Work{controlJob: r.work.noted(controlJob, r.control.do)}
+	for _, cfg := range r.cfg.Sinks {
+		jobs[sinkJob+cfg.Name] = r.work.noted(sinkJob+cfg.Name, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, cfg, turn) })
+	}
+	options := lease.Options{
+		Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log, Jobs: jobs, Sticky: []string{controlJob},
+		// It goes on while the cluster elects a leader: then nobody else can take over.
+		Timing: lease.Timing{Beat: lease.DefaultTiming.Beat, Dead: lease.DefaultTiming.Dead},
+		// A crash before leaves the name of an earlier process, which has ended too.
+		Joining: func(self string) error { return durable.WriteFile(path, []byte(self)) },
+	}
+	r.stack.push("jobs in the cluster", background(func(ctx context.Context) {
+		ctx, r.leave = context.WithCancel(ctx)
+		defer r.leave()
+		if err := lease.Run(ctx, options); ctx.Err() == nil {
+			r.fail(err)
+		}
+	}))
+	r.admin.AddCheck(admin.Check{Name: "cluster", Probe: func(context.Context) (string, error) { return r.work.remark(), nil }})
+	r.admin.AddStatus("cluster", func(context.Context) (any, error) { return map[string]any{"jobs": r.work.list()}, nil })
+	return nil
+}
+
+// doSink is a sink's job in a cluster.
+func (r *process) doSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) error {
+	d, err := r.openSink(ctx, cfg, turn)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}
+
+// work knows which jobs are under way in this process.
+type work struct {
+	mu    sync.Mutex
+	names []string // sorted; guarded by mu
+}
+
+// noted is work that is known while it is under way.
+func (w *work) noted(name string, do lease.Work) lease.Work {
+	return func(ctx context.Context, turn *lease.Turn) error {
+		w.change(func(names []string) []string { return slices.Sorted(slices.Values(append(names, name))) })
+		defer w.change(func(names []string) []string {
+			return slices.DeleteFunc(names, func(n string) bool { return n == name })
+		})
+		return do(ctx, turn)
+	}
+}
+
+func (w *work) change(f func([]string) []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names = f(w.names)
+}
+
+func (w *work) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string{}, w.names...)
+}
+
+// remark names what this relay does besides taking pushes.
+func (w *work) remark() string {
+	jobs := w.list()
+	if len(jobs) == 0 {
+		return "this relay takes pushes; others of the cluster do the other jobs"
+	}
+	return "this relay takes pushes, and does " + strings.Join(jobs, ", ")
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/settings"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+)
+
+// startWorkspace starts the watchers of the Workspace Management API: the streaming
+// config and the settings.
+func (c *control) startWorkspace(context.Context) error {
+	w := c.cfg.Workspace
+	if w == nil {
+		return c.startFormers(nil)
+	}
+	c.reg.MustRegister(
+		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", c.cfg.Round().PerSecond),
+		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
+	)
+	client, err := management.New(management.Options{
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: c.cfg.Projects(),
+		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: c.reg,
+		Permit: c.turn.Await,
+	})
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	c.acting.push("workspace's probes", background(client.Probe))
+	c.acting.push("workspace's reach", background(func(ctx context.Context) { workspace.FollowReach(ctx, client, c.trail, c.log) }))
+	c.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
+	c.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
+		reach, _ := client.Reach()
+		return workspaceRemark(reach), nil
+	}})
+	presence := workspace.NewPresence(c.trail, c.log)
+	c.startStreaming(client, presence)
+	c.startSettings(client, presence)
+	c.startDesk(client)
+	return c.startFormers(client)
+}
+
+func (c *control) startStreaming(client *management.Client, presence *workspace.Presence) {
+	reconciler := streaming.New(streaming.Options{
+		Environments: c.cfg.Environments, Interval: c.cfg.Streaming.Interval, DryRun: c.cfg.Streaming.DryRun,
+		RotateEvery: c.cfg.Streaming.RotateEvery, Arrivals: c.arrivals,
+		Client: client, Credentials: c.credentials, Recorder: c.trail, Presence: presence, Newest: &c.newest,
+		Logger: c.log, Registerer: c.reg,
+	})
+	c.acting.push("streaming config", background(reconciler.Run))
+	// Ingest has been taking pushes for a while; a refused one is told of from now on.
+	c.arrivals.OnRefused(reconciler.LookNow)
+	c.reconciler.Store(reconciler)
+	c.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
+}
+
+func (c *control) startSettings(client *management.Client, presence *workspace.Presence) {
+	if c.cfg.Settings.Disabled {
+		return
+	}
+	var targets []settings.Target
+	for _, e := range c.cfg.Environments {
+		if !e.SkipSettings {
+			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
+		}
+	}
+	watcher := settings.New(settings.Options{
+		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Targets: targets,
+		Interval: c.cfg.Settings.Interval, Intervals: c.cfg.Settings.Intervals, Logger: c.log, Registerer: c.reg,
+	})
+	c.acting.push("settings", background(watcher.Run))
+	c.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
+}
+
+// streaming keeps the streaming configs; its error is for people.
+func (c *control) streaming() (*streaming.Reconciler, error) {
+	reconciler := c.reconciler.Load()
+	switch {
+	case c.cfg.Workspace == nil:
+		return nil, errors.New("the configuration has no workspace section to reach the streaming configs through")
+	case reconciler == nil:
+		return nil, errors.New("the relay is still starting; try again")
+	}
+	return reconciler, nil
+}
+
+// constant is a gauge whose value the configuration decides.
+func constant(name, help string, value float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value })
+}

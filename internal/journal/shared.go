@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// follow reads what other relays append to the log, until ctx ends: the events are undelivered
+// bytes of their sources here as well, and repeated pushes of them are recognised. What this
+// process appends, and what was lost, is known otherwise.
+func (j *Journal) follow(ctx context.Context) {
+	after := j.inherited
+	for ctx.Err() == nil {
+		err := j.followFrom(ctx, &after)
+		if errors.Is(err, store.ErrClosed) {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			j.log.Warn("following what other relays take was interrupted; it goes on", "error", err)
+			_ = retry.Sleep(ctx, retryPause) // the end of ctx ends the loop
+		}
+	}
+}
+
+// followFrom passes on what comes after a position, and moves it. It ends where the epoch has
+// changed: what was read ahead may be lost.
+func (j *Journal) followFrom(ctx context.Context, after *store.Pos) error {
+	epoch := j.epochNow()
+	for item, err := range j.events.Read(ctx, *after+1, true) {
+		if err != nil {
+			return fmt.Errorf("read the journal from record %d on: %w", *after+1, err)
+		}
+		if r := item.Record; r != nil && !strings.HasSuffix(r.Key, "/"+j.writer) && r.Kind == kindEvents {
+			j.learn(r, epoch)
+		}
+		if *after = lastOf(&item); j.epochNow() != epoch {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (j *Journal) epochNow() uint64 {
+	if j.epoch == nil {
+		return 0
+	}
+	return j.epoch()
+}
+
+// learn takes another relay's record into account. One that cannot be read is named by whoever
+// reads for a sink.
+func (j *Journal) learn(r *store.Record, epoch uint64) {
+	m := markOf(r)
+	m.events = j.commits.learn(record.Count(r.Data))
+	var shares []diskbudget.Share
+	for events := range j.piecesOf(r) {
+		shares = addShares(shares, events)
+		if j.others != nil {
+			j.others(events, epoch)
+		}
+	}
+	j.end.count(r.Pos, record.Count(r.Data))
+	j.committed(m, len(r.Data)+recordFrame, shares)
+	if told := j.sealed.Load(); told != nil {
+		if d, err := record.DigestOf(r.Data); err == nil {
+			(*told)(Sealed{Position: uint64(r.Pos), Digest: d})
+		}
+	}
+}
+
+// piecesOf gives the events of a record, in pieces where there are many.
+func (j *Journal) piecesOf(r *store.Record) func(yield func([]relay.Event) bool) {
+	return func(yield func([]relay.Event) bool) {
+		d, _ := j.decoded.Decode(uint64(r.Pos), r.Data)
+		if !d.Large {
+			if len(d.Events) > 0 {
+				yield(d.Events)
+			}
+			return
+		}
+		reader, err := record.Open(r.Data)
+		for err == nil && !reader.Done() {
+			var events []relay.Event
+			if events, _, err = reader.Next(nil, record.PieceBytes); err == nil && !yield(events) {
+				return
+			}
+		}
+	}
+}
+
+// addShares adds the bytes of events to those of their sources.
+func addShares(shares []diskbudget.Share, events []relay.Event) []diskbudget.Share {
+	for i := range events {
+		e := &events[i]
+		if n := len(shares); n == 0 || shares[n-1].Source != e.Source {
+			shares = append(shares, diskbudget.Share{Source: e.Source})
+		}
+		shares[len(shares)-1].Bytes += len(e.Body) + 1
+	}
+	return shares
+}
+
+// TrimUnder gives this relay the right to trim. Before that, the journal of a cluster only looks
+// what could be trimmed.
+func (j *Journal) TrimUnder(turn *lease.Turn) { j.trims.Store(turn) }
+
+// trimKey is the table's key of the newest announced trim.
+const trimKey = "trim"
+
+// trimValue announces a trim.
+type trimValue struct {
+	Before store.Pos `json:"before"`
+	Log    string    `json:"log_id"`
+	Epoch  uint64    `json:"epoch"`
+}
+
+// announce returns how far this relay may trim at present. A purge of a stream has no condition,
+// so in a cluster the trim is announced in the table first, under the epoch of the turn, and only
+// then the registered sinks are listed. A sink that is registered before the announcement is in
+// the list, and one that is registered later begins after the announced position: so a purge does
+// no harm however late it is done, by whomever. A relay whose turn is over cannot announce.
+//
+// A crash after the announcement leaves records that the next trim removes.
+func (j *Journal) announce(ctx context.Context, keep store.Pos, free *extent) (store.Pos, error) {
+	turn := j.trims.Load()
+	switch {
+	case turn == nil:
+		return 0, nil
+	case j.writer == "":
+		return keep, nil
+	}
+	value, err := json.Marshal(trimValue{Before: keep, Log: j.id.String(), Epoch: turn.Number()})
+	if err == nil {
+		_, err = j.table.Put(ctx, trimKey, value, turn.Guard())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("announce the trim up to record %d: %w", keep, err)
+	}
+	lowest, sinks, err := j.lowest(ctx, &free.state)
+	if err != nil || !sinks {
+		return keep, err
+	}
+	return min(keep, lowest+1), nil
+}
+
+// announced is where a new sink begins: at the first record, unless a later trim is announced.
+func (j *Journal) announced(ctx context.Context, first store.Pos) (store.Pos, error) {
+	v, err := j.table.Get(ctx, trimKey)
+	if err != nil {
+		return 0, fmt.Errorf("read how far the journal is to be trimmed: %w", err)
+	}
+	var trim trimValue
+	if json.Unmarshal(v.Data, &trim) == nil && trim.Log == j.id.String() {
+		first = max(first, trim.Before)
+	}
+	return first, nil
+}
