@@ -16,9 +16,9 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // inCluster is a configuration of one of several relays on one cluster, with the same trail's
@@ -54,7 +54,7 @@ func (r *running) jobs() []string {
 // counted is how often each pushed event stands in a file.
 func counted(path string) map[string]int {
 	all := map[string]int{}
-	for rec, err := range file.Read(path) {
+	for rec, err := range readback.Records(path) {
 		if err == nil && rec.Attributes["source"] != relay.TrailSource {
 			all[rec.ID()]++
 		}
@@ -115,7 +115,7 @@ func TestRelaysShareTheWork(t *testing.T) {
 		for id, n := range counted(outOf(dir, sink)) {
 			assert.Equal(t, 1, n, "%s at %s", id, sink)
 		}
-		for rec, err := range file.Read(outOf(dir, sink)) {
+		for rec, err := range readback.Records(outOf(dir, sink)) {
 			require.NoError(t, err)
 			assert.NotContains(t, []string{"journal.quarantined", "trail.damaged", "trail.generation"}, rec.Attributes["type"])
 		}
