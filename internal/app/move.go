@@ -65,7 +65,11 @@ func MoveJournal(ctx context.Context, cfg *config.Config, to Home, o MoveOptions
 	defer func() { err = errors.Join(err, from.Close()) }()
 	switch {
 	case done.From.isSame(to):
-		return done, takeBack(ctx, from)
+		err := takeBack(ctx, from)
+		if m := h.Moved; errors.Is(err, errNothingToMove) && m != nil && m.To.isSame(to) {
+			return *m, nil // a kill came after the note
+		}
+		return done, err
 	case done.From.URL != "" && to.URL != "":
 		return done, fmt.Errorf("the journal is on a cluster, %s: move it to the disk first, with --to disk, and from there to the other cluster", done.From)
 	}
@@ -118,7 +122,7 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 		return err
 	}
 	defer func() { err = errors.Join(err, names.Close()) }()
-	return move.Run(ctx, move.Options{From: from, To: to, Names: names, Fused: onDisk, Progress: o.Progress, Keep: keepOf(cfg), Alone: func(ctx context.Context) error {
+	return move.Run(ctx, move.Options{From: from, To: to, Names: names, Fused: onDisk, Logger: o.Logger, Progress: o.Progress, Keep: keepOf(cfg), Alone: func(ctx context.Context) error {
 		if onDisk {
 			return nil // the lock on the data directory says so
 		}

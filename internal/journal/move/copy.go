@@ -78,7 +78,7 @@ func (m *mover) bring(ctx context.Context) error {
 	if err := m.copyValues(ctx); err != nil {
 		return err
 	}
-	return m.compareEnds(ctx, logs)
+	return m.readBack(ctx, logs)
 }
 
 // accepted refuses damage that waits for a person.
@@ -96,20 +96,45 @@ func (m *mover) accepted(ctx context.Context) error {
 	return nil
 }
 
-// compareEnds refuses a move from a place that grew meanwhile: some relay uses it.
-func (m *mover) compareEnds(ctx context.Context, logs []string) error {
+// readBack reads everything in the new place, and refuses to leave the old one if some record of
+// it is missing: it was lost there meanwhile, or some relay has gone on in the old place.
+func (m *mover) readBack(ctx context.Context, logs []string) error {
 	for _, name := range logs {
-		_, was, err := open(ctx, m.From, name, m.Keep(name))
+		from, was, err := open(ctx, m.From, name, m.Keep(name))
 		if err != nil {
 			return err
 		}
-		_, is, err := open(ctx, m.To, name, m.Keep(name))
+		to, is, err := open(ctx, m.To, name, m.Keep(name))
 		if err != nil {
 			return err
 		}
 		if was.End != is.End {
 			return refuse("the log %s of %s has grown up to %d since it was copied up to %d: stop whatever relay uses it, and run the move again", name, m.From.Name, was.End, is.End)
 		}
+		for item, err := range to.Read(ctx, was.First, false) {
+			if err == nil && item.Gap != nil {
+				err = m.confirm(ctx, name, from, *item.Gap)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// confirm refuses a gap in the new place where the old one has a record.
+func (m *mover) confirm(ctx context.Context, name string, from store.Log, gap store.Gap) error {
+	for item, err := range from.Read(ctx, gap.From, false) {
+		switch {
+		case err != nil:
+			return err
+		case item.Gap != nil && item.Gap.To < gap.To:
+			continue
+		case item.Gap != nil || item.Record.Pos > gap.To:
+			return nil
+		}
+		return refuse("%s has lost position %d of the log %s since it was copied: empty that place, and begin again", m.To.Name, item.Record.Pos, name)
 	}
 	return nil
 }
@@ -204,7 +229,8 @@ func (m *mover) fit(ctx context.Context, from store.Log, to store.Taker, state, 
 	return to.State(ctx)
 }
 
-// sameAt reports whether both logs have the same at a position, if the old one still has it.
+// sameAt reports whether the new log has the record that the old one has at a position, if it
+// still has one there.
 func sameAt(ctx context.Context, from, to store.Log, pos store.Pos, state *store.State) (bool, error) {
 	if pos < state.First || pos > state.End {
 		return true, nil
@@ -215,7 +241,7 @@ func sameAt(ctx context.Context, from, to store.Log, pos store.Pos, state *store
 	}
 	b, err := at(ctx, to, pos)
 	if a == nil || b == nil || err != nil {
-		return a == nil && b == nil, err
+		return a == nil, err
 	}
 	return a.Kind == b.Kind && a.Key == b.Key && bytes.Equal(a.Data, b.Data), nil
 }
@@ -273,7 +299,14 @@ func (c *copier) flush(ctx context.Context) error {
 		return nil
 	}
 	if err := c.to.Take(ctx, c.batch...); err != nil {
-		return fmt.Errorf("positions %d to %d, up to %d bytes each: %w", c.batch[0].Pos, c.batch[len(c.batch)-1].Pos, c.largest(), err)
+		advice := ""
+		switch {
+		case errors.Is(err, store.ErrFull):
+			advice = "; make room or raise journal.max_bytes, and run the move again"
+		case errors.Is(err, store.ErrTooLarge):
+			advice = "; raise max_payload of the servers, or for the disk journal.max_bytes, and run the move again"
+		}
+		return fmt.Errorf("positions %d to %d, of up to %d bytes: %w%s", c.batch[0].Pos, c.batch[len(c.batch)-1].Pos, c.largest(), err, advice)
 	}
 	c.tell(uint64(len(c.batch)))
 	clear(c.batch)
@@ -342,6 +375,9 @@ func (m *mover) copyValues(ctx context.Context) error {
 		left[v.Key] = v.Data
 	}
 	for _, v := range want {
+		if v.Doubtful && !begins(v.Key, ownKeys) {
+			m.Logger.Warn("a value of the table may be older than it was, and is moved as it is", "key", v.Key)
+		}
 		if was, known := left[v.Key]; !known || !bytes.Equal(was, v.Data) {
 			if err := m.put(ctx, v.Key, v.Data); err != nil {
 				return err

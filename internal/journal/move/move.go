@@ -35,6 +35,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
@@ -64,7 +65,8 @@ type Options struct {
 	Names *quarantine.Ledger
 	// Fused says that sinks wait before much damage in the old place, and not only in the new
 	// one: then a person has to accept it first. Otherwise they have passed over it already.
-	Fused bool
+	Fused  bool
+	Logger *slog.Logger
 }
 
 // State is what a mark says about a store.

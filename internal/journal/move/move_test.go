@@ -165,7 +165,7 @@ func run(t *testing.T, from, to *site, f *faults) error {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, names.Close()) }()
 	return move.Run(t.Context(), move.Options{
-		From: a, To: b, Keep: keep, Names: names, Fused: from.url == "", Alone: func(context.Context) error { return nil },
+		From: a, To: b, Keep: keep, Names: names, Fused: from.url == "", Logger: quiet, Alone: func(context.Context) error { return nil },
 	})
 }
 
@@ -521,7 +521,7 @@ func TestAPlaceInUseIsNotLeft(t *testing.T) {
 	names, err := quarantine.Open(t.Context(), a, quarantine.Options{Logger: quiet, Registerer: prometheus.NewRegistry(), Ready: make(chan struct{})})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, names.Close()) }()
-	o := move.Options{From: a, To: b, Keep: keep, Names: names, Alone: func(context.Context) error { return assert.AnError }}
+	o := move.Options{From: a, To: b, Keep: keep, Names: names, Logger: quiet, Alone: func(context.Context) error { return assert.AnError }}
 	require.ErrorIs(t, move.Run(t.Context(), o), assert.AnError)
 	require.NoError(t, move.Check(t.Context(), a), "nothing was begun")
 	o.Alone = func(context.Context) error { return nil }
@@ -540,6 +540,40 @@ func TestAPlaceInUseIsNotLeft(t *testing.T) {
 	require.ErrorContains(t, move.Check(t.Context(), a), "is not finished")
 	require.NoError(t, move.Run(t.Context(), o))
 	require.True(t, once)
+}
+
+// What is damaged in the old place after it was copied is whole in the new one. What the new place
+// loses meanwhile is noticed, and nothing is left.
+func TestDamageBetweenTwoRunsOfAMove(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	here, keys, password := filled(t)
+	there := onCluster(t, srv.ClientURL())
+	all := &faults{}
+	copied := onDisk(t)
+	require.NoError(t, damage.CopyDir(here.dir, copied.dir))
+	require.NoError(t, run(t, copied, onCluster(t, srv.ClientURL()), all))
+	require.ErrorIs(t, run(t, here, there, &faults{at: all.n - 1}), errKilled) // all that is left is the mark that decides
+	_, err := damage.Of(here.dir).FlipRecord(quarantine.Events, 6)
+	require.NoError(t, err)
+	js := natstest.JetStream(t, srv)
+	stream, err := js.Stream(t.Context(), there.prefix+"_TRAIL-ENTRIES")
+	require.NoError(t, err)
+	lost, err := stream.GetMsg(t.Context(), 3)
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(t.Context(), lost.Sequence))
+	require.NotContains(t, there.picture(t).Logs[quarantine.Events].Lost, store.Pos(8))
+	err = run(t, here, there, nil)
+	require.ErrorIs(t, err, move.ErrRefused)
+	require.ErrorContains(t, err, "has lost position 4 of the log trail.entries")
+	require.ErrorContains(t, here.check(t), "is not finished")
+	for name := range js.StreamNames(t.Context()).Name() {
+		if strings.HasPrefix(name, there.prefix+"_") {
+			require.NoError(t, js.DeleteStream(t.Context(), name))
+		}
+	}
+	require.NoError(t, run(t, here, there, nil), "with the place emptied, it begins again")
+	works(t, there, keys, password, events[3:7])
 }
 
 func TestAPlanSaysWhatThereIs(t *testing.T) {
