@@ -100,7 +100,7 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 // leaves appended, made at a time.
 func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []tlog.Hash) (store.Draft, error) {
 	data, err := json.Marshal(keptCheckpoint{
-		Note: string(signed), Leaves: join(leaves), Edge: join(before.Full()), Key: key.public, Time: at.UTC().Truncate(time.Second),
+		Note: string(signed), Leaves: tlogproof.JoinHashes(leaves), Edge: tlogproof.JoinHashes(before.Full()), Key: key.public, Time: at.UTC().Truncate(time.Second),
 	})
 	if err != nil {
 		return store.Draft{}, fmt.Errorf("encode checkpoint: %w", err)
@@ -123,25 +123,8 @@ func decodeKept(r *store.Record) (checkpoint, error) {
 		return checkpoint{}, fmt.Errorf("checkpoint is said to be of %s, and signed as of %s", kept.Time.Format(time.RFC3339), c.signedAt.UTC().Format(time.RFC3339))
 	}
 	c.seq = uint64(r.Pos)
-	if leaves := split(kept.Leaves); int64(len(leaves)) <= c.size {
-		c.leaves, c.edge = leaves, split(kept.Edge)
+	if leaves := tlogproof.SplitHashes(kept.Leaves); int64(len(leaves)) <= c.size {
+		c.leaves, c.edge = leaves, tlogproof.SplitHashes(kept.Edge)
 	}
 	return c, nil
-}
-
-func join(hashes []tlog.Hash) []byte {
-	joined := make([]byte, 0, len(hashes)*tlog.HashSize)
-	for _, h := range hashes {
-		joined = append(joined, h[:]...)
-	}
-	return joined
-}
-
-// split undoes join; a rest of less than a hash is left out.
-func split(joined []byte) []tlog.Hash {
-	var hashes []tlog.Hash
-	for ; len(joined) >= tlog.HashSize; joined = joined[tlog.HashSize:] {
-		hashes = append(hashes, tlog.Hash(joined[:tlog.HashSize]))
-	}
-	return hashes
 }

@@ -4,7 +4,7 @@
 // Each format is one of C2SP, and each doc comment names its page:
 //
 //   - https://c2sp.org/tlog-checkpoint: [Checkpoint]
-//   - https://c2sp.org/tlog-tiles: [TilePath], [BundlePath], [Bundle]
+//   - https://c2sp.org/tlog-tiles: [TilePath], [BundlePath], [Leaves]
 //   - https://c2sp.org/tlog-proof: [Proof]
 //   - https://c2sp.org/tlog-policy: [Policy]
 //   - https://c2sp.org/tlog-cosignature: [NewCosignatureVerifier]

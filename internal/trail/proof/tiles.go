@@ -3,7 +3,6 @@ package proof
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -87,22 +86,35 @@ func AppendBundle(dst, leafData []byte) []byte {
 	return append(dst, leafData...)
 }
 
-// Bundle gives the leaves of an entry bundle; they share its memory. A torn end is an
-// error, after all whole leaves.
-func Bundle(b []byte) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		for rest := b; len(rest) > 0; {
-			if len(rest) < 2 || len(rest)-2 < int(binary.BigEndian.Uint16(rest)) {
-				yield(nil, fmt.Errorf("read entry bundle: %d bytes at its end are no whole leaf", len(rest)))
-				return
-			}
-			n := 2 + int(binary.BigEndian.Uint16(rest))
-			if !yield(rest[2:n:n], nil) {
-				return
-			}
-			rest = rest[n:]
+// Leaves gives the leaves of an entry bundle; they share its memory. Of a file with more leaves
+// than a bundle has, it gives one too many. A torn end is an error, after all whole leaves.
+func Leaves(bundle []byte) (leaves [][]byte, err error) {
+	for rest := bundle; len(rest) > 0 && len(leaves) <= TileWidth; {
+		if len(rest) < 2 || len(rest)-2 < int(binary.BigEndian.Uint16(rest)) {
+			return leaves, fmt.Errorf("read entry bundle: %d bytes at its end are no whole leaf", len(rest))
 		}
+		n := 2 + int(binary.BigEndian.Uint16(rest))
+		leaves, rest = append(leaves, rest[2:n:n]), rest[n:]
 	}
+	return leaves, nil
+}
+
+// JoinHashes puts hashes one after the other, as in a tile.
+func JoinHashes(hashes []tlog.Hash) []byte {
+	joined := make([]byte, 0, len(hashes)*tlog.HashSize)
+	for _, h := range hashes {
+		joined = append(joined, h[:]...)
+	}
+	return joined
+}
+
+// SplitHashes undoes [JoinHashes]; a rest of less than a hash is left out.
+func SplitHashes(joined []byte) []tlog.Hash {
+	var hashes []tlog.Hash
+	for ; len(joined) >= tlog.HashSize; joined = joined[tlog.HashSize:] {
+		hashes = append(hashes, tlog.Hash(joined[:tlog.HashSize]))
+	}
+	return hashes
 }
 
 // TileReader reads the hashes of one tile. It implements [tlog.TileReader] for package tlog,

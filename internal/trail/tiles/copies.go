@@ -66,14 +66,9 @@ func (c *Copies) load(origin string, number int64) error {
 	if err != nil {
 		return log.missing(number, err)
 	}
-	c.log, c.origin, c.number, c.leaves, c.read = log, origin, number, nil, time.Now()
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			return err
-		}
-		c.leaves = append(c.leaves, leaf)
-	}
-	return nil
+	c.log, c.origin, c.number, c.read = log, origin, number, time.Now()
+	c.leaves, err = proof.Leaves(data)
+	return err
 }
 
 // find is the log with an origin.

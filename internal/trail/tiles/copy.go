@@ -86,7 +86,7 @@ func (m *copying) checkpoints(handle func(audit.Kept) error) error {
 			if n := size / proof.TileWidth; leaves == nil || size%proof.TileWidth == 0 {
 				width := int(min(proof.TileWidth, m.upTo.Size-n*proof.TileWidth))
 				data, _ := m.from.Tile(tile(0, n, width)) // without it, the hashes are none
-				leaves = append(hashesOf(data, width), make([]tlog.Hash, width)...)
+				leaves = append(proof.SplitHashes(data), make([]tlog.Hash, width)...)
 			}
 			k.Leaves = append(k.Leaves, leaves[size%proof.TileWidth])
 		}
@@ -103,22 +103,21 @@ func (m *copying) records(ctx context.Context, from, to int64, handle func(index
 		if m.passArchived && errors.Is(err, ErrArchived) {
 			continue
 		}
-		index := base + n*proof.TileWidth
-		for leaf, torn := range proof.Bundle(data) {
-			record := leaf
-			if d, long := proof.ParseDigest(leaf); long && torn == nil {
-				record, torn = l.Record(d)
-			}
-			if err = errors.Join(err, ctx.Err()); err != nil || torn != nil {
-				break // what cannot be read is lost
-			}
-			if from <= index && index < to {
-				err = handle(index, record)
-			}
-			index++
-		}
-		if err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
+		}
+		leaves, _ := proof.Leaves(data) // what cannot be read is lost
+		for i, record := range leaves {
+			index, lost := base+n*proof.TileWidth+int64(i), error(nil)
+			if d, long := proof.ParseDigest(record); long {
+				record, lost = l.Record(d)
+			}
+			if lost != nil || index < from || index >= to {
+				continue
+			}
+			if err := handle(index, record); err != nil {
+				return err
+			}
 		}
 		if m.wrote != nil {
 			m.wrote(n*proof.TileWidth + int64(width))

@@ -58,23 +58,3 @@ func edgeTiles(n int64) (tiles []tlog.Tile) {
 	}
 	return tiles
 }
-
-func joined(hashes []tlog.Hash) []byte {
-	data := make([]byte, 0, len(hashes)*tlog.HashSize)
-	for _, h := range hashes {
-		data = append(data, h[:]...)
-	}
-	return data
-}
-
-// hashesOf undoes joined; nil where data is not width hashes.
-func hashesOf(data []byte, width int) []tlog.Hash {
-	if len(data) != width*tlog.HashSize {
-		return nil
-	}
-	hashes := make([]tlog.Hash, width)
-	for i := range hashes {
-		hashes[i] = tlog.Hash(data[i*tlog.HashSize : (i+1)*tlog.HashSize])
-	}
-	return hashes
-}

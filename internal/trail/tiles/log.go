@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,17 +53,15 @@ func (l Log) Bundle(n int64, width int) ([]byte, error) {
 	if err != nil {
 		return nil, l.missing(n, err)
 	}
-	end, entries := 0, 0
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", proof.BundlePath(n, width), err)
-		}
-		end += 2 + len(leaf)
-		if entries++; entries == width {
-			return data[:end], nil
-		}
+	leaves, err := proof.Leaves(data)
+	if len(leaves) < width {
+		return nil, fmt.Errorf("read %s: it has %d entries: %w", proof.BundlePath(n, width), len(leaves), cmp.Or(err, fs.ErrNotExist))
 	}
-	return nil, fmt.Errorf("read %s: it has %d entries: %w", proof.BundlePath(n, width), entries, fs.ErrNotExist)
+	end := 0
+	for _, leaf := range leaves[:width] {
+		end += 2 + len(leaf)
+	}
+	return data[:end], nil
 }
 
 // Record gives a long record by its digest, from the folder records.

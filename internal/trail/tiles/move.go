@@ -79,12 +79,13 @@ func (m *moving) bundle(n int64) (old, error) {
 	}
 	name := proof.BundlePath(n, proof.TileWidth)
 	b := old{files: []string{m.path(name)}, bytes: int64(len(data))}
-	var leaves []tlog.Hash
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			return old{}, fmt.Errorf("%s: %w", name, err)
-		}
-		leaves = append(leaves, tlog.RecordHash(leaf))
+	leaves, err := proof.Leaves(data)
+	if err != nil {
+		return old{}, fmt.Errorf("%s: %w", name, err)
+	}
+	var tree proof.Edge
+	for i, leaf := range leaves {
+		tree.Add(tlog.RecordHash(leaf))
 		record := leaf
 		if d, long := proof.ParseDigest(leaf); long {
 			if record, err = m.Record(d); err != nil {
@@ -94,7 +95,7 @@ func (m *moving) bundle(n int64) (old, error) {
 		}
 		at, err := made(record)
 		if err != nil {
-			return old{}, fmt.Errorf("%s, entry %d: %w; start the relay again: it mends its files", name, len(leaves)-1, err)
+			return old{}, fmt.Errorf("%s, entry %d: %w; start the relay again: it mends its files", name, i, err)
 		}
 		if at.After(b.newest) {
 			b.newest = at
@@ -102,7 +103,7 @@ func (m *moving) bundle(n int64) (old, error) {
 		b.stays = b.stays || stays(record)
 	}
 	signed, err := m.tree.ReadHashes([]int64{tlog.StoredHashIndex(proof.TileHeight, n)})
-	if err == nil && signed[0] != (proof.Edge{}).With(leaves...).Root() {
+	if err == nil && signed[0] != tree.Root() {
 		err = fmt.Errorf("%s is unlike the signed tree; start the relay again: it mends its files", name)
 	}
 	return b, err

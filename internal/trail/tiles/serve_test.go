@@ -104,13 +104,12 @@ func TestNarrowerTilesAreCutFromWiderOnes(t *testing.T) {
 	}
 	for _, width := range []string{"/tile/entries/000.p/3", "/tile/entries/001.p/3"} {
 		_, body := ask(t, http.MethodGet, server.URL+"/tlog/0"+width)
-		entries := 0
-		for leaf, err := range proof.Bundle([]byte(body)) {
-			require.NoError(t, err)
+		leaves, err := proof.Leaves([]byte(body))
+		require.NoError(t, err)
+		require.Len(t, leaves, 3)
+		for _, leaf := range leaves {
 			require.Contains(t, string(leaf), `"settings.changed"`)
-			entries++
 		}
-		require.Equal(t, 3, entries)
 	}
 	// What is served is what 'trail verify' reads, whatever else stands next to it.
 	own, err := os.ReadFile(h.store.Log(0).path("tile/entries/001.p/44"))

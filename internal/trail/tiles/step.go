@@ -30,18 +30,14 @@ func (s *step) begin() error {
 		return nil
 	}
 	old, err := s.Bundle(s.edge.Len()/proof.TileWidth, width)
-	if err != nil {
+	leaves, torn := proof.Leaves(old)
+	if err = errors.Join(err, torn); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	i := 0
-	for leaf, err := range proof.Bundle(old) {
-		if err != nil {
-			return fmt.Errorf("%w: %w", errDamaged, err)
-		}
+	for i, leaf := range leaves {
 		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
 			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.Len()/proof.TileWidth, width))
 		}
-		i++
 	}
 	s.bundle = bytes.Clone(old)
 	return nil
@@ -96,14 +92,8 @@ func (l Log) entry(n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last []byte
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			return nil, err
-		}
-		last = leaf
-	}
-	return last, nil
+	leaves, err := proof.Leaves(data)
+	return leaves[width-1], err
 }
 
 // leaf adds the leaf of the next entry, and writes the completed tiles.
@@ -112,7 +102,7 @@ func (s *step) leaf(data []byte) error {
 	n := s.edge.Len()
 	var failed error
 	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
-		failed = errors.Join(failed, s.out.file(pathOf(t), joined(hashes)))
+		failed = errors.Join(failed, s.out.file(pathOf(t), proof.JoinHashes(hashes)))
 	})
 	if s.edge.Len()%proof.TileWidth == 0 {
 		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
@@ -135,7 +125,7 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 func (s *step) finish() error {
 	n := s.edge.Len()
 	for _, t := range edgeTiles(n) {
-		if err := s.out.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
+		if err := s.out.file(pathOf(t), proof.JoinHashes(s.edge.levels[t.L])); err != nil {
 			return err
 		}
 	}

@@ -350,7 +350,7 @@ func TestTheEdgeIsTheTree(t *testing.T) {
 		e.grow(leaf, func(at tlog.Tile, hashes []tlog.Hash) {
 			want, err := tlog.ReadTileData(at, reader)
 			require.NoError(t, err)
-			require.Equal(t, want, joined(hashes))
+			require.Equal(t, want, proof.JoinHashes(hashes))
 			full++
 		})
 	}

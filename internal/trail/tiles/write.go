@@ -108,7 +108,7 @@ func (l Log) edge(c proof.Checkpoint) (*edge, error) {
 		for len(e.levels) < t.L {
 			e.levels = append(e.levels, nil)
 		}
-		e.levels = append(e.levels, hashesOf(data, t.W))
+		e.levels = append(e.levels, proof.SplitHashes(data))
 	}
 	if e.Edge = proof.EdgeOfTiles(e.levels); e.Root() != c.Root {
 		return nil, fmt.Errorf("check tiles: %w", errUnproven)

@@ -59,25 +59,21 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	}
 	buffer := make([]byte, 1, 4096) // 0, and the leaf: RFC 6962, section 2.1
 	c.bundle = make([]tlog.Hash, 0, width)
-	entries := 0 // of the file, which may be wider than the tree
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			c.bundleWrong = err.Error()
-			break
-		}
-		if entries++; entries > c.width {
-			continue
-		}
+	leaves, err := proof.Leaves(data) // the file may be wider than the tree
+	if err != nil {
+		c.bundleWrong = err.Error()
+	}
+	for i, leaf := range leaves[:min(len(leaves), c.width)] {
 		buffer = append(buffer[:1], leaf...)
 		c.bundle = append(c.bundle, sha256.Sum256(buffer))
-		if err := l.readLeaf(ctx, c, n*width+int64(len(c.bundle))-1, leaf); err != nil {
+		if err := l.readLeaf(ctx, c, n*width+int64(i), leaf); err != nil {
 			return nil, err
 		}
 	}
 	if len(c.bundle) < c.width && c.bundleWrong == "" {
 		c.bundleWrong = fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width)
 	}
-	l.checkEnd(c, entries)
+	l.checkEnd(c, len(leaves))
 	for len(c.bundle) < c.width {
 		c.bundle = append(c.bundle, tlog.Hash{})
 	}
@@ -95,22 +91,21 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 	if err != nil || missing {
 		return err
 	}
-	first, entries := l.base+c.n*width, 0
+	first := l.base + c.n*width
 	wrong := func(from, to int64, detail string) {
 		c.records = append(c.records, Finding{Kind: Altered, Log: l.origin, From: from, To: to, File: file, Detail: detail})
 	}
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			wrong(-1, -1, err.Error())
-			break
-		}
-		if at := first + int64(entries); entries < c.width && tlog.RecordHash(leaf) != c.bundle[entries] {
+	leaves, err := proof.Leaves(data)
+	if err != nil {
+		wrong(-1, -1, err.Error())
+	}
+	for i, leaf := range leaves[:min(len(leaves), c.width)] {
+		if at := first + int64(i); tlog.RecordHash(leaf) != c.bundle[i] {
 			wrong(at, at, "it is unlike the one in "+c.bundleFile)
 		}
-		entries++
 	}
-	if entries > c.width && !l.o.Live {
-		c.beyond = &Finding{Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file, Detail: beyondCovered}
+	if len(leaves) > c.width && !l.o.Live {
+		c.beyond = &Finding{Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(len(leaves)) - 1, File: file, Detail: beyondCovered}
 	}
 	return nil
 }
@@ -195,11 +190,7 @@ func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (h
 	case len(data) != exact*tlog.HashSize:
 		return nil, fmt.Sprintf("it has %d bytes, not %d", len(data), exact*tlog.HashSize), nil
 	}
-	hashes = make([]tlog.Hash, w)
-	for i := range hashes {
-		copy(hashes[i][:], data[i*tlog.HashSize:])
-	}
-	return hashes, "", nil
+	return proof.SplitHashes(data)[:w], "", nil
 }
 
 // readLeaf takes in one entry, and checks the record of a digest.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,17 +173,11 @@ func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
 	if data == nil {
 		return nil, errHashOnly
 	}
-	i := n * width
-	for text, err := range proof.Bundle(data) {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.bundleFile, err)
-		}
-		if i == leaf {
-			return g.whole(ctx, text)
-		}
-		i++
+	leaves, err := proof.Leaves(data)
+	if i := int(leaf % width); i < len(leaves) {
+		return g.whole(ctx, leaves[i])
 	}
-	return nil, fmt.Errorf("%s does not have it: %w", c.bundleFile, fs.ErrNotExist)
+	return nil, fmt.Errorf("%s does not have it: %w", c.bundleFile, cmp.Or(err, fs.ErrNotExist))
 }
 
 func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
@@ -247,9 +242,7 @@ func (f Fetch) tiles(ctx context.Context) proof.TileReader {
 		if len(cache) >= maxCached {
 			clear(cache)
 		}
-		for _, h := range hashes {
-			cache[t] = append(cache[t], h[:]...)
-		}
+		cache[t] = proof.JoinHashes(hashes)
 		return cache[t], nil
 	}
 }
