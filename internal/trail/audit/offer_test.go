@@ -46,7 +46,7 @@ func (o *offers) of(t *testing.T, n int64) Offer {
 }
 
 // Each checkpoint is proven to continue each earlier tree, by hashes of the kept checkpoints
-// alone, and so after a restart too.
+// and entries, and so after a restart too.
 func TestOffersAreProvenConsistent(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
@@ -116,8 +116,9 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 	if trail.keptSeq == 0 {
 		return false
 	}
-	c, err := trail.keptAt(t.Context(), trail.keptSeq, 0)
+	c, err := keptRun{trail: trail}.get(t.Context(), trail.keptSeq)
 	require.NoError(t, err)
+	require.NotNil(t, c)
 	return c.size == n && strings.Contains(c.text, text)
 }
 
