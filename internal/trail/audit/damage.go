@@ -28,22 +28,35 @@ func cutOut(all []span, taken span) (left []span) {
 // namedDamage is the damage named by entries of the trail: each is named once, however
 // often the trail is opened.
 type namedDamage struct {
-	entries, checkpoints []span
-	restored             []span
-	pins                 []string // details
+	runs    map[string][]span // by what they count
+	details []string          // of what has no index
+}
+
+// What the indexes of a problem count, where they count anything.
+const (
+	countsEntries     = "entries"
+	countsCheckpoints = "checkpoints"
+	countsRestored    = "restored entries"
+)
+
+func (p Problem) counts() string {
+	switch p.Kind {
+	case "pin", "key", "forwarded":
+		return ""
+	case "restored":
+		return countsRestored
+	case "checkpoint":
+		return countsCheckpoints
+	}
+	return countsEntries
 }
 
 func (n *namedDamage) add(problems []Problem) {
 	for _, p := range problems {
-		switch p.Kind {
-		case "pin", "forwarded":
-			n.pins = append(n.pins, p.Detail)
-		case "restored":
-			n.restored = append(n.restored, span{From: p.From, To: p.To})
-		case "checkpoint":
-			n.checkpoints = append(n.checkpoints, span{From: p.From, To: p.To})
-		default:
-			n.entries = append(n.entries, span{From: p.From, To: p.To})
+		if what := p.counts(); what != "" {
+			n.runs[what] = append(n.runs[what], span{From: p.From, To: p.To})
+		} else {
+			n.details = append(n.details, p.Detail)
 		}
 	}
 }
@@ -51,29 +64,24 @@ func (n *namedDamage) add(problems []Problem) {
 // unnamed gives the problems without a name in the trail.
 func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 	for _, p := range problems {
-		known := n.entries
-		switch p.Kind {
-		case "key":
-			left = append(left, p)
-			continue
-		case "pin", "forwarded":
-			if !slices.Contains(n.pins, p.Detail) {
-				left = append(left, p)
-			}
-			continue
-		case "restored":
-			known = n.restored
-		case "checkpoint":
-			known = n.checkpoints
-		}
-		rests := []span{{From: p.From, To: p.To}}
-		for _, k := range known {
-			rests = cutOut(rests, k)
-		}
-		for _, rest := range rests {
-			p.From, p.To = rest.From, rest.To
+		if what := p.counts(); what != "" {
+			left = append(left, p.without(n.runs[what]...)...)
+		} else if !slices.Contains(n.details, p.Detail) {
 			left = append(left, p)
 		}
+	}
+	return left
+}
+
+// without gives the parts of a problem outside of some runs.
+func (p Problem) without(runs ...span) (left []Problem) {
+	rests := []span{{From: p.From, To: p.To}}
+	for _, run := range runs {
+		rests = cutOut(rests, run)
+	}
+	for _, rest := range rests {
+		p.From, p.To = rest.From, rest.To
+		left = append(left, p)
 	}
 	return left
 }

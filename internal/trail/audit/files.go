@@ -1,10 +1,6 @@
 package audit
 
-import (
-	"slices"
-
-	"golang.org/x/mod/sumdb/tlog"
-)
+import "golang.org/x/mod/sumdb/tlog"
 
 // The trail's files hold the signed entries a second time. An entry that is lost or damaged
 // in the log is read from there, if its leaf is the signed one. Nothing is written back. As
@@ -58,12 +54,9 @@ func (x *examination) setApart() {
 		})
 		var left []Problem
 		for _, p := range x.report.Problems {
-			rests := []span{{From: p.From, To: p.To}}
 			if p.isOfEntries() {
-				rests = cutOut(rests, run)
-			}
-			for _, rest := range rests {
-				p.From, p.To = rest.From, rest.To
+				left = append(left, p.without(run)...)
+			} else {
 				left = append(left, p)
 			}
 		}
@@ -72,9 +65,7 @@ func (x *examination) setApart() {
 }
 
 // isOfEntries reports whether From and To are indexes of entries without weight.
-func (p Problem) isOfEntries() bool {
-	return !slices.Contains([]string{"pin", "key", "checkpoint", "unproven", "forwarded"}, p.Kind)
-}
+func (p Problem) isOfEntries() bool { return p.counts() == countsEntries && p.Kind != "unproven" }
 
 // copyOf is the run with an entry that is read from the files.
 func (v *view) copyOf(index int64) (*copied, bool) {

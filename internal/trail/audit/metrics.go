@@ -1,6 +1,9 @@
 package audit
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 type metrics struct {
 	entries, signed                        prometheus.Gauge
@@ -10,19 +13,12 @@ type metrics struct {
 
 // newMetrics registers with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
+	register := promauto.With(r)
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help})
-		if r != nil {
-			r.MustRegister(g)
-		}
-		return g
+		return register.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_audit_" + name, Help: help})
-		if r != nil {
-			r.MustRegister(c)
-		}
-		return c
+		return register.NewCounter(prometheus.CounterOpts{Name: "auditrelay_audit_" + name, Help: help})
 	}
 	return &metrics{
 		entries:      gauge("entries", "Entries of the audit trail."),

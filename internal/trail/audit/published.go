@@ -94,20 +94,26 @@ func (r *examiner) checkHistory(x *examination) {
 }
 
 // openKnown opens a note with the key, or an earlier signer's.
-func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err error) {
+func (r *examiner) openKnown(x *examination, text []byte) (checkpoint, error) {
 	var keys []string
-	if own, err := r.key.named(tlogproof.NoteOrigin(text)); err == nil {
-		keys = append(keys, own.public)
-	}
 	for i := range x.history {
 		if public := x.history[i].public; len(keys) == 0 || keys[len(keys)-1] != public {
 			keys = append(keys, public)
 		}
 	}
+	return r.key.openOr(text, keys...)
+}
+
+// openOr opens a note with the key, under the note's origin, or else with one of others.
+func (k keyPair) openOr(text []byte, others ...string) (c checkpoint, err error) {
+	own, err := k.named(tlogproof.NoteOrigin(text))
+	if err == nil {
+		others = append([]string{own.public}, others...)
+	}
 	err = errors.New("check signature: no key is known")
-	for _, public := range keys {
+	for _, public := range others {
 		if c, err = openCheckpoint(public, text); err == nil {
-			return c, nil
+			break
 		}
 	}
 	return c, err
@@ -172,14 +178,7 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 // the newest kept checkpoint.
 func (t *Trail) fitsPublished(c checkpoint) bool {
 	for _, p := range publishedIn(t.options.Files) {
-		own, err := t.fileKey.Load().named(tlogproof.NoteOrigin(p.Note))
-		var made checkpoint
-		if err == nil {
-			made, err = openCheckpoint(own.public, p.Note)
-		}
-		if err != nil {
-			made, err = openCheckpoint(p.PublicKey, p.Note)
-		}
+		made, err := t.fileKey.Load().openOr(p.Note, p.PublicKey)
 		if err != nil || made.size == 0 {
 			continue // damaged: they are written again
 		}

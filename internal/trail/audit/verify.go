@@ -89,7 +89,7 @@ type examiner struct {
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files}
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files, named: namedDamage{runs: map[string][]span{}}}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	x.given = givenToSinks

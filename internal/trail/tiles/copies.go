@@ -1,7 +1,6 @@
 package tiles
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -115,23 +113,14 @@ func (s *Store) Published() (all []audit.Published) {
 
 // History calls handle with each whole line of the history of each log. No signature is checked.
 func (s *Store) History(handle func(audit.Published)) {
-	list, err := s.Logs()
-	if err != nil {
-		return
-	}
+	list, _ := s.Logs()
 	for _, listed := range list {
-		f, err := durable.Open(s.Log(listed.Number).path(proof.HistoryFile))
-		if err != nil {
-			continue
-		}
-		in := bufio.NewReader(f)
-		for err == nil {
-			var text []byte
+		_ = s.Log(listed.Number).eachText(func(_ int, text []byte) error { // a damaged one is written again
 			var line proof.Line
-			if text, err = in.ReadBytes('\n'); err == nil && json.Unmarshal(text, &line) == nil {
+			if json.Unmarshal(text, &line) == nil {
 				handle(audit.Published{Seq: line.Seq, Note: []byte(line.Checkpoint), PublicKey: line.Key})
 			}
-		}
-		_ = f.Close() // it was only read
+			return nil
+		})
 	}
 }

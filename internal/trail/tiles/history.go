@@ -47,8 +47,19 @@ func (l Log) checkHistory(publicKey string) error {
 	})
 }
 
-// eachLine gives each line with its signature checked. A missing history has none.
+// eachLine gives each line with its signature checked.
 func (l Log) eachLine(handle func(proof.Line) error) error {
+	return l.eachText(func(number int, text []byte) error {
+		line, err := parseLine(text)
+		if err != nil {
+			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, proof.HistoryFile, number, err)
+		}
+		return handle(line)
+	})
+}
+
+// eachText gives each whole line as it is. A missing history has none.
+func (l Log) eachText(handle func(number int, text []byte) error) error {
 	f, err := durable.Open(l.path(proof.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,14 +74,10 @@ func (l Log) eachLine(handle func(proof.Line) error) error {
 		if errors.Is(err, io.EOF) {
 			return nil // a torn line is on its way, or is cut off at the next start
 		}
-		var line proof.Line
-		if err == nil {
-			line, err = parseLine(text)
-		}
 		if err != nil {
 			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, proof.HistoryFile, number, err)
 		}
-		if err := handle(line); err != nil {
+		if err := handle(number, text); err != nil {
 			return err
 		}
 	}

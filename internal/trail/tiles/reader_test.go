@@ -38,7 +38,7 @@ func TestConsistencyIsProvenFromTheTiles(t *testing.T) {
 		o := offered.Load()
 		for old, root := range roots {
 			proof, err := o.Prove(t.Context(), old)
-			if !withTiles && old < 270 {
+			if !withTiles && old == 260 { // the tree up to it is in no checkpoint any more
 				require.ErrorContains(t, err, "no sound checkpoint is near")
 				continue
 			}

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -31,14 +30,7 @@ const batchBytes = 8 << 20
 // may look like it: so the signed roots decide which bodies are entries, and the others are
 // named apart. In a copy of bare bodies, a CloudEvent is a pushed body too, whatever it says.
 func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
-	lines := bufio.NewReaderSize(in, 1<<20)
-	return events(ctx, "line", func() (batch []Delivered, err error) {
-		texts, err := nextLines(lines)
-		for _, text := range texts {
-			batch = append(batch, Delivered{Text: text})
-		}
-		return batch, err
-	}, o)
+	return events(ctx, "line", linesOf(in), o)
 }
 
 // Delivered is a record of a sink's copy.
@@ -51,33 +43,17 @@ type Delivered struct {
 
 // EventRecords is [Events] of records one by one, not in lines. An error ends it.
 func EventRecords(ctx context.Context, records iter.Seq2[Delivered, error], o Options) (Report, error) {
-	next, stop := iter.Pull2(records)
-	defer stop()
-	return events(ctx, "record", func() (batch []Delivered, err error) {
-		for size := 0; len(batch) < lineBatch && size < batchBytes; {
-			one, err, more := next()
-			if !more {
-				return batch, io.EOF
-			}
-			if err != nil {
-				return batch, err
-			}
-			batch = append(batch, one)
-			size += len(one.Text)
-			if one.Event != nil {
-				size += len(one.Event.Body)
-			}
-		}
-		return batch, nil
-	}, o)
+	return events(ctx, "record", records, o)
 }
 
-// events reads batch after batch, up to io.EOF. unit is the word for an event of a batch.
-func events(ctx context.Context, unit string, next func() ([]Delivered, error), o Options) (Report, error) {
+// events reads batch after batch. unit is the word for a record.
+func events(ctx context.Context, unit string, records iter.Seq2[Delivered, error], o Options) (Report, error) {
 	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}, taken: map[noted]bool{}}
 	c.complete = &completeness{report: c.report}
+	next, stop := iter.Pull2(records)
+	defer stop()
 	for number := 0; ; {
-		batch, err := next()
+		batch, err := nextBatch(next)
 		found := make([][]copiedEvent, len(batch))
 		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
 			found[i] = readDelivered(&batch[i])

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -18,27 +20,43 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// nextLines reads some lines; the last one may have no end.
-func nextLines(in *bufio.Reader) (lines [][]byte, err error) {
-	for size := 0; len(lines) < lineBatch && size < batchBytes; {
-		var text []byte
-		for more := true; more; {
-			part, err := in.ReadSlice('\n')
-			text = append(text, part...)
-			if more = errors.Is(err, bufio.ErrBufferFull); more && len(text) > maxEvent {
-				return lines, fmt.Errorf("a line has more than %d bytes", maxEvent)
-			}
-			if err != nil && !more {
-				if len(text) > 0 {
-					lines = append(lines, text)
-				}
-				return lines, err
+// linesOf gives the lines of a copy; the last one may have no end.
+func linesOf(in io.Reader) iter.Seq2[Delivered, error] {
+	return func(yield func(Delivered, error) bool) {
+		lines := bufio.NewScanner(in)
+		lines.Buffer(make([]byte, 1<<20), maxEvent)
+		for lines.Scan() {
+			if !yield(Delivered{Text: bytes.Clone(lines.Bytes())}, nil) {
+				return
 			}
 		}
-		lines = append(lines, text)
-		size += len(text)
+		err := lines.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("a line has more than %d bytes", maxEvent)
+		}
+		if err != nil {
+			yield(Delivered{}, err)
+		}
 	}
-	return lines, nil
+}
+
+// nextBatch takes the next records, up to the first error; io.EOF is the end.
+func nextBatch(next func() (Delivered, error, bool)) (batch []Delivered, err error) {
+	for size := 0; len(batch) < lineBatch && size < batchBytes; {
+		one, err, more := next()
+		if !more {
+			err = io.EOF
+		}
+		if err != nil {
+			return batch, err
+		}
+		batch = append(batch, one)
+		size += len(one.Text)
+		if one.Event != nil {
+			size += len(one.Event.Body)
+		}
+	}
+	return batch, nil
 }
 
 // copiedEvent is an event's word on the trail.

@@ -1,6 +1,9 @@
 package witness
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 type cosignMetrics struct {
 	size, last, failing, refused *prometheus.GaugeVec // by witness
@@ -8,22 +11,19 @@ type cosignMetrics struct {
 }
 
 func newCosignMetrics(r prometheus.Registerer) *cosignMetrics {
+	register := promauto.With(r)
 	gauges := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help}, []string{"witness"})
-		r.MustRegister(g)
-		return g
+		return register.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help}, []string{"witness"})
 	}
-	m := &cosignMetrics{
+	return &cosignMetrics{
 		size:    gauges("witness_cosigned_size", "Size of the trail's tree that the witness has cosigned last for this process."),
 		last:    gauges("witness_last_success_timestamp_seconds", "Time of the witness's last cosignature for this process; 0 for none."),
 		failing: gauges("witness_failing", "1 while the witness does not cosign, for whatever reason."),
 		refused: gauges("witness_refused", "1 while the witness knows another history of the trail."),
-		quorumMissing: prometheus.NewGauge(prometheus.GaugeOpts{
+		quorumMissing: register.NewGauge(prometheus.GaugeOpts{
 			Name: "auditrelay_audit_witness_quorum_missing", Help: "1 while too few witnesses cosign, for longer than a heartbeat of the trail.",
 		}),
 	}
-	r.MustRegister(m.quorumMissing)
-	return m
 }
 
 // begin makes a witness's series.
