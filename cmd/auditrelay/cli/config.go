@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -21,10 +22,10 @@ import (
 )
 
 func (p Program) newConfigCheck() *cobra.Command {
-	var file string
+	which := p.configured()
 	output := orJSON("print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
 	var api apiCheck
-	cmd := &cobra.Command{
+	return command(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Name every error in a configuration",
 		Long: exits("0 no errors (there may be warnings), 1 errors", `Checks a configuration file like 'auditrelay run', and names all errors and warnings
@@ -54,20 +55,15 @@ reads.`),
 				return errors.New("give one configuration, as FILE or with --config")
 			}
 			if len(args) == 1 {
-				file = args[0]
+				which.file = args[0]
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.check(cmd.Context(), cmd.OutOrStdout(), file, output.isJSON(), api)
-		},
-	}
-	addConfigFlag(cmd, &file, "the configuration `FILE`")
-	needConfig(cmd, &file)
-	output.addTo(cmd)
-	cmd.Flags().BoolVar(&api.on, "api", false, "also ask the Workspace Management API, and the servers of an external journal")
-	cmd.Flags().DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
-	return cmd
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		return p.check(cmd.Context(), cmd.OutOrStdout(), which.file, output.isJSON(), api)
+	}, which, &output, onOff(&api.on, "api", "also ask the Workspace Management API, and the servers of an external journal"), flagFunc(func(flags *pflag.FlagSet) {
+		flags.DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
+	}))
 }
 
 // checked is the result of `config check --json`.

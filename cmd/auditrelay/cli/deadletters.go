@@ -179,39 +179,30 @@ section takes out, perhaps personal data.`),
 		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
   auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		var count exported
+		events, damaged := 0, 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
+			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, func(l *console.Letter) error {
+				if l.Damage != "" {
+					damaged++
+					return nil
+				}
+				events++
+				event := l.Event()
+				_, err := w.Write(file.AppendLine(nil, &event))
+				return err
+			})
 		})
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d events exported\n", count.events)
-		if count.damaged > 0 {
-			return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", count.damaged)
+		_ = say(cmd.ErrOrStderr(), "%d events exported", events)
+		if damaged > 0 {
+			return fmt.Errorf("%d dead letters cannot be read, and were left out; 'deadletters list' names them", damaged)
 		}
 		return nil
 	}, &letters, flagFunc(func(flags *pflag.FlagSet) {
 		flags.StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
 	}))
-}
-
-// exported counts an export.
-type exported struct{ events, damaged int }
-
-func (c *exported) to(w io.Writer) func(*console.Letter) error {
-	var line []byte
-	return func(l *console.Letter) error {
-		if l.Damage != "" {
-			c.damaged++
-			return nil
-		}
-		event := l.Event()
-		line = file.AppendLine(line[:0], &event)
-		c.events++
-		_, err := w.Write(line)
-		return err
-	}
 }
 
 // writeTo lets write fill the file at path, readable by its owner alone, or

@@ -99,30 +99,26 @@ func subcommands(cmd *cobra.Command, args []string) error {
 }
 
 func (p Program) newRun() *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
+	which := p.configured()
+	which.usage = "the configuration `FILE` (see 'auditrelay config init')"
+	return command(&cobra.Command{
 		Use:   "run",
 		Short: "Run the relay",
 		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
 ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
 at once.`),
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, warnings, err := p.Kinds.Config().LoadToRun(file)
-			if err != nil {
-				return err
-			}
-			log := newLogger(cmd.ErrOrStderr(), cfg.Log)
-			for _, w := range warnings {
-				log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
-			}
-			return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: p.build().Version, Kinds: p.Kinds})
-		},
-	}
-	addConfigFlag(cmd, &file, "the configuration `FILE` (see 'auditrelay config init')")
-	needConfig(cmd, &file)
-	return cmd
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		cfg, warnings, err := which.kinds.LoadToRun(which.file)
+		if err != nil {
+			return err
+		}
+		log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+		for _, w := range warnings {
+			log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
+		}
+		return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: p.build().Version, Kinds: p.Kinds})
+	}, which)
 }
 
 // build describes this binary; `version --json` prints it.

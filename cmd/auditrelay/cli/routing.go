@@ -23,14 +23,15 @@ import (
 
 // routingTry is `auditrelay routing try`.
 type routingTry struct {
-	config, sink, environment string
-	labels                    []string
-	output                    outputFlag
+	*configFlag
+	sink, environment string
+	labels            []string
+	output            outputFlag
 }
 
 func (p Program) newRoutingTry() *cobra.Command {
-	var c routingTry
-	cmd := &cobra.Command{
+	c := routingTry{configFlag: p.configured(), output: forms("text", "json")}
+	return command(&cobra.Command{
 		Use:   "try --sink NAME < EVENT",
 		Short: "Try a sink's match, redact and format on an event",
 		Long: `Reads events from standard input, and shows whether a sink would get them, why, and in which
@@ -46,30 +47,26 @@ match leaves them out, or they go to the dead letters; 64 wrong usage.`,
 		Example: `  auditrelay routing try --config relay.yaml --sink kafka-eu < event.json
   echo '{"action":"login","email":"a@example.com"}' | auditrelay routing try --config relay.yaml --sink kafka-eu --environment acme/live
   auditrelay tap --config relay.yaml --output json --limit 20 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(p, cmd.InOrStdin(), cmd.OutOrStdout()) },
-	}
-	addConfigFlag(cmd, &c.config, "the configuration `FILE`")
-	needConfig(cmd, &c.config)
-	flags := cmd.Flags()
-	flags.StringVar(&c.sink, "sink", "", "the sink's `NAME`")
-	flags.StringVar(&c.environment, "environment", "", "`PROJECT/ENVIRONMENT` of a body (default: the first of the configuration)")
-	flags.StringArrayVar(&c.labels, "label", nil, "a `NAME=VALUE` of a body; may be repeated")
-	c.output = forms("text", "json")
-	c.output.addTo(cmd)
-	needFlags(cmd, "sink")
-	return cmd
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		return c.run(cmd.InOrStdin(), cmd.OutOrStdout())
+	}, c.configFlag, text(&c.sink, "sink", "the sink's `NAME`"),
+		text(&c.environment, "environment", "`PROJECT/ENVIRONMENT` of a body (default: the first of the configuration)"),
+		texts(&c.labels, "label", "a `NAME=VALUE` of a body; may be repeated"), &c.output, needed{"sink"})
 }
 
 // maxTried bounds the input.
 const maxTried = 64 << 20
 
-func (c *routingTry) run(p Program, in io.Reader, out io.Writer) error {
-	cfg, _, err := p.Kinds.Config().Check(c.config)
+func (c *routingTry) run(in io.Reader, out io.Writer) error {
+	cfg, _, err := c.kinds.Check(c.file)
 	if err != nil {
 		return fmt.Errorf("%w; 'auditrelay config check' says more", err)
 	}
-	route, err := c.route(cfg)
+	chosen, err := choose(cfg.Sinks, []string{c.sink}, c.file+"; it has")
+	if err != nil {
+		return err
+	}
+	route, err := sinks.Route(chosen[0])
 	if err != nil {
 		return err
 	}
@@ -96,17 +93,6 @@ func (c *routingTry) run(p Program, in io.Reader, out io.Writer) error {
 		return errNotShown
 	}
 	return nil
-}
-
-func (c *routingTry) route(cfg *config.Config) (*routing.Route, error) {
-	names := make([]string, len(cfg.Sinks))
-	for i, s := range cfg.Sinks {
-		if s.Name == c.sink {
-			return sinks.Route(s)
-		}
-		names[i] = s.Name
-	}
-	return nil, fmt.Errorf("there is no sink %q in %s; it has %s", c.sink, c.config, strings.Join(names, ", "))
 }
 
 // events reads consecutive JSON values, or else one text.
@@ -176,7 +162,7 @@ func (c *routingTry) origin(cfg *config.Config) (credentials.Environment, error)
 		}
 		known = append(known, e.Project+"/"+e.Environment)
 	}
-	return credentials.Environment{}, fmt.Errorf("there is no environment %q in %s; it has %s", c.environment, c.config, strings.Join(known, ", "))
+	return credentials.Environment{}, fmt.Errorf("there is no environment %q in %s; it has %s", c.environment, c.file, strings.Join(known, ", "))
 }
 
 // tried is a trial as JSON.

@@ -152,7 +152,7 @@ Without NAME it also asks the servers of an external journal (journal.url), as
   auditrelay sinks check kafka --config relay.yaml --json`,
 		Args: cobra.MaximumNArgs(1),
 	}, p.configured(), func(cmd *cobra.Command, args []string, cfg *config.Config) error {
-		chosen, err := choose(cfg.Sinks, args)
+		chosen, err := choose(cfg.Sinks, args, "the configuration; it has:")
 		if err != nil {
 			return misuse{err}
 		}
@@ -174,7 +174,7 @@ Without NAME it also asks the servers of an external journal (journal.url), as
 }
 
 // choose returns the sink named by args, or all.
-func choose(all []config.Sink, args []string) ([]config.Sink, error) {
+func choose(all []config.Sink, args []string, in string) ([]config.Sink, error) {
 	if len(args) == 0 {
 		return all, nil
 	}
@@ -185,7 +185,7 @@ func choose(all []config.Sink, args []string) ([]config.Sink, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return nil, fmt.Errorf("there is no sink %q in the configuration; it has: %s", args[0], strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no sink %q in %s %s", args[0], in, strings.Join(names, ", "))
 }
 
 // checkedSink is one sink's result in `sinks check --json`.

@@ -126,17 +126,25 @@ func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Clie
 
 // follow prints a line of JSON each interval, until ctx ends.
 func (c *statusCommand) follow(ctx context.Context, client *console.Client, out io.Writer) error {
-	tick := time.NewTicker(c.interval)
+	err := every(ctx, c.interval, func() error {
+		sections, err := client.Status(ctx)
+		if err != nil {
+			return err
+		}
+		return printStatusJSON(out, sections, false)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// every does something now and each interval, until it fails or ctx ends.
+func every(ctx context.Context, interval time.Duration, do func() error) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		sections, err := client.Status(ctx)
-		if err == nil {
-			err = printStatusJSON(out, sections, false)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err := do(); err != nil {
 			return err
 		}
 		select {
@@ -282,23 +290,18 @@ func (w *watcher) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _, _ = w.out.WriteString(screenEnd) }()
-	tick := time.NewTicker(w.interval)
-	defer tick.Stop()
-	for {
-		if err := w.show(&s); err != nil {
-			return err
+	looked := true
+	return every(ctx, w.interval, func() error {
+		if !looked {
+			if err := w.look(ctx, &s); err == nil {
+				s.lost = ""
+			} else if s.lost == "" {
+				s.lost = "since " + time.Now().UTC().Format(time.TimeOnly) + ": " + err.Error()
+			}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-		if err := w.look(ctx, &s); err != nil && s.lost == "" {
-			s.lost = "since " + time.Now().UTC().Format(time.TimeOnly) + ": " + err.Error()
-		} else if err == nil {
-			s.lost = ""
-		}
-	}
+		looked = false
+		return w.show(&s)
+	})
 }
 
 // look asks the relay.

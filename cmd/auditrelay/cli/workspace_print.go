@@ -120,7 +120,8 @@ func printPaths(w io.Writer, path string, value any) {
 			return
 		}
 		for _, element := range v {
-			printPaths(w, path+"."+nameOf(element), withoutName(element))
+			name, rest := named(element)
+			printPaths(w, path+"."+name, rest)
 		}
 	default:
 		if path == "" { // the whole answer is one value
@@ -154,27 +155,15 @@ func allTexts(list []any) ([]string, bool) {
 // names are the members with the name of an object in the API's lists.
 var names = []string{"role_id", "resource_id", "scope", "profile_id", "template_id", "pem_file_id"}
 
-func nameOf(element any) string {
+// named gives the name of an object in a list, and its other members.
+func named(element any) (name string, rest any) {
 	object, _ := element.(map[string]any)
-	for _, name := range names {
-		if text, ok := object[name].(string); ok {
-			return pathPart(text)
+	for _, member := range names {
+		if text, ok := object[member].(string); ok {
+			others := maps.Clone(object)
+			delete(others, member)
+			return pathPart(text), others
 		}
 	}
-	return "-"
-}
-
-func withoutName(element any) any {
-	object, ok := element.(map[string]any)
-	if !ok {
-		return element
-	}
-	rest := maps.Clone(object)
-	for _, name := range names {
-		if _, ok := rest[name].(string); ok {
-			delete(rest, name)
-			break
-		}
-	}
-	return rest
+	return "-", element
 }
