@@ -77,6 +77,7 @@ const batchesPerSink = 4
 func (p *Pump) Run(ctx context.Context) error {
 	p.Metrics.Begin(p.Name)
 	p.Metrics.failing(p.Name, false)
+	defer p.Metrics.failing(p.Name, false) // another process may go on
 	p.setDefaults()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

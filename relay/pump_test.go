@@ -343,6 +343,43 @@ func TestPumpEndsGently(t *testing.T) {
 	}
 }
 
+// While another process may be the one that delivers, neither the sink nor the dead letters get anything.
+func TestAPumpDoesNothingWithoutItsPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := relaytest.Events(2)
+		source, sink, letters := relaytest.NewSource(events[:1], events[1:]), &relaytest.Sink{Respond: relaytest.Script(relaytest.Outcome{Err: relay.Permanent(errors.New("no"))})}, &relaytest.DeadLetters{}
+		permits := make(chan struct{})
+		pump := &relay.Pump{
+			Name: "test", Source: source, Sink: sink, DeadLetters: letters, Logger: slog.New(slog.DiscardHandler),
+			Permit: func(ctx context.Context) error {
+				select {
+				case <-permits:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- pump.Run(ctx) }()
+		time.Sleep(time.Hour)
+		assert.Empty(t, sink.Calls())
+		permits <- struct{}{}
+		time.Sleep(time.Hour)
+		assert.Len(t, sink.Calls(), 1)
+		assert.Empty(t, letters.Kept("test"), "the refused event waits as well")
+		permits <- struct{}{}
+		time.Sleep(time.Hour)
+		assert.Len(t, letters.Kept("test"), 1)
+		assert.Len(t, sink.Calls(), 1)
+		assert.EqualValues(t, 1, source.Acked())
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		assert.Len(t, sink.Calls(), 1)
+	})
+}
+
 func TestPumpTimesOutASinkThatNeverAnswers(t *testing.T) {
 	hang := relaytest.Outcome{Hang: true}
 	pumping(t, relaytest.Script(hang, hang), [][]relay.Event{relaytest.Events(1)}, func(t *testing.T, p *pumped) {

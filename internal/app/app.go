@@ -126,8 +126,9 @@ type process struct {
 	kinds        sinks.Kinds
 	deliveries   *relay.Metrics
 	control      *control
-	leave        context.CancelFunc // ends this relay's part in the cluster
-	work         work               // the jobs that this relay does
+	endElsewhere func(context.Context) error // ends the console without control; nil on a disk
+	leave        context.CancelFunc          // ends this relay's part in the cluster
+	work         work                        // the jobs that this relay does
 
 	mu   sync.Mutex
 	live map[string]relay.Sink // the sinks that this relay runs, by name; guarded by mu

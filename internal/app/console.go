@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -13,9 +14,30 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
+// startElsewhere tells the command line that another relay of the cluster answers, until this one
+// has control.
+func (r *process) startElsewhere(ctx context.Context) error {
+	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{Status: r.admin.Status, Logger: r.log}, r.fail)
+	if err != nil {
+		return err
+	}
+	var once sync.Once
+	r.endElsewhere = func(ctx context.Context) (err error) {
+		once.Do(func() { err = server.Close(ctx) })
+		return err
+	}
+	r.stack.push("console without control", r.endElsewhere)
+	return nil
+}
+
 // startConsole answers the command line. It is stopped before the sinks and the journal
 // are.
 func (c *control) startConsole(ctx context.Context) error {
+	if c.endElsewhere != nil {
+		if err := c.endElsewhere(ctx); err != nil {
+			return err
+		}
+	}
 	server, err := console.Listen(ctx, c.cfg.DataDir, console.Options{
 		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: c.cfg.Sinks, Delivery: c.deliveries.Delivery, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,

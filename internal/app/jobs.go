@@ -45,7 +45,7 @@ func (r *process) startJobs(ctx context.Context) error {
 	r.control = newControl(r)
 	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
 	if r.inCluster() {
-		if err := r.joinCluster(); err != nil {
+		if err := r.joinCluster(ctx); err != nil {
 			return err
 		}
 		r.stack.push("control", r.control.stop)
@@ -70,11 +70,14 @@ func (r *process) startActing(ctx context.Context) error {
 }
 
 // joinCluster takes part in the work of the cluster's relays.
-func (r *process) joinCluster() error {
+func (r *process) joinCluster(ctx context.Context) error {
 	path := filepath.Join(r.cfg.DataDir, NotesDir, memberFile)
 	was, err := durable.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the relay's name in the cluster: %w", err)
+	}
+	if err := r.startElsewhere(ctx); err != nil {
+		return err
 	}
 	host, _ := os.Hostname() // without it, the name is only the random part
 	jobs := map[string]lease.Work{controlJob: r.work.noted(controlJob, r.control.do)}

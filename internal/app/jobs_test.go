@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -91,6 +92,8 @@ func TestRelaysShareTheWork(t *testing.T) {
 			waiting.Until(t, func() bool { return len(counted(outOf(dir, sink))) == len(want) }, "events are missing at "+sink)
 		}
 	}
+	_, err := console.NewClient(second.data).Sinks(t.Context())
+	require.ErrorContains(t, err, "another relay of the cluster has the job 'control'")
 	push(20, first, second)
 	arrive()
 	for _, r := range []*running{first, second} {

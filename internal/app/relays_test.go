@@ -292,3 +292,40 @@ func TestRelaysOutliveEachOther(t *testing.T) {
 	assert.Equal(t, "0", c.metric("auditrelay_journal_positions_distrusted_total"))
 	assert.Equal(t, "0", d.metric("auditrelay_journal_positions_distrusted_total"))
 }
+
+// A frozen holder of control is replaced. When it comes back it ends, and its supervisor restarts
+// it: it has entered nothing into the trail, and trimmed nothing.
+func TestAFrozenHolderOfControlEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for a relay to be declared dead")
+	}
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	dir, destination := t.TempDir(), receive(t)
+	sinks := map[string]string{"s1": destination.URL + "/s1"}
+	a, frozen := (&member{Dir: dir, Name: "a", URL: srv.ClientURL(), Sinks: sinks}).process(t)
+	waiting.Until(t, func() bool { return len(a.jobs()) == 2 })
+	b, _ := (&member{Dir: dir, Name: "b", URL: srv.ClientURL(), Sinks: sinks}).process(t)
+	waiting.Until(t, func() bool { return slices.Equal(b.jobs(), []string{"sink/s1"}) })
+	code, body := b.push("before")
+	require.Equal(t, http.StatusNoContent, code, body)
+	require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+	waiting.Until(t, func() bool { return len(b.jobs()) == 2 }, "the frozen relay's control is not taken over")
+	code, body = b.push("during")
+	require.Equal(t, http.StatusNoContent, code, body)
+	require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+	var exit *exec.ExitError
+	require.ErrorAs(t, frozen.Wait(), &exit)
+	log, err := os.ReadFile(filepath.Join(dir, "a.log"))
+	require.NoError(t, err)
+	assert.Contains(t, string(log), errTurnLost.Error())
+	code, body = b.push("after")
+	require.Equal(t, http.StatusNoContent, code, body)
+	waiting.Until(t, func() bool { return destination.has(sinks, []string{"before", "during", "after"}) })
+	destination.mu.Lock()
+	defer destination.mu.Unlock()
+	for id, n := range destination.got["s1"] {
+		assert.Equal(t, 1, n, "%s", id)
+	}
+	assert.Empty(t, destination.odd)
+}

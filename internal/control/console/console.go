@@ -72,7 +72,8 @@ type Options struct {
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
-	// Trail is the audit trail, and Timeline its index.
+	// Trail is the audit trail, and Timeline its index. Without a trail, since another relay of the
+	// cluster has it, only Status is answered.
 	Trail    *audit.Trail
 	Timeline *timeline.Index
 	// Event makes an entry the same event as live delivery did.
@@ -108,8 +109,12 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{opts: opts, socket: socket, stop: stop, taps: make(chan struct{}, mostTaps)}
+	routes := s.routes()
+	if opts.Trail == nil {
+		routes = s.elsewhere()
+	}
 	s.http = &http.Server{
-		Handler: cutOff(withPerson(s.routes())), ReadHeaderTimeout: 10 * time.Second,
+		Handler: cutOff(withPerson(routes)), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
 	}
@@ -119,6 +124,16 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		}
 	}()
 	return s, nil
+}
+
+// elsewhere are the routes of a relay that does not have its cluster's trail.
+func (s *Server) elsewhere() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
+	})
+	return mux
 }
 
 // routes are the questions and commands.
