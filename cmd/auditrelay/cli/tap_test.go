@@ -69,7 +69,8 @@ func TestNoStrangersTextSteersTheTerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, body, string(e.Body))
 
-	letter := &console.Letter{Reason: hostile, Labels: []relay.Label{{Name: "n", Value: hostile}}, Body: []byte("\x1b]0;x\x07 " + hostile + "\r\n{}")}
+	letter := &console.Letter{Reason: hostile}
+	letter.Labels, letter.Body = []relay.Label{{Name: "n", Value: hostile}}, []byte("\x1b]0;x\x07 "+hostile+"\r\n{}")
 	out.Reset()
 	require.NoError(t, encodeLine(&out, letter))
 	require.False(t, steers(out.String()), "%q", out.String())

@@ -39,6 +39,12 @@ type Letter struct {
 	Refused  time.Time `json:"refused"`
 	Damage   string    `json:"damage,omitempty"` // why the event cannot be read
 
+	letterEvent
+	BodyBytes int `json:"body_bytes"`
+}
+
+// letterEvent is the event of a letter as JSON.
+type letterEvent struct {
 	ID          string        `json:"id"`
 	Source      string        `json:"source,omitempty"`
 	Type        string        `json:"type,omitempty"`
@@ -49,31 +55,23 @@ type Letter struct {
 	Project     string        `json:"project,omitempty"`
 	Environment string        `json:"environment,omitempty"`
 	Labels      []relay.Label `json:"labels,omitempty"`
-	BodyBytes   int           `json:"body_bytes"`
 	// Body is left out of lists: it may hold personal data.
 	Body []byte `json:"body_base64,omitempty"`
 }
 
 func letterOf(d *deadletters.Letter, withBody bool) *Letter {
-	e := &d.Event
 	l := &Letter{
 		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
-		ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject, Time: e.Time, Received: e.Received,
-		ContentType: e.ContentType, Project: e.Project, Environment: e.Environment, Labels: e.Labels, BodyBytes: len(e.Body),
+		letterEvent: letterEvent(d.Event), BodyBytes: len(d.Event.Body),
 	}
-	if withBody {
-		l.Body = e.Body
+	if !withBody {
+		l.Body = nil
 	}
 	return l
 }
 
 // Event gives back the event of a letter with its body.
-func (l *Letter) Event() relay.Event {
-	return relay.Event{
-		ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Time: l.Time, Received: l.Received,
-		ContentType: l.ContentType, Project: l.Project, Environment: l.Environment, Labels: l.Labels, Body: l.Body,
-	}
-}
+func (l *Letter) Event() relay.Event { return relay.Event(l.letterEvent) }
 
 // ListLetters asks for dead letters.
 type ListLetters struct {
