@@ -26,6 +26,7 @@ func floors() map[string]int {
 		"cmd/torture":                   7,
 		"cmd/story":                     7,
 		"cmd/chaoshealth":               7,
+		"cmd/cluster":                   7,
 		"cmd/workspacesim":              7,
 		"cmd/auditrelay/cli":            7,
 		"internal/app":                  6,

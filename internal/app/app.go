@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -129,6 +130,7 @@ type process struct {
 	endElsewhere func(context.Context) error // ends the console without control; nil on a disk
 	leave        context.CancelFunc          // ends this relay's part in the cluster
 	work         work                        // the jobs that this relay does
+	member       atomic.Pointer[string]      // its name in the cluster; nil on a disk
 
 	mu   sync.Mutex
 	live map[string]relay.Sink // the sinks that this relay runs, by name; guarded by mu
@@ -171,6 +173,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
+	r.showCluster(r.journal.Sinks)
 	return nil
 }
 

@@ -89,7 +89,10 @@ func (r *process) joinCluster(ctx context.Context) error {
 		// It goes on while the cluster elects a leader: then nobody else can take over.
 		Timing: lease.Timing{Beat: lease.DefaultTiming.Beat, Dead: lease.DefaultTiming.Dead},
 		// A crash before leaves the name of an earlier process, which has ended too.
-		Joining: func(self string) error { return durable.WriteFile(path, []byte(self)) },
+		Joining: func(self string) error {
+			r.member.Store(&self)
+			return durable.WriteFile(path, []byte(self))
+		},
 	}
 	r.stack.push("jobs in the cluster", background(func(ctx context.Context) {
 		ctx, r.leave = context.WithCancel(ctx)
@@ -99,7 +102,7 @@ func (r *process) joinCluster(ctx context.Context) error {
 		}
 	}))
 	r.admin.AddCheck(admin.Check{Name: "cluster", Probe: func(context.Context) (string, error) { return r.work.remark(), nil }})
-	r.admin.AddStatus("cluster", func(context.Context) (any, error) { return map[string]any{"jobs": r.work.list()}, nil })
+	r.reg.MustRegister(newClusterMetrics(r))
 	return nil
 }
 

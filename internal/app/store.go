@@ -74,6 +74,7 @@ func (r *process) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	r.showCluster(nil)
 	return move.Check(ctx, r.store)
 }
 

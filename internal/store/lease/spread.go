@@ -71,7 +71,6 @@ var errDeclaredDead = errors.New("this relay was declared dead")
 type part struct {
 	Options
 	self    string
-	pulse   []byte // its heartbeat in the table
 	start   time.Time
 	machine *Machine
 	heard   atomic.Int64
@@ -92,9 +91,8 @@ func newPart(o Options) *part {
 	_, _ = rand.Read(id[:]) // it never fails
 	self := o.Name + "." + hex.EncodeToString(id[:])
 	jobs := slices.Sorted(maps.Keys(o.Jobs))
-	pulse, _ := json.Marshal(beatValue{Jobs: jobs}) // of names: it never fails
 	return &part{
-		Options: o, self: self, pulse: pulse, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Sticky, o.Timing),
+		Options: o, self: self, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Sticky, o.Timing),
 		said: make(chan func(), 16), doing: map[string]*doing{}, putting: map[string]bool{},
 	}
 }
@@ -232,7 +230,12 @@ func (p *part) stopAll() {
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
 	began, key, known := p.now(), beatKey+p.self, p.machine.Known()
-	p.put(ctx, key, p.pulse, known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
+	pulse, err := json.Marshal(beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC()})
+	if err != nil {
+		p.Logger.Error("a heartbeat cannot be encoded", "error", err) // it always can, before the year 10,000
+		return
+	}
+	p.put(ctx, key, pulse, known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
 			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev})
 			p.machine.Beaten(began)
@@ -325,7 +328,7 @@ func (p *part) put(life context.Context, key string, data []byte, rev uint64, th
 
 // watch passes on what changes in the table.
 func (p *part) watch(ctx context.Context) error {
-	for v, err := range p.Table.Watch(ctx, "cluster/") {
+	for v, err := range p.Table.Watch(ctx, clusterKeys) {
 		if err != nil {
 			return fmt.Errorf("watch the cluster's relays: %w", err)
 		}

@@ -9,8 +9,9 @@ import (
 
 // The table's keys.
 const (
-	epochKey = "cluster/epoch/"
-	beatKey  = "cluster/beat/"
+	clusterKeys = "cluster/"
+	epochKey    = clusterKeys + "epoch/"
+	beatKey     = clusterKeys + "beat/"
 )
 
 // epochValue is a job's epoch in the table.
@@ -23,7 +24,8 @@ type epochValue struct {
 
 // beatValue is a relay's heartbeat in the table.
 type beatValue struct {
-	Jobs []string `json:"jobs"` // that it can do
+	Jobs []string  `json:"jobs"` // that it can do
+	At   time.Time `json:"at"`   // by its clock, for people
 }
 
 // beatOf decodes a heartbeat. A relay whose heartbeat cannot be read is given nothing.

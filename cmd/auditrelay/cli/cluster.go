@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+)
+
+func newClusterStatus() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "status",
+		Short: "Show which relay of a cluster does which job, and how far each job is",
+		Long: `Shows the relays that share one journal (journal.url), and who does which job: since when,
+under which epoch, and for a sink how far it is. Each relay gives the same answer.
+
+  HEARTBEAT  how long ago the relay wrote its last one
+  EPOCH      how many relays have had the job so far; what an earlier one writes is refused
+  POSITION   the sink's newest acknowledged record; PENDING: the records after it
+  OLDEST     how long the first of those has waited
+
+A time is by the clock of the relay that wrote it. Without journal.url there is one relay.
+
+Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
+		Example: `  auditrelay cluster status --config relay.yaml
+  auditrelay cluster status --data-dir /var/lib/auditrelay --json | jq -r '.jobs[] | .job + " " + .holder'`,
+	}, &relayFlags{}, orJSON("print a JSON object"), listOf(clusterOf), printCluster)
+}
+
+// clusterOf asks for the section of /status.
+func clusterOf(client *console.Client, ctx context.Context) (s app.ClusterStatus, err error) { //nolint:revive // as a method of the client
+	sections, err := client.Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	var failed struct{ Error string }
+	if err := json.Unmarshal(sections["cluster"], &failed); err == nil && failed.Error != "" {
+		return s, errors.New(failed.Error)
+	}
+	if err := json.Unmarshal(sections["cluster"], &s); err != nil {
+		return s, fmt.Errorf("read the relay's answer about its cluster; is the relay of another version? %w", err)
+	}
+	return s, nil
+}
+
+func printCluster(w io.Writer, s app.ClusterStatus) error {
+	if s.This == "" {
+		_, err := fmt.Fprint(w, "This relay keeps its journal on its own disk, and does all jobs. There is no other one.\n\n")
+		if err != nil {
+			return err
+		}
+		return printGrid(w, jobsTable(&s), tableWidth(w))
+	}
+	relays := &grid{columns: []column{{title: "RELAY", flex: true}, {title: "HEARTBEAT", right: true}, {title: "JOBS", right: true}, {title: ""}}}
+	for _, relay := range s.Relays {
+		jobs, this := 0, ""
+		for i := range s.Jobs {
+			if s.Jobs[i].Holder == relay.Name {
+				jobs++
+			}
+		}
+		if relay.Name == s.This {
+			this = "this one"
+		}
+		relays.add(nil, plainCells(relay.Name, elapsed(s.Now, relay.Heartbeat), fmt.Sprint(jobs), this)...)
+	}
+	if err := printGrid(w, relays, tableWidth(w)); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(w) // an error shows at the next line
+	return printGrid(w, jobsTable(&s), tableWidth(w))
+}
+
+func jobsTable(s *app.ClusterStatus) *grid {
+	g := &grid{columns: []column{
+		{title: "JOB"},
+		{title: "DONE BY", flex: true, rank: 4},
+		{title: "EPOCH", right: true, rank: 3},
+		{title: "SINCE", right: true, rank: 2},
+		{title: "POSITION", right: true, rank: 1},
+		{title: "PENDING", right: true},
+		{title: "OLDEST", right: true},
+	}}
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		by, epoch := job.Holder, ""
+		switch {
+		case job.Epoch > 0 && by == "":
+			by = "nobody"
+		case s.This == "":
+			by = "this relay"
+		}
+		if job.Epoch > 0 {
+			epoch = fmt.Sprint(job.Epoch)
+		}
+		position, pending, oldest := "", "", ""
+		if p := job.Position; p != nil {
+			position, pending, oldest = fmt.Sprint(p.Acknowledged), fmt.Sprint(p.Pending), elapsed(s.Now, p.Oldest)
+			if p.Unknown != "" {
+				position, pending = "unknown", "unknown"
+			}
+		}
+		g.add(nil, plainCells(job.Name, by, epoch, elapsed(s.Now, job.Since), position, pending, oldest)...)
+	}
+	return g
+}
+
+// elapsed is the time since a moment, to a tenth of a second; "-" for an unknown one.
+func elapsed(now, since time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return max(0, now.Sub(since)).Round(time.Second / 10).String()
+}

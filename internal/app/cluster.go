@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+)
+
+// ClusterStatus is the section "cluster" of /status.
+type ClusterStatus struct {
+	// This is the relay that answers; empty on a disk, where there is no other one.
+	This string `json:"this,omitempty"`
+	// Now is its clock. Heartbeats and epochs have the times of their writers' clocks.
+	Now    time.Time     `json:"now"`
+	Relays []lease.Relay `json:"relays"`
+	Jobs   []JobStatus   `json:"jobs"`
+}
+
+// JobStatus is who does a job, and for a sink's job how far the sink is.
+type JobStatus struct {
+	lease.Job
+	Position *journal.SinkPosition `json:"position,omitempty"`
+}
+
+// positions are those of all sinks; nil where the journal is not open yet.
+type positions func(context.Context) ([]journal.SinkPosition, error)
+
+// showCluster has /status say who does which job, and how far each is.
+func (r *process) showCluster(sinks positions) {
+	r.admin.AddStatus("cluster", func(ctx context.Context) (any, error) { return r.clusterStatus(ctx, sinks) })
+}
+
+func (r *process) clusterStatus(ctx context.Context, sinks positions) (s ClusterStatus, err error) {
+	state, err := lease.State(ctx, r.store.Table())
+	if err != nil {
+		return s, err
+	}
+	s = ClusterStatus{Now: time.Now(), Relays: state.Relays, Jobs: make([]JobStatus, len(state.Jobs))}
+	if name := r.member.Load(); name != nil {
+		s.This = *name
+	}
+	for i, job := range state.Jobs {
+		s.Jobs[i].Job = job
+	}
+	if sinks == nil {
+		return s, nil
+	}
+	all, err := sinks(ctx)
+	for i := range all {
+		s.jobOf(all[i].Sink).Position = &all[i]
+	}
+	slices.SortFunc(s.Jobs, func(a, b JobStatus) int { return strings.Compare(a.Name, b.Name) })
+	return s, err
+}
+
+// jobOf is the job that delivers to a sink. Where none has an epoch, one without a holder is
+// added.
+func (s *ClusterStatus) jobOf(sink string) *JobStatus {
+	i := slices.IndexFunc(s.Jobs, func(j JobStatus) bool { return j.Name == sinkJob+sink })
+	if i < 0 {
+		i, s.Jobs = len(s.Jobs), append(s.Jobs, JobStatus{Job: lease.Job{Name: sinkJob + sink}})
+	}
+	return &s.Jobs[i]
+}
+
+// clusterMetrics reads the table when it is scraped.
+type clusterMetrics struct {
+	process             *process
+	relays, held, epoch *prometheus.Desc
+}
+
+func newClusterMetrics(r *process) *clusterMetrics {
+	return &clusterMetrics{
+		process: r,
+		relays:  prometheus.NewDesc("auditrelay_cluster_relays", "Relays that take part in the cluster, and that nobody has declared dead.", nil, nil),
+		held:    prometheus.NewDesc("auditrelay_cluster_job_held", "1 if this relay does the job of the cluster, 0 if another one or none does.", []string{"job"}, nil),
+		epoch:   prometheus.NewDesc("auditrelay_cluster_job_epoch", "How many holders the job of the cluster has had.", []string{"job"}, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *clusterMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.relays
+	to <- m.held
+	to <- m.epoch
+}
+
+// clusterAnswers bounds the question at a scrape. Without an answer the metrics are left out.
+const clusterAnswers = 3 * time.Second
+
+// Collect implements [prometheus.Collector].
+func (m *clusterMetrics) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), clusterAnswers)
+	defer cancel()
+	s, err := m.process.clusterStatus(ctx, nil)
+	if err != nil {
+		return
+	}
+	to <- prometheus.MustNewConstMetric(m.relays, prometheus.GaugeValue, float64(len(s.Relays)))
+	for _, job := range s.Jobs {
+		held := 0.0
+		if job.Holder != "" && job.Holder == s.This {
+			held = 1
+		}
+		to <- prometheus.MustNewConstMetric(m.held, prometheus.GaugeValue, held, job.Name)
+		to <- prometheus.MustNewConstMetric(m.epoch, prometheus.GaugeValue, float64(job.Epoch), job.Name)
+	}
+}

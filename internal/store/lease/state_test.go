@@ -1,0 +1,70 @@
+package lease
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// What the table says of the cluster is what its relays do.
+func TestStateSaysWhoDoesWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		s, err := State(t.Context(), c.table)
+		require.NoError(t, err)
+		assert.Empty(t, s.Relays)
+		assert.Empty(t, s.Jobs)
+
+		work := jobs(4)
+		leave1, _ := c.join("a", work)
+		leave2, _ := c.join("b", work)
+		time.Sleep(20 * time.Second)
+		s, err = State(t.Context(), c.table)
+		require.NoError(t, err)
+		require.Len(t, s.Relays, 2)
+		require.Len(t, s.Jobs, len(work))
+		held := map[string]int{}
+		for _, job := range s.Jobs {
+			assert.Contains(t, work, job.Name)
+			assert.Positive(t, job.Epoch)
+			assert.Positive(t, job.Rev)
+			assert.False(t, job.Since.IsZero())
+			held[job.Holder]++
+		}
+		for _, relay := range s.Relays {
+			assert.Equal(t, 2, held[relay.Name], relay.Name)
+			assert.WithinDuration(t, time.Now(), relay.Heartbeat, 2*DefaultTiming.Beat)
+		}
+
+		leave1()
+		leave2()
+		s, err = State(t.Context(), c.table)
+		require.NoError(t, err)
+		assert.Empty(t, s.Relays, "who has left is none of the relays")
+		for _, job := range s.Jobs {
+			assert.Empty(t, job.Holder, job.Name)
+		}
+	})
+}
+
+// Values that cannot be read are shown as far as their keys say what they are.
+func TestStateOfValuesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for _, key := range []string{epochKey + "x", beatKey + "y"} {
+		_, err := c.table.Put(t.Context(), key, []byte("{"), store.If{})
+		require.NoError(t, err)
+	}
+	s, err := State(t.Context(), c.table)
+	require.NoError(t, err)
+	require.Len(t, s.Relays, 1)
+	assert.Equal(t, "y", s.Relays[0].Name)
+	require.Len(t, s.Jobs, 1)
+	assert.Equal(t, "x", s.Jobs[0].Name)
+	assert.Empty(t, s.Jobs[0].Holder)
+}
