@@ -12,7 +12,7 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench --only '^json x100$$', as admin.pprof gives it.
 PGO           ?= off
 
-.PHONY: help build demo test test-race torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ test-race: ## run the tests of the rooms in which goroutines meet with the race 
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)
+
+cluster: build ## kill, freeze and cut off relays that share a journal (CLUSTER='--rounds 200' plays for hours)
+	bin/cluster $(CLUSTER)
 
 story: build ## compare the audit trail with 40 known changes, actions, outages (about 30 s)
 	bin/story $(STORY)

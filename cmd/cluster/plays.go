@@ -1,0 +1,399 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
+)
+
+// act is one kind of fault.
+type act struct {
+	name, about string
+	run         func(ctx context.Context, r *round) error
+}
+
+// plays are all kinds of faults.
+func plays() []act {
+	return []act{
+		{"kill", "kill -9 of a relay with a job", killHolder},
+		{"killany", "kill -9 of any relay", killAny},
+		{"server", "kill -9 of a NATS server, mostly of the one that leads the table", killServer},
+		{"cut", "a relay with a job is cut off from the servers", cutHolder},
+		{"oneway", "the same in one direction only", cutOneWay},
+		{"isolate", "a relay with a job is cut off from everybody", isolateHolder},
+		{"split", "a NATS server is cut off from the other two, in one direction or both", splitServer},
+		{"slow", "200 ms and 5 % loss on all ways", slowNetwork},
+		{"freeze", "SIGSTOP of a relay with a job for up to 30 s", freezeHolder},
+		{"upgrade", "SIGTERM and restart of one relay after the other", upgrade},
+		{"resize", "from one relay to three, and to two", resize},
+		{"several", "a slow network, while a server and a relay with a job are killed", several},
+	}
+}
+
+func playNames() string {
+	var names []string
+	for _, p := range plays() {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// choose returns the plays with the names, or all.
+func choose(names []string) (chosen []act, err error) {
+	all := plays()
+	if len(names) == 0 {
+		return all, nil
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(p act) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--only: there is no play %q, see --help", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// round is one play under way.
+type round struct {
+	*scene
+	rng   *rand.Rand
+	moves []move
+	notes []string
+}
+
+// move is a job that another relay took over.
+type move struct {
+	after string // what happened to the one before
+	took  time.Duration
+}
+
+// between draws a time.
+func (r *round) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(r.rng.Int64N(int64(most-least)))
+}
+
+func (r *round) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// victim is a relay with a job, and what it does.
+type victim struct {
+	*relayNode
+	member string
+	jobs   []string // those that are not a sink's
+	sinks  []string
+}
+
+// holder draws a job, and returns the relay that does it.
+func (r *round) holder(ctx context.Context) (v victim, err error) {
+	err = r.until(ctx, "some job has a relay", func() bool {
+		status, err := r.standing(ctx)
+		if err != nil || len(status.Jobs) == 0 {
+			return false
+		}
+		v = victim{member: status.Jobs[r.rng.IntN(len(status.Jobs))].Holder}
+		if v.relayNode = r.relayOfMember(v.member); v.relayNode == nil {
+			return false
+		}
+		for _, job := range status.Jobs {
+			if job.Holder == v.member && !strings.HasPrefix(job.Name, "sink/") {
+				v.jobs = append(v.jobs, job.Name)
+			}
+		}
+		return true
+	})
+	for _, sink := range sinkNames {
+		if v.relayNode != nil && r.sinks[sink].holder() == v.name {
+			v.sinks = append(v.sinks, sink)
+		}
+	}
+	return v, err
+}
+
+// String says who it is, for a round's line.
+func (v victim) String() string {
+	return fmt.Sprintf("%s (%s)", v.name, strings.Join(append(slices.Clone(v.jobs), v.sinks...), ", "))
+}
+
+// movesWithin is how long the jobs of a relay that is gone may take until others do them.
+const movesWithin = time.Minute
+
+// movesFrom waits until others do all that a relay did, and notes the times. A sink's is that
+// of the first delivery from another relay.
+func (r *round) movesFrom(ctx context.Context, v victim, after string, since time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, movesWithin)
+	defer cancel()
+	for _, sink := range v.sinks {
+		var at time.Time
+		err := r.until(ctx, "another relay delivers to "+sink, func() (ok bool) {
+			at, ok = r.sinks[sink].other(v.name, since)
+			return ok
+		})
+		if err != nil {
+			return err
+		}
+		r.moves = append(r.moves, move{after, at.Sub(since)})
+	}
+	if len(v.jobs) == 0 {
+		return nil
+	}
+	return r.until(ctx, "another relay does "+strings.Join(v.jobs, ", "), func() bool {
+		status, err := r.standing(ctx, v.relayNode)
+		if err != nil {
+			return false
+		}
+		for _, job := range status.Jobs {
+			if slices.Contains(v.jobs, job.Name) && (job.Holder == v.member || job.Holder == "") {
+				return false
+			}
+		}
+		r.moves = append(r.moves, move{after, time.Since(since)})
+		return true
+	})
+}
+
+func killHolder(ctx context.Context, r *round) error {
+	v, err := r.holder(ctx)
+	if err != nil {
+		return err
+	}
+	r.note("%s", v)
+	since := time.Now()
+	v.kill()
+	return r.movesFrom(ctx, v, "kill", since)
+}
+
+func killAny(ctx context.Context, r *round) error {
+	victim := r.relays[r.rng.IntN(len(r.relays))]
+	r.note("%s", victim.name)
+	victim.kill()
+	return retry.Sleep(ctx, r.between(0, 5*time.Second))
+}
+
+// tableStream has the epochs, the heartbeats and the positions.
+const tableStream = "AUDITRELAY_TABLE"
+
+// someServer is mostly the one that leads the table.
+func (r *round) someServer(ctx context.Context) int {
+	if i, err := r.servers.leader(ctx, tableStream); err == nil && r.rng.IntN(4) > 0 {
+		return i
+	}
+	return r.rng.IntN(servers)
+}
+
+func killServer(ctx context.Context, r *round) error {
+	i := r.someServer(ctx)
+	r.note("%s", serverName(i))
+	r.servers.Kill(i)
+	if err := retry.Sleep(ctx, r.between(2*time.Second, 12*time.Second)); err != nil {
+		return err
+	}
+	return r.servers.Restart(ctx, i)
+}
+
+// cutOff cuts one machine off from others: what it sends, what they send, or both.
+func (r *round) cutOff(m machine, others []machine, sends, hears bool) {
+	for _, other := range others {
+		if sends {
+			r.network.set(m, other, fault{cut: true})
+		}
+		if hears {
+			r.network.set(other, m, fault{cut: true})
+		}
+	}
+}
+
+// allServers are the machines of the servers.
+func allServers() (all []machine) {
+	for i := range servers {
+		all = append(all, serverOf(i))
+	}
+	return all
+}
+
+// machineOf is a relay's.
+func (r *round) machineOf(relay *relayNode) machine {
+	return relayOf(slices.Index(r.relays, relay))
+}
+
+func cutHolder(ctx context.Context, r *round) error {
+	return r.cutHolder(ctx, allServers(), true, true)
+}
+
+func cutOneWay(ctx context.Context, r *round) error {
+	sends := r.rng.IntN(2) == 0
+	r.note("%s", map[bool]string{true: "it is not heard", false: "it hears nothing"}[sends])
+	return r.cutHolder(ctx, allServers(), sends, !sends)
+}
+
+func isolateHolder(ctx context.Context, r *round) error {
+	return r.cutHolder(ctx, append(allServers(), here), true, true)
+}
+
+// cutHolder cuts a relay off until others do its jobs, and some seconds more.
+func (r *round) cutHolder(ctx context.Context, from []machine, sends, hears bool) error {
+	v, err := r.holder(ctx)
+	if err != nil {
+		return err
+	}
+	r.note("%s", v)
+	since := time.Now()
+	r.cutOff(r.machineOf(v.relayNode), from, sends, hears)
+	if err := r.movesFrom(ctx, v, "cut", since); err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, r.between(0, 5*time.Second))
+}
+
+func splitServer(ctx context.Context, r *round) error {
+	i, both, sends := r.someServer(ctx), r.rng.IntN(2) == 0, r.rng.IntN(2) == 0
+	r.note("%s, both ways: %t", serverName(i), both)
+	var others []machine
+	for _, m := range allServers() {
+		if m != serverOf(i) {
+			others = append(others, m)
+		}
+	}
+	r.cutOff(serverOf(i), others, both || sends, both || !sends)
+	return retry.Sleep(ctx, r.between(5*time.Second, 20*time.Second))
+}
+
+func slowNetwork(ctx context.Context, r *round) error {
+	r.slow()
+	return retry.Sleep(ctx, r.between(10*time.Second, 20*time.Second))
+}
+
+func (r *round) slow() {
+	for from := range machines {
+		for to := range machines {
+			r.network.set(from, to, fault{delay: 200 * time.Millisecond, loss: 0.05})
+		}
+	}
+}
+
+func freezeHolder(ctx context.Context, r *round) error {
+	v, err := r.holder(ctx)
+	if err != nil {
+		return err
+	}
+	r.note("%s", v)
+	since, frozen := time.Now(), r.between(8*time.Second, 30*time.Second)
+	if err := v.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	defer func() { _ = v.signal(syscall.SIGCONT) }()
+	if err := r.movesFrom(ctx, v, "freeze", since); err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, time.Until(since.Add(frozen)))
+}
+
+func upgrade(ctx context.Context, r *round) error {
+	for _, relay := range r.relays {
+		if err := r.leave(ctx, relay); err != nil {
+			return err
+		}
+		if err := relay.start(); err != nil {
+			return err
+		}
+		if err := r.joined(ctx, relay); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave stops a relay, whose jobs others then do.
+func (r *round) leave(ctx context.Context, relay *relayNode) error {
+	v := victim{relayNode: relay}
+	for _, sink := range sinkNames {
+		if r.sinks[sink].holder() == relay.name {
+			v.sinks = append(v.sinks, sink)
+		}
+	}
+	since := time.Now()
+	if err := relay.stop(); err != nil {
+		return err
+	}
+	return r.movesFrom(ctx, v, "leave", since)
+}
+
+// joined waits until a relay takes part.
+func (r *round) joined(ctx context.Context, relay *relayNode) error {
+	return r.until(ctx, relay.name+" takes part", func() bool {
+		status, err := relay.status(ctx)
+		return err == nil && status.This != "" && status.This == relay.member()
+	})
+}
+
+func resize(ctx context.Context, r *round) error {
+	order := r.rng.Perm(len(r.relays))
+	for _, i := range order[1:] {
+		if err := r.leave(ctx, r.relays[i]); err != nil {
+			return err
+		}
+	}
+	if err := retry.Sleep(ctx, r.between(time.Second, 4*time.Second)); err != nil {
+		return err
+	}
+	for _, i := range order[1:] {
+		err := r.relays[i].start()
+		if err == nil {
+			err = r.joined(ctx, r.relays[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := retry.Sleep(ctx, r.between(time.Second, 4*time.Second)); err != nil {
+		return err
+	}
+	return r.leave(ctx, r.relays[order[0]])
+}
+
+func several(ctx context.Context, r *round) error {
+	v, err := r.holder(ctx)
+	if err != nil {
+		return err
+	}
+	r.slow()
+	if err := retry.Sleep(ctx, r.between(0, 3*time.Second)); err != nil {
+		return err
+	}
+	i := r.rng.IntN(servers)
+	r.note("%s, %s", v, serverName(i))
+	since := time.Now()
+	v.kill()
+	r.servers.Kill(i)
+	err = retry.Sleep(ctx, r.between(5*time.Second, 20*time.Second))
+	heal(r.network)
+	return errors.Join(err, r.movesFrom(ctx, v, "several", since), r.servers.Restart(ctx, i))
+}
+
+// restore ends all faults: everybody runs, and reaches everybody.
+func (r *round) restore(ctx context.Context) error {
+	heal(r.network)
+	for i := range servers {
+		if len(r.servers.Alive()) == servers {
+			break
+		}
+		_ = r.servers.Restart(ctx, i) // it fails for those that run
+	}
+	if alive := len(r.servers.Alive()); alive < servers {
+		return fmt.Errorf("%d of %d servers run: %s", alive, servers, r.servers.Tails())
+	}
+	for _, relay := range r.relays {
+		if err := relay.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+)
+
+// relayNode is one relay. A process that ends by itself is started again, as by an operator's
+// supervisor.
+type relayNode struct {
+	name    string
+	dir     string
+	pushes  string // HOST:PORT, as this process reaches it
+	admin   string
+	command rig.Command
+
+	mu      sync.Mutex // guards the fields below
+	process *rig.Process
+	wanted  bool     // it is to run
+	ends    []string // how processes ended by themselves
+}
+
+func (s *scene) newRelay(i int) (r *relayNode, err error) {
+	m := relayOf(i)
+	r = &relayNode{name: fmt.Sprintf("r%d", i+1)}
+	r.dir = filepath.Join(s.dir, r.name)
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if r.pushes, err = s.network.address(here, m, portPushes); err != nil {
+		return nil, err
+	}
+	if r.admin, err = s.network.address(here, m, portAdmin); err != nil {
+		return nil, err
+	}
+	services, err := s.serve(m, r.name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := s.configOf(m, r, services)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir, "relay.yaml")
+	r.command = rig.Command{
+		Name: "relay " + r.name, Log: filepath.Join(r.dir, "relay.log"), Env: []string{"SIM_SECRET=" + workspacesim.DemoSecret},
+		Args: append(s.network.enter(m), s.binary, "run", "--config", file),
+	}
+	return r, os.WriteFile(file, []byte(config), 0o600)
+}
+
+// The relays' common name for senders, and a credential of the configuration.
+const (
+	pushHost                   = "push.cluster"
+	pushUser, pushPassword     = "cluster", "cluster-has-a-password"
+	journalBytes, replayWindow = "4GiB", "1m"
+)
+
+func (s *scene) configOf(m machine, r *relayNode, services string) (string, error) {
+	url, err := journalURL(s.network, m)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `data_dir: %s
+workspace: {base_url: "http://%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
+ingest: {listen: %q, behind_proxy: true}
+admin: {listen: %q}
+settings: {interval: 2s}
+streaming: {interval: 2s}
+audit: {key_file: %s}
+journal: {url: %q, replicas: 3, max_bytes: %s, replay_window: %s}
+sinks:
+`, filepath.Join(r.dir, "data"), services, workspacesim.DemoKeyID, s.network.listensAt(m, portPushes), s.network.listensAt(m, portAdmin),
+		filepath.Join(s.dir, "audit.key"), url, journalBytes, replayWindow)
+	for _, sink := range sinkNames {
+		fmt.Fprintf(&b, "  - {name: %s, batch_events: 500, timeout: 10s, webhook: {url: \"http://%s/sinks/%s\"}}\n", sink, services, sink)
+	}
+	b.WriteString("environments:\n")
+	for i, e := range s.workspace.Environments() {
+		own := ""
+		if i == 0 {
+			own = fmt.Sprintf(", credentials: [{username: %s, password: %s}]", pushUser, pushPassword)
+		}
+		fmt.Fprintf(&b, "  - {project: %s, environment: %s, stream: {relay: {hostname: %s}}%s}\n", e.Project, e.Environment, pushHost, own)
+	}
+	return b.String(), nil
+}
+
+func (r *relayNode) dataDir() string { return filepath.Join(r.dir, "data") }
+
+// start starts it, unless it runs.
+func (r *relayNode) start() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = true
+	if r.process == nil || r.process.Ended() {
+		r.process, err = r.command.Start()
+	}
+	return err
+}
+
+// kill ends it as a power cut does.
+func (r *relayNode) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = false
+	if r.process != nil {
+		r.process.Kill()
+	}
+}
+
+// stopWithin is how long a shutdown may take. The default of shutdown_timeout is 30s.
+const stopWithin = time.Minute
+
+// stop ends it as an operator does.
+func (r *relayNode) stop() error {
+	r.mu.Lock()
+	r.wanted = false
+	p := r.process
+	r.mu.Unlock()
+	if p == nil || p.Ended() {
+		return nil
+	}
+	return p.Stop(stopWithin)
+}
+
+// signal reaches the running process.
+func (r *relayNode) signal(s syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil || r.process.Ended() {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(-r.process.PID(), s)
+}
+
+// running reports whether it is to run, and does.
+func (r *relayNode) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted && r.process != nil && !r.process.Ended()
+}
+
+// supervise starts it again when it has ended by itself, until ctx ends.
+func (r *relayNode) supervise(ctx context.Context) {
+	const pause = time.Second
+	for retry.Sleep(ctx, pause) == nil {
+		r.mu.Lock()
+		if r.wanted && r.process != nil && r.process.Ended() {
+			r.ends = append(r.ends, lastLine(r.process.Tail()))
+			if p, err := r.command.Start(); err == nil {
+				r.process = p
+			}
+		}
+		r.mu.Unlock()
+	}
+}
+
+func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n')+1:] }
+
+// member is the relay's name among the cluster's relays; empty before it has one.
+func (r *relayNode) member() string {
+	name, _ := os.ReadFile(filepath.Join(r.dataDir(), app.NotesDir, "member"))
+	return string(name)
+}
+
+// status asks the relay who does which job.
+func (r *relayNode) status(ctx context.Context) (s app.ClusterStatus, err error) {
+	var all struct {
+		Cluster json.RawMessage
+		Trail   struct {
+			PublicKey string `json:"public_key"`
+		}
+	}
+	if err := r.ask(ctx, "/status", &all); err != nil {
+		return s, err
+	}
+	var failed struct{ Error string }
+	if json.Unmarshal(all.Cluster, &failed) == nil && failed.Error != "" {
+		return s, fmt.Errorf("%s: %s", r.name, failed.Error)
+	}
+	return s, json.Unmarshal(all.Cluster, &s)
+}
+
+func (r *relayNode) ask(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	rig.ShowToken(req, r.dataDir())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %s", r.name, path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
