@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -23,9 +22,9 @@ import (
 // does not answer is left out for a moment, and the push goes to the next one, until it is
 // taken.
 type load struct {
-	client  *http.Client
-	relays  []string // HOST:PORT
-	paused  atomic.Bool
+	client *http.Client
+	relays []string // HOST:PORT
+
 	senders []*sender
 
 	mu      sync.Mutex // guards the fields below
@@ -81,9 +80,7 @@ func (l *load) run(ctx context.Context, rate float64) {
 		all.Go(func() {
 			due := time.Now().Add(every * time.Duration(i) / sendersAll)
 			for retry.Sleep(ctx, time.Until(due)) == nil {
-				if !l.paused.Load() {
-					l.push(ctx, s)
-				}
+				l.push(ctx, s)
 				// What was due in an outage is not made up for.
 				due = due.Add(every)
 				if late := time.Now().Add(-every); due.Before(late) {

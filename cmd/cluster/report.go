@@ -50,6 +50,11 @@ func play(ctx context.Context, f flags, dir string, out io.Writer) error {
 	fmt.Fprintln(out, "SKIPPED: a clock an hour off, which nothing here gives to a static binary; 'torture --only clock' builds one that can")
 	rep := report{rows: map[string]*row{}, moves: map[string][]time.Duration{}}
 	s.rounds(ctx, &rep)
+	stop()
+	<-done
+	if err := (&judge{scene: s}).arrived(ctx); err != nil {
+		rep.wrong = append(rep.wrong, "the end: "+err.Error())
+	}
 	fmt.Fprint(out, rep.table(s))
 	if ctx.Err() != nil {
 		return ctx.Err()

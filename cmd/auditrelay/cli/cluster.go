@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,13 +49,11 @@ func clusterOf(client *console.Client, ctx context.Context) (s app.ClusterStatus
 	return s, nil
 }
 
-func printCluster(w io.Writer, s app.ClusterStatus) error {
+func printCluster(p *page, s app.ClusterStatus) {
 	if s.This == "" {
-		_, err := fmt.Fprint(w, "This relay keeps its journal on its own disk, and does all jobs. There is no other one.\n\n")
-		if err != nil {
-			return err
-		}
-		return printGrid(w, jobsTable(&s), tableWidth(w))
+		p.line("This relay keeps its journal on its own disk, and does all jobs. There is no other one.\n")
+		p.grid(jobsTable(&s))
+		return
 	}
 	relays := &grid{columns: []column{{title: "RELAY", flex: true}, {title: "HEARTBEAT", right: true}, {title: "JOBS", right: true}, {title: ""}}}
 	for _, relay := range s.Relays {
@@ -71,11 +68,9 @@ func printCluster(w io.Writer, s app.ClusterStatus) error {
 		}
 		relays.add(nil, plainCells(relay.Name, elapsed(s.Now, relay.Heartbeat), fmt.Sprint(jobs), this)...)
 	}
-	if err := printGrid(w, relays, tableWidth(w)); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(w) // an error shows at the next line
-	return printGrid(w, jobsTable(&s), tableWidth(w))
+	p.grid(relays)
+	p.line("")
+	p.grid(jobsTable(&s))
 }
 
 func jobsTable(s *app.ClusterStatus) *grid {

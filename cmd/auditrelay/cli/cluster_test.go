@@ -44,6 +44,8 @@ sink/nats   b.2          1     0s   unknown  unknown       -
 func printed(t *testing.T, s app.ClusterStatus) string {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, printCluster(&b, s))
+	p := newPage(&b)
+	printCluster(p, s)
+	require.NoError(t, p.end())
 	return b.String()
 }
