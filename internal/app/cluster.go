@@ -16,6 +16,8 @@ import (
 type ClusterStatus struct {
 	// This is the relay that answers; empty on a disk, where there is no other one.
 	This string `json:"this,omitempty"`
+	// Doing are the jobs that it does right now.
+	Doing []string `json:"doing,omitempty"`
 	// Now is its clock. Heartbeats and epochs have the times of their writers' clocks.
 	Now    time.Time     `json:"now"`
 	Relays []lease.Relay `json:"relays"`
@@ -41,7 +43,7 @@ func (r *process) clusterStatus(ctx context.Context, sinks positions) (s Cluster
 	if err != nil {
 		return s, err
 	}
-	s = ClusterStatus{Now: time.Now(), Relays: state.Relays, Jobs: make([]JobStatus, len(state.Jobs))}
+	s = ClusterStatus{Doing: r.work.list(), Now: time.Now(), Relays: state.Relays, Jobs: make([]JobStatus, len(state.Jobs))}
 	if name := r.member.Load(); name != nil {
 		s.This = *name
 	}

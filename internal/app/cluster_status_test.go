@@ -36,7 +36,7 @@ func TestEachRelayKnowsTheCluster(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	dir := t.TempDir()
-	firstOf, secondOf := inCluster(dir, "a", srv.ClientURL()), inCluster(dir, "b", srv.ClientURL())
+	firstOf, secondOf := inCluster(dir, "a", srv.ClientURL(), "file"), inCluster(dir, "b", srv.ClientURL(), "file")
 	secondOf.Ingest.Listen, secondOf.Admin.Listen = freeAddress(t), freeAddress(t)
 	first := start(t, firstOf)
 	code, _ := first.push("one")

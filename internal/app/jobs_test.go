@@ -45,11 +45,11 @@ func (r *running) jobs() []string {
 	require.Equal(r.t, http.StatusOK, code)
 	var status struct {
 		Cluster struct {
-			Jobs []string `json:"jobs"`
+			Doing []string `json:"doing"`
 		} `json:"cluster"`
 	}
 	require.NoError(r.t, json.Unmarshal([]byte(body), &status))
-	return status.Cluster.Jobs
+	return status.Cluster.Doing
 }
 
 // counted is how often each pushed event stands in a file.
