@@ -325,6 +325,32 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 }
 
 // The fuse holds a sink before much damage, until a person accepts it, over restarts.
+// A follower whose turn is another relay's tells of a loss once more, and keeps no position.
+func TestAFollowerWithoutTheTurnKeepsNoPosition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(7, 8)))
+		const epoch = "cluster/epoch/control"
+		lost, err := s.store.Table().Put(t.Context(), epoch, []byte("{}"), store.If{})
+		require.NoError(t, err)
+		_, err = s.store.Table().Put(t.Context(), epoch, []byte("{}"), store.If{Key: epoch, Rev: lost})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		told := 0
+		err = s.Follow(ctx, lease.NewTurn("control", lost), func(context.Context, quarantine.Loss) error {
+			if told++; told == 2 {
+				cancel()
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		kept, err := s.store.Table().Get(t.Context(), "quarantine/followed")
+		require.NoError(t, err)
+		assert.Nil(t, kept.Data)
+	})
+}
+
 func TestSinksWaitBeforeMuchDamage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
