@@ -2,10 +2,14 @@ package timeline
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // line is a row before it is in the table.
@@ -36,59 +40,57 @@ func (l *line) text() string {
 	return text
 }
 
-// A batch is the rows of one write:
-//
-//	index of the first row        8 bytes, little endian like all
-//	index and hash of an entry    8 and 32: the newest readable one
-//	number of new names, each     uvarint; uvarint length, bytes
-//	number of rows, each          uvarint; flags, and unless it is missing: time (8), six
-//	                              names, severity and direction, an annotation's entry, text:
-//	                              the summary, and further sentences after a zero byte
-//
-// encode makes a batch that continues the table's rows.
-func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [32]byte) []byte {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(t.n))
-	b = binary.LittleEndian.AppendUint64(b, uint64(newest))
-	b = append(b, leaf[:]...)
-	known := len(ids)
-	var rows, names []byte
-	name := func(s string, limit int) {
-		id, ok := ids[s]
-		if !ok && len(ids) < limit {
-			id = uint16(len(ids))
-			ids[s] = id
-			names = appendText(names, s)
-		} else if !ok {
-			id = 0 // otherName
-		}
-		rows = binary.AppendUvarint(rows, uint64(id))
-	}
-	if known == 0 {
-		ids[otherName] = 0
-		names = appendText(names, otherName)
-	}
-	for i := range lines {
-		l := &lines[i]
-		if rows = append(rows, byte(l.flags)); l.flags&isMissing != 0 {
-			continue
-		}
-		rows = binary.LittleEndian.AppendUint64(rows, uint64(l.time.UnixNano()))
-		for _, s := range []string{l.kind, l.project, l.environment, l.subject, l.cause} {
-			name(s, maxNames-1)
-		}
-		name(l.actor, maxActors)
-		rows = append(rows, byte(levelsOf(l.severity, l.direction)))
-		if l.flags&isAnnotation != 0 {
-			rows = binary.AppendUvarint(rows, uint64(l.reviews))
-		}
-		rows = appendText(rows, l.text())
-	}
-	b = append(binary.AppendUvarint(b, uint64(len(ids)-known)), names...)
-	return append(binary.AppendUvarint(b, uint64(len(lines))), rows...)
+// A batch is the rows of one write: a batchHead, the new names as a JSON list, the rows with
+// the places of their texts, the reviews, and the texts. Numbers are little endian. A text is the
+// summary, and further sentences after a zero byte.
+type batchHead struct {
+	First         int64    // index of the first row
+	Newest        int64    // of the newest readable entry
+	Leaf          [32]byte // the hash of its leaf
+	Names         uint32   // bytes
+	Rows, Reviews uint32
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+const (
+	rowBytes    = 32
+	reviewBytes = 16
+)
+
+// encode makes a batch that continues the table's rows.
+func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [32]byte) []byte {
+	names, rows, reviews, texts := []string{}, make([]row, len(lines)), []review{}, []byte{}
+	name := func(s string, limit int) uint16 {
+		id, known := ids[s]
+		if !known && len(ids) < limit {
+			id = uint16(len(ids))
+			ids[s] = id
+			names = append(names, s)
+		}
+		return id // 0 is otherName
+	}
+	name(otherName, maxNames)
+	for i := range lines {
+		l := &lines[i]
+		if rows[i].Flags = l.flags; l.flags&isMissing != 0 {
+			continue
+		}
+		text := l.text()
+		rows[i] = row{
+			Time: l.time.UnixNano(), Text: int64(len(texts)), Length: uint16(len(text)),
+			Kind: name(l.kind, maxNames-1), Project: name(l.project, maxNames-1), Environment: name(l.environment, maxNames-1),
+			Subject: name(l.subject, maxNames-1), Cause: name(l.cause, maxNames-1), Actor: name(l.actor, maxActors),
+			Levels: levelsOf(l.severity, l.direction), Flags: l.flags,
+		}
+		texts = append(texts, text...)
+		if l.flags&isAnnotation != 0 {
+			reviews = append(reviews, review{Of: l.reviews, By: t.n + int64(i)})
+		}
+	}
+	listed := jsondiff.Encode(names)
+	b, _ := binary.Append(nil, binary.LittleEndian, batchHead{t.n, newest, leaf, uint32(len(listed)), uint32(len(rows)), uint32(len(reviews))})
+	b, _ = binary.Append(append(b, listed...), binary.LittleEndian, rows)
+	b, _ = binary.Append(b, binary.LittleEndian, reviews)
+	return append(b, texts...)
 }
 
 // bounded cuts a text.
@@ -108,92 +110,42 @@ var errBatch = errors.New("the batch is damaged")
 // apply adds a batch, whose first byte stands at offset in the file. A bad batch may
 // leave some of its rows: the caller then makes the table again.
 func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, err error) {
-	d := decoder{all: batch, rest: batch}
-	if int64(d.uint64()) != t.n {
+	var head batchHead
+	n, err := binary.Decode(batch, binary.LittleEndian, &head)
+	rest := batch[n:]
+	if err != nil || head.First != t.n || int64(head.Names)+int64(head.Rows)*rowBytes+int64(head.Reviews)*reviewBytes > int64(len(rest)) {
 		return 0, leaf, errBatch
 	}
-	newest = int64(d.uint64())
-	copy(leaf[:], d.bytes(32))
-	for n := d.count(); n > 0 && !d.bad; n-- {
-		t.names = append(t.names, string(d.bytes(d.count())))
+	var names []string
+	rows, reviews := make([]row, head.Rows), make([]review, head.Reviews)
+	bad := json.Unmarshal(rest[:head.Names], &names) != nil || len(t.names)+len(names) > maxNames
+	t.names, rest = append(t.names, names...), rest[head.Names:]
+	for _, list := range []any{rows, reviews} {
+		n, err = binary.Decode(rest, binary.LittleEndian, list)
+		bad, rest = bad || err != nil, rest[n:]
 	}
-	for n := d.count(); n > 0 && !d.bad; n-- {
-		d.row(t, offset)
-	}
-	if d.bad || len(d.rest) > 0 {
+	if bad {
 		return 0, leaf, errBatch
 	}
-	return newest, leaf, nil
-}
-
-// decoder reads a batch.
-type decoder struct {
-	all, rest []byte
-	bad       bool
-}
-
-func (d *decoder) row(t *table, offset int64) {
-	r := row{flags: flags(d.byte())}
-	if r.flags&isMissing != 0 {
+	for _, r := range rows {
+		if r.Flags&isMissing != 0 {
+			r = row{Flags: isMissing}
+		}
+		if !t.isWhole(&r, len(rest)) {
+			return 0, leaf, errBatch
+		}
+		r.Text += offset + int64(len(batch)-len(rest))
 		t.add(r)
-		return
 	}
-	r.time = int64(d.uint64())
-	for _, id := range []*uint16{&r.kind, &r.project, &r.environment, &r.subject, &r.cause, &r.actor} {
-		n := d.count()
-		d.bad = d.bad || n >= len(t.names)
-		*id = uint16(n)
+	for _, r := range reviews {
+		t.addReview(r)
 	}
-	r.levels = levels(d.byte())
-	d.bad = d.bad || int(r.levels.severity()) >= len(severities) || int(r.levels.direction()) >= len(directions)
-	of := int64(-1)
-	if r.flags&isAnnotation != 0 {
-		of = int64(d.count())
-	}
-	n := d.count()
-	d.bad = d.bad || n > maxSummary+1+maxFurther
-	r.text, r.length = offset+int64(len(d.all)-len(d.rest)), uint16(n)
-	d.bytes(n)
-	if d.bad {
-		return
-	}
-	t.add(r)
-	if r.flags&isAnnotation != 0 {
-		t.addReview(of)
-	}
+	return head.Newest, head.Leaf, nil
 }
 
-func (d *decoder) bytes(n int) []byte {
-	if d.bad || n < 0 || n > len(d.rest) {
-		d.bad = true
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) byte() byte {
-	if b := d.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) uint64() uint64 {
-	if b := d.bytes(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
-
-// count reads a number of at most the rest's bytes, or an id or index as small.
-func (d *decoder) count() int {
-	n, size := binary.Uvarint(d.rest)
-	if d.bad || size <= 0 || n > 1<<40 {
-		d.bad = true
-		return 0
-	}
-	d.rest = d.rest[size:]
-	return int(n)
+// isWhole reports whether a row has names that there are, and a text among so many bytes.
+func (t *table) isWhole(r *row, texts int) bool {
+	return !slices.ContainsFunc([]uint16{r.Kind, r.Project, r.Environment, r.Subject, r.Cause, r.Actor}, func(id uint16) bool { return int(id) >= len(t.names) }) &&
+		int(r.Levels.severity()) < len(severities) && int(r.Levels.direction()) < len(directions) &&
+		r.Length <= maxSummary+1+maxFurther && 0 <= r.Text && r.Text <= int64(texts) && r.Text+int64(r.Length) <= int64(texts)
 }

@@ -29,7 +29,7 @@ func TestBatchesKeepTheirRows(t *testing.T) {
 	assert.Equal(t, "high", back.show(0).Severity)
 	assert.True(t, back.show(0).Reviewed)
 	assert.True(t, back.show(1).Missing)
-	text := batch[back.at(0).text-100:][:back.at(0).length]
+	text := batch[back.at(0).Text-100:][:back.at(0).Length]
 	assert.LessOrEqual(t, len(text), maxSummary)
 	assert.Contains(t, string(text), "ä…", "cut between two letters")
 
@@ -48,7 +48,7 @@ func FuzzBatch(f *testing.F) {
 		}
 		for index := range made.n {
 			made.show(index)
-			require.LessOrEqual(t, made.at(index).text+int64(made.at(index).length), int64(len(batch)))
+			require.LessOrEqual(t, made.at(index).Text+int64(made.at(index).Length), int64(len(batch)))
 		}
 	})
 }

@@ -92,13 +92,13 @@ func (f *Filter) matcher(t *table) *matcher {
 	if f.Direction != "" {
 		m.direction = int(place(directions, f.Direction))
 	}
-	m.allow(f.Type, func(r *row) uint16 { return r.kind })
-	m.allow(f.Project, func(r *row) uint16 { return r.project })
-	m.allow(f.Environment, func(r *row) uint16 { return r.environment })
-	m.allow(f.Setting, func(r *row) uint16 { return r.subject })
-	m.allow(f.Cause, func(r *row) uint16 { return r.cause })
+	m.allow(f.Type, func(r *row) uint16 { return r.Kind })
+	m.allow(f.Project, func(r *row) uint16 { return r.Project })
+	m.allow(f.Environment, func(r *row) uint16 { return r.Environment })
+	m.allow(f.Setting, func(r *row) uint16 { return r.Subject })
+	m.allow(f.Cause, func(r *row) uint16 { return r.Cause })
 	if f.Actor != "" {
-		m.names = append(m.names, allowed{func(r *row) uint16 { return r.actor }, actors(t, f.Actor)})
+		m.names = append(m.names, allowed{func(r *row) uint16 { return r.Actor }, actors(t, f.Actor)})
 	}
 	if f.Without != "" {
 		m.without = named(t, f.Without)
@@ -149,21 +149,21 @@ func actors(t *table, pattern string) []bool {
 	return ok
 }
 
-func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.kind] }
+func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.Kind] }
 
 // matches reports whether a row fits, except for its text.
 func (m *matcher) matches(index int64) bool {
 	r := m.table.at(index)
 	switch {
-	case m.any || r.flags&isMissing != 0:
-		return m.any && (m.index < 0 || m.index == index) && (r.flags&isMissing != 0 || !m.isWithout(r))
+	case m.any || r.Flags&isMissing != 0:
+		return m.any && (m.index < 0 || m.index == index) && (r.Flags&isMissing != 0 || !m.isWithout(r))
 	case m.isWithout(r):
 		return false
-	case m.index >= 0 && m.index != index, r.time < m.since, r.time >= m.until, r.levels.severity() < m.severity:
+	case m.index >= 0 && m.index != index, r.Time < m.since, r.Time >= m.until, r.Levels.severity() < m.severity:
 		return false
-	case m.direction >= 0 && int(r.levels.direction()) != m.direction:
+	case m.direction >= 0 && int(r.Levels.direction()) != m.direction:
 		return false
-	case m.unreviewed && (r.flags&needsReview == 0 || m.table.isReviewed(index)):
+	case m.unreviewed && (r.Flags&needsReview == 0 || m.table.isReviewed(index)):
 		return false
 	}
 	for i := range m.names {

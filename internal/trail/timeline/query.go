@@ -132,12 +132,12 @@ func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, erro
 		return true, nil
 	}
 	row := r.table.at(index)
-	return r.texts.contain(row.text, int(row.length), m.text)
+	return r.texts.contain(row.Text, int(row.Length), m.text)
 }
 
 func (r *reading) text(index int64) (string, error) {
 	row := r.table.at(index)
-	text, err := r.texts.read(row.text, int(row.length))
+	text, err := r.texts.read(row.Text, int(row.Length))
 	summary, _, _ := bytes.Cut(text, []byte{behindSummary})
 	return string(summary), err
 }

@@ -91,10 +91,10 @@ func (r *reading) settings(m *matcher) (list []Setting) {
 	places := map[key]int{}
 	for index := range r.table.n {
 		row := r.table.at(index)
-		if row.flags&isState == 0 || !m.matches(index) {
+		if row.Flags&isState == 0 || !m.matches(index) {
 			continue
 		}
-		k := key{row.project, row.environment, row.subject}
+		k := key{row.Project, row.Environment, row.Subject}
 		i, known := places[k]
 		if !known {
 			i = len(list)
@@ -102,7 +102,7 @@ func (r *reading) settings(m *matcher) (list []Setting) {
 			list = append(list, Setting{})
 		}
 		list[i].States++
-		if row.flags&needsReview != 0 {
+		if row.Flags&needsReview != 0 {
 			list[i].Changes++
 		}
 		list[i].Last.Index = index
@@ -132,7 +132,7 @@ func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
 	// The trail's order decides, not the clock: the newest entry made at this time or
 	// before.
 	next := len(states)
-	for next > 0 && r.table.at(states[next-1]).time > nanos(at) {
+	for next > 0 && r.table.at(states[next-1]).Time > nanos(at) {
 		next--
 	}
 	if err := x.stateBefore(ctx, r, &s, states[:next]); err != nil {
@@ -150,7 +150,7 @@ func (r *reading) states(w Where) (list []int64) {
 	project, environment, subject := r.id(w.Project), r.id(w.Environment), r.id(w.Setting)
 	for index := range r.table.n {
 		row := r.table.at(index)
-		if row.flags&isState != 0 && int(row.subject) == subject && int(row.project) == project && int(row.environment) == environment {
+		if row.Flags&isState != 0 && int(row.Subject) == subject && int(row.Project) == project && int(row.Environment) == environment {
 			list = append(list, index)
 		}
 	}
@@ -213,10 +213,10 @@ func (r *reading) noteGone(s *State) {
 	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
 	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
 		row := r.table.at(index)
-		if int(row.subject) != subject || row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || row.time > nanos(s.At) {
+		if int(row.Subject) != subject || row.Flags&isMissing != 0 || int(row.Project) != project || int(row.Environment) != environment || row.Time > nanos(s.At) {
 			continue
 		}
-		if r.table.names[row.kind] == environmentGone {
+		if r.table.names[row.Kind] == environmentGone {
 			s.Notes = append(s.Notes, fmt.Sprintf("the environment was gone at that time, as entry %d says: this is its last known state", index))
 		}
 		return
@@ -267,7 +267,7 @@ func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
 	project, environment := r.id(s.Project), r.id(s.Environment)
 	for index := r.table.n - 1; index > s.Entry.Index; index-- {
 		row := r.table.at(index)
-		if row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || !slices.Contains(checkSubjects, r.table.names[row.subject]) {
+		if row.Flags&isMissing != 0 || int(row.Project) != project || int(row.Environment) != environment || !slices.Contains(checkSubjects, r.table.names[row.Subject]) {
 			continue
 		}
 		e, err := x.trail.Get(ctx, index)

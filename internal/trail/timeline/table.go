@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// row is an entry in memory: 32 bytes. Names are places in table.names, text and length
+// row is an entry in memory, and in a batch: 32 bytes. Names are places in table.names, text and length
 // the place of the sentence in the file.
 type row struct {
-	time                                              int64 // Unix, in ns
-	text                                              int64
-	length                                            uint16
-	kind, project, environment, subject, cause, actor uint16
-	levels                                            levels
-	flags                                             flags
+	Time                                              int64 // Unix, in ns
+	Text                                              int64
+	Length                                            uint16
+	Kind, Project, Environment, Subject, Cause, Actor uint16
+	Levels                                            levels
+	Flags                                             flags
 }
 
 // levels are a severity and a direction, four bits each.
@@ -48,8 +48,8 @@ type table struct {
 	reviews  []review
 }
 
-// review: the entry by marks the entry of as reviewed.
-type review struct{ of, by int64 }
+// review: the entry By marks the entry Of as reviewed.
+type review struct{ Of, By int64 }
 
 func (t *table) at(index int64) *row { return &t.chunks[index/chunkRows][index%chunkRows] }
 
@@ -62,13 +62,13 @@ func (t *table) add(r row) {
 	*t.at(t.n - 1) = r
 }
 
-// addReview marks of as reviewed by the newest row.
-func (t *table) addReview(of int64) {
-	if of < 0 || of >= t.n-1 {
+// addReview marks a row as reviewed.
+func (t *table) addReview(r review) {
+	if r.Of < 0 || r.Of >= r.By || r.By >= t.n {
 		return // an entry can only speak of earlier ones
 	}
-	t.reviewed[of/64] |= 1 << (of % 64)
-	t.reviews = append(t.reviews, review{of: of, by: t.n - 1})
+	t.reviewed[r.Of/64] |= 1 << (r.Of % 64)
+	t.reviews = append(t.reviews, r)
 }
 
 func (t *table) isReviewed(index int64) bool { return t.reviewed[index/64]&(1<<(index%64)) != 0 }
@@ -76,8 +76,8 @@ func (t *table) isReviewed(index int64) bool { return t.reviewed[index/64]&(1<<(
 // reviewsOf are the annotations of an entry, the oldest first.
 func (t *table) reviewsOf(index int64) (by []int64) {
 	for _, r := range t.reviews {
-		if r.of == index {
-			by = append(by, r.by)
+		if r.Of == index {
+			by = append(by, r.By)
 		}
 	}
 	return by
@@ -125,12 +125,12 @@ const unreadableHere = "no entry can be read here: it is lost or damaged"
 // show makes a row readable, without its summary.
 func (t *table) show(index int64) Row {
 	r := t.at(index)
-	if r.flags&isMissing != 0 {
+	if r.Flags&isMissing != 0 {
 		return Row{Index: index, Missing: true, Summary: unreadableHere}
 	}
 	return Row{
-		Index: index, Time: time.Unix(0, r.time).UTC(), Type: t.names[r.kind], Project: t.names[r.project],
-		Environment: t.names[r.environment], Setting: t.names[r.subject], Cause: t.names[r.cause],
-		Actor: t.names[r.actor], Severity: severities[r.levels.severity()], Direction: directions[r.levels.direction()], Reviewed: t.isReviewed(index),
+		Index: index, Time: time.Unix(0, r.Time).UTC(), Type: t.names[r.Kind], Project: t.names[r.Project],
+		Environment: t.names[r.Environment], Setting: t.names[r.Subject], Cause: t.names[r.Cause],
+		Actor: t.names[r.Actor], Severity: severities[r.Levels.severity()], Direction: directions[r.Levels.direction()], Reviewed: t.isReviewed(index),
 	}
 }
