@@ -69,7 +69,7 @@ type Sink struct {
 	compressor *compressor
 	maker      *maker
 	now        func() time.Time
-	bodies     sync.Pool // of *body
+	requests   sync.Pool // of *request
 
 	closing    context.Context // ends at Close
 	startClose context.CancelFunc
@@ -119,11 +119,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
 	ctx = s.target.context(ctx, s.key)
-	d := delivery{sink: s, settled: make([]bool, len(events))}
-	if err := d.run(ctx, events); err != nil {
-		return d.stopped(err)
-	}
-	return d.outcome()
+	d := delivery{sink: s, events: events, settled: make([]bool, len(events))}
+	return d.outcome(d.run(ctx))
 }
 
 // until returns a context that ctx and Close end.

@@ -11,103 +11,84 @@ import (
 // compressed, and then waits until the first is answered.
 type delivery struct {
 	sink     *Sink
+	events   []relay.Event
 	settled  []bool // by event: whether it is acknowledged, or among the failures
 	failures []relay.Failure
-
-	filling  *request
-	underWay *request // nil if there is none
 }
 
 // run sends the events. An error is retryable: events that are not settled by then were not
 // sent, or not acknowledged.
-func (d *delivery) run(ctx context.Context, events []relay.Event) error {
-	d.filling = d.sink.newRequest()
-	defer func() { d.filling.release() }()
+func (d *delivery) run(ctx context.Context) error {
 	now := d.sink.now()
-	for i := range events {
-		if err := d.add(ctx, i, &events[i], now); err != nil {
+	wait := func() error { return nil } // for the request under way
+	for next := 0; next < len(d.events); {
+		r := d.sink.newRequest()
+		if next = d.fill(r, next, now); len(r.of) == 0 {
+			r.release()
+			continue
+		}
+		packed := r.pack(0, len(r.of))
+		if err := wait(); err != nil {
+			r.release()
 			return err
 		}
+		wait = d.send(ctx, r, packed)
 	}
-	if err := d.send(ctx, len(d.filling.of)); err != nil {
-		return err
-	}
-	return d.wait()
+	return wait()
 }
 
-// add puts the entry of event i into the request, and sends the request when it is full.
-func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time) error {
-	if err := d.filling.add(i, e, now); err != nil {
-		d.refuse(i, err)
-		return nil
+// fill encodes the events from next on, as many as fit into a request, and returns the first one
+// after them.
+func (d *delivery) fill(r *request, next int, now time.Time) int {
+	for ; next < len(d.events) && len(r.of) < maxEntries; next++ {
+		before := len(r.text)
+		text, err := r.encoder.appendEntry(r.text, &d.events[next], now)
+		r.text = text
+		switch full := len(text)+len(",") > maxRequestBytes; {
+		case err != nil:
+			d.refuse(next, err)
+		case full && len(r.of) > 0: // it begins the next request
+			r.text = text[:before]
+			return next
+		default:
+			r.text = append(text, ',')
+			r.ends, r.of = append(r.ends, len(r.text)), append(r.of, next)
+		}
 	}
-	switch n := len(d.filling.of); {
-	case n > 1 && d.filling.body.size() > maxRequestBytes:
-		return d.send(ctx, n-1)
-	case n == maxEntries:
-		return d.send(ctx, n)
-	}
-	return nil
+	return next
 }
 
-// send starts to send the first n entries, once the previous request is answered. The others
-// begin the next request.
-func (d *delivery) send(ctx context.Context, n int) error {
-	if n == 0 {
-		return nil
-	}
-	r := d.filling
-	d.filling = d.sink.newRequest()
-	d.filling.takeFrom(r, n)
-	packed := r.body.pack(0, n)
-	if err := d.wait(); err != nil {
+// send starts to send a request. wait returns when it is answered and its events are settled.
+func (d *delivery) send(ctx context.Context, r *request, packed []byte) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- r.send(ctx, packed, 0, len(r.of)) }()
+	return func() error {
+		err := <-done
+		for _, i := range r.acked {
+			d.settled[i] = true
+		}
+		for _, f := range r.refused {
+			d.refuse(f.Index, f.Err)
+		}
 		r.release()
 		return err
 	}
-	d.underWay = r
-	go func() {
-		defer close(r.done)
-		r.err = r.send(ctx, packed, 0, n)
-	}()
-	return nil
-}
-
-// wait waits until the request under way is answered, and settles its events.
-func (d *delivery) wait() error {
-	r := d.underWay
-	if r == nil {
-		return nil
-	}
-	<-r.done
-	d.underWay = nil
-	for _, i := range r.acked {
-		d.settled[i] = true
-	}
-	for _, f := range r.refused {
-		d.refuse(f.Index, f.Err)
-	}
-	r.release()
-	return r.err
 }
 
 // refuse settles an event that the intake does not take, or would not keep whole.
-func (d *delivery) refuse(i int, err error) {
-	d.fail(i, relay.Permanent(err))
-}
+func (d *delivery) refuse(i int, err error) { d.fail(i, relay.Permanent(err)) }
 
 func (d *delivery) fail(i int, err error) {
 	d.failures = append(d.failures, relay.Failure{Index: i, Err: err})
 	d.settled[i] = true
 }
 
-// stopped is the outcome if err kept the delivery from being finished.
-func (d *delivery) stopped(err error) error {
+// outcome is that of all events. stopped, if it is not nil, kept the delivery from being finished.
+func (d *delivery) outcome(stopped error) error {
 	for i, settled := range d.settled {
-		if !settled {
-			d.fail(i, err)
+		if !settled && stopped != nil {
+			d.fail(i, stopped)
 		}
 	}
-	return d.outcome()
+	return relay.Outcome(len(d.settled), d.failures)
 }
-
-func (d *delivery) outcome() error { return relay.Outcome(len(d.settled), d.failures) }

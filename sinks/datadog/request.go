@@ -1,61 +1,70 @@
 package datadog
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// request is a run of a delivery's events that is sent at once, or in halves after a refusal.
+// request is a run of a delivery's events that is sent at once, or in halves after a refusal. Its
+// memory is used again by later requests, and by later deliveries.
 type request struct {
-	sink *Sink
-	body *body
-	of   []int // the event of each entry
+	sink    *Sink
+	encoder *encoder
+	text    []byte       // a JSON array of entries, each with a comma after it
+	ends    []int        // where each entry ends in text, with its comma
+	of      []int        // the event of each entry
+	packed  bytes.Buffer // the bytes that were compressed last
 
-	// The outcome, once done is closed.
-	done    chan struct{}
+	// The outcome, once it was sent.
 	acked   []int // indexes of events
 	refused []relay.Failure
-	err     error // a retryable one: events in neither list may be sent again
 }
 
 func (s *Sink) newRequest() *request {
-	b, ok := s.bodies.Get().(*body)
+	r, ok := s.requests.Get().(*request)
 	if !ok {
-		b = &body{encoder: s.maker.encoder(), compressor: s.compressor}
+		r = &request{sink: s, encoder: s.maker.encoder()}
 	}
-	return &request{sink: s, body: b, done: make(chan struct{})}
+	r.text = append(r.text[:0], '[')
+	r.ends, r.of, r.acked, r.refused = r.ends[:0], r.of[:0], r.acked[:0], r.refused[:0]
+	return r
 }
 
-// release keeps the body's memory for a later request.
+// maxKept is the size of the largest text whose memory is kept. An entry that is too large may
+// take more while it is encoded.
+const maxKept = 2 * maxRequestBytes
+
+// release keeps the memory for a later request.
 func (r *request) release() {
-	if r.body.reset() {
-		r.sink.bodies.Put(r.body)
+	clear(r.refused)
+	if cap(r.text) <= maxKept {
+		r.sink.requests.Put(r)
 	}
 }
 
-// add encodes event i.
-func (r *request) add(i int, e *relay.Event, now time.Time) error {
-	err := r.body.add(e, now)
-	if err == nil {
-		r.of = append(r.of, i)
+// start returns where entry i begins in text.
+func (r *request) start(i int) int {
+	if i == 0 {
+		return len("[")
 	}
-	return err
+	return r.ends[i-1]
 }
 
-// takeFrom moves all entries after the first n from another request.
-func (r *request) takeFrom(o *request, n int) {
-	for i, event := range o.of[n:] {
-		r.body.addText(o.body.entry(n + i))
-		r.of = append(r.of, event)
-	}
-	o.of = o.of[:n]
+// pack returns the array of the entries from low to high in the form in which it is sent, valid
+// until the next call. Later calls must not reach beyond the range of earlier ones, since the
+// brackets replace commas.
+func (r *request) pack(low, high int) []byte {
+	text := r.text[r.start(low)-1 : r.start(high)]
+	text[0], text[len(text)-1] = '[', ']'
+	return r.sink.compressor.compress(&r.packed, text)
 }
 
 // send sends the packed entries from low to high. If the intake refuses them, the halves
-// are sent one after the other.
+// are sent one after the other. An error is a retryable one: events in neither list may be sent
+// again.
 func (r *request) send(ctx context.Context, packed []byte, low, high int) error {
 	err := r.sink.submit(ctx, packed)
 	var refused *refusal
@@ -70,8 +79,8 @@ func (r *request) send(ctx context.Context, packed []byte, low, high int) error 
 		return nil
 	}
 	half := low + (high-low)/2
-	if err := r.send(ctx, r.body.pack(low, half), low, half); err != nil {
+	if err := r.send(ctx, r.pack(low, half), low, half); err != nil {
 		return err
 	}
-	return r.send(ctx, r.body.pack(half, high), half, high)
+	return r.send(ctx, r.pack(half, high), half, high)
 }
