@@ -165,7 +165,10 @@ func (c *chooser) chosen(e *relay.Event) error {
 		return relay.Permanent(fmt.Errorf("match.cel fails for it, and so it is withheld: %w", err))
 	case err != nil:
 		c.doubtful++
-		c.doubts.tell(e, err)
+		c.doubts.Do(func() {
+			c.log.Warn("match.cel failed for an event, and it is delivered; further failures are counted, and not logged for a while",
+				"event", e.ID, "type", e.Type, "error", err)
+		})
 		return nil
 	case !keep:
 		c.unmatched++

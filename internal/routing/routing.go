@@ -22,6 +22,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/routing/match"
@@ -58,12 +61,16 @@ type Route struct {
 	form   *Form            // nil for as received
 	counts counts
 	views  sync.Pool // of *view
-	doubts doubts
+	log    *slog.Logger
+	doubts rate.Sometimes // log lines about failures of when
 }
+
+// quiet is the least time between two log lines about doubts.
+const quiet = 10 * time.Minute
 
 // New reads the sections; both may be nil. Errors name the field.
 func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
-	route := &Route{form: opts.Form, counts: opts.Metrics.of(opts.Sink), doubts: doubts{log: opts.Logger}}
+	route := &Route{form: opts.Form, counts: opts.Metrics.of(opts.Sink), log: opts.Logger, doubts: rate.Sometimes{Interval: quiet}}
 	route.views.New = func() any { return &view{} }
 	if m != nil {
 		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)
