@@ -78,9 +78,17 @@ type differ struct {
 	changes Changes
 }
 
-func (d *differ) at(step string, s *Schema, a, b any) {
+// step compares the values one step below the current path, of which one side may have none.
+func (d *differ) step(step string, s *Schema, a any, inA bool, b any, inB bool) {
 	defer d.down(step)()
-	d.value(s, a, b)
+	switch {
+	case !inB:
+		d.changed(func() (old, now json.RawMessage) { return Encode(a), nil })
+	case !inA:
+		d.changed(func() (old, now json.RawMessage) { return nil, Encode(b) })
+	default:
+		d.value(s, a, b)
+	}
 }
 
 // down goes one step down, until up is called.
@@ -136,29 +144,11 @@ func pointer(steps []string) string {
 	return "/" + strings.Join(steps, "/")
 }
 
-// removed and added record a value that only one side has, one step below the current path.
-func (d *differ) removed(step string, v any) {
-	defer d.down(step)()
-	d.changed(func() (old, now json.RawMessage) { return Encode(v), nil })
-}
-
-func (d *differ) added(step string, v any) {
-	defer d.down(step)()
-	d.changed(func() (old, now json.RawMessage) { return nil, Encode(v) })
-}
-
 func (d *differ) object(s *Schema, a, b map[string]any) {
 	for _, name := range union(a, b) {
 		x, inA := a[name]
 		y, inB := b[name]
-		switch step := Escape(name); {
-		case !inB:
-			d.removed(step, x)
-		case !inA:
-			d.added(step, y)
-		default:
-			d.at(step, s.Member(name), x, y)
-		}
+		d.step(Escape(name), s.Member(name), x, inA, y, inB)
 	}
 }
 
@@ -176,15 +166,17 @@ func (d *differ) array(s *Schema, a, b []any) {
 		}
 	}
 	for i := range max(len(a), len(b)) {
-		switch step := strconv.Itoa(i); {
-		case i >= len(b):
-			d.removed(step, a[i])
-		case i >= len(a):
-			d.added(step, b[i])
-		default:
-			d.at(step, s.Element(), a[i], b[i])
-		}
+		x, inA := nth(a, i)
+		y, inB := nth(b, i)
+		d.step(strconv.Itoa(i), s.Element(), x, inA, y, inB)
 	}
+}
+
+func nth(list []any, i int) (any, bool) {
+	if i >= len(list) {
+		return nil, false
+	}
+	return list[i], true
 }
 
 // set compares two multisets.
@@ -210,14 +202,7 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	for _, id := range union(a, b) {
 		x, inA := a[id]
 		y, inB := b[id]
-		switch step := s.Key + "=" + Escape(id); {
-		case !inB:
-			d.removed(step, x)
-		case !inA:
-			d.added(step, y)
-		default:
-			d.at(step, s.Elem, x, y)
-		}
+		d.step(s.Key+"="+Escape(id), s.Elem, x, inA, y, inB)
 	}
 }
 
