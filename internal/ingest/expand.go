@@ -87,35 +87,23 @@ func (in *inflaters) run(p *push, e encoding, limit int64) error {
 // deflated reads zlib's form, the meaning of deflate in HTTP, and raw deflate, accepted
 // by Loki. It recognises a zlib header by its check bits.
 func (in *inflaters) deflated(p *push, limit int64) error {
+	pool := &in.flate
+	fresh := func() (io.Reader, error) { return flate.NewReader(&p.body.source), nil }
 	if b := p.body.raw; len(b) >= 2 && b[0]&15 == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
-		r, ok := in.zlib.Get().(zlibReader)
-		var err error
-		if ok {
-			err = r.Reset(&p.body.source, nil)
-		} else if fresh, e := zlib.NewReader(&p.body.source); e == nil {
-			r, _ = fresh.(zlibReader)
-		} else {
-			return p.inflate("deflate", nil, e, limit)
-		}
-		defer in.zlib.Put(r)
-		return p.inflate("deflate", r, err, limit)
+		pool = &in.zlib
+		fresh = func() (io.Reader, error) { return zlib.NewReader(&p.body.source) }
 	}
-	r, ok := in.flate.Get().(flateReader)
-	if !ok {
-		r, _ = flate.NewReader(&p.body.source).(flateReader)
+	r, ok := pool.Get().(zlib.Resetter) // flate's has the same method
+	if ok {
+		err := r.Reset(&p.body.source, nil)
+		defer pool.Put(r)
+		return p.inflate("deflate", r.(io.Reader), err, limit) //nolint:forcetypeassert // as it was made
 	}
-	defer in.flate.Put(r)
-	return p.inflate("deflate", r, r.Reset(&p.body.source, nil), limit)
-}
-
-type zlibReader interface {
-	io.Reader
-	zlib.Resetter
-}
-
-type flateReader interface {
-	io.Reader
-	flate.Resetter
+	made, err := fresh()
+	if err == nil {
+		defer pool.Put(made)
+	}
+	return p.inflate("deflate", made, err, limit)
 }
 
 // zstandard takes decoders for small windows from the pool. For a large window it makes

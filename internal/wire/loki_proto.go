@@ -98,25 +98,32 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-func (d *lokiProto) push(raw []byte) error {
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
+// eachField visits the fields of a message with one of the numbers up to most. They must have a
+// wire type.
+func eachField(b []byte, most protowire.Number, typ protowire.Type, visit func(f field) error) error {
+	for len(b) > 0 {
+		f, rest, err := nextField(b)
+		switch {
+		case err != nil:
 			return err
-		}
-		raw = rest
-		if f.number != fieldStreams {
-			continue
-		}
-		d.at = Place{Stream: d.at.Stream + 1}
-		if f.typ != protowire.BytesType {
+		case f.number > most:
+		case f.typ != typ:
 			return errWireType
+		default:
+			if err := visit(f); err != nil {
+				return err
+			}
 		}
-		if err := d.stream(f.data); err != nil {
-			return err
-		}
+		b = rest
 	}
 	return nil
+}
+
+func (d *lokiProto) push(raw []byte) error {
+	return eachField(raw, fieldStreams, protowire.BytesType, func(f field) error {
+		d.at = Place{Stream: d.at.Stream + 1}
+		return d.stream(f.data)
+	})
 }
 
 // stream reads a stream twice: for its labels, anywhere in it, and for the entries. The
@@ -133,83 +140,55 @@ func (d *lokiProto) stream(raw []byte) error {
 	if err := d.call(d.h.Stream(d.labels.Labels)); err != nil {
 		return err
 	}
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
-			return err
-		}
-		raw = rest
+	err = eachField(raw, fieldEntries, protowire.BytesType, func(f field) error {
 		if f.number != fieldEntries {
-			continue
+			return nil
 		}
 		d.at.Entry++
 		if bad := d.readEntry(f.data); bad != nil {
-			err = d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: bad})
-		} else {
-			err = d.h.Entry(d.at, &d.entry)
+			return d.call(d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: bad}))
 		}
-		if d.call(err) != nil {
-			return err
-		}
+		return d.call(d.h.Entry(d.at, &d.entry))
+	})
+	if err == nil {
+		d.at.Entry = 0
 	}
-	d.at.Entry = 0
-	return nil
+	return err
 }
 
 // scanStream finds a stream's labels and counts its entries. Of several labels fields,
 // protobuf takes the last.
 func scanStream(raw []byte) (labels []byte, entries int, err error) {
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
-			return nil, 0, err
-		}
-		raw = rest
-		if f.number != fieldLabels && f.number != fieldEntries {
-			continue
-		}
-		if f.typ != protowire.BytesType {
-			return nil, 0, errWireType
-		}
+	err = eachField(raw, fieldEntries, protowire.BytesType, func(f field) error {
 		if f.number == fieldLabels {
 			labels = f.data
 		} else {
 			entries++
 		}
-	}
-	return labels, entries, nil
+		return nil
+	})
+	return labels, entries, err
 }
 
 func (d *lokiProto) readEntry(raw []byte) error {
 	d.entry = Entry{Timed: true}
 	d.meta.Reset(d.limit)
 	timed := false
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
-			return err
-		}
-		raw = rest
-		if f.number > fieldMeta {
-			continue
-		}
-		if f.typ != protowire.BytesType {
-			return errWireType
-		}
+	err := eachField(raw, fieldMeta, protowire.BytesType, func(f field) (err error) {
 		switch f.number {
 		case fieldTimestamp:
 			timed = true
 			d.entry.Time, err = readTime(f.data)
-			err = within("timestamp", err)
+			return within("timestamp", err)
 		case fieldLine:
 			d.entry.Body = f.data
-			err = within("line", checkUTF8(f.data))
-		case fieldMeta:
-			err = within("structured metadata", d.readMeta(f.data))
+			return within("line", checkUTF8(f.data))
+		default:
+			return within("structured metadata", d.readMeta(f.data))
 		}
-		if err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if !timed {
 		return errors.New("it has no timestamp")
@@ -220,26 +199,16 @@ func (d *lokiProto) readEntry(raw []byte) error {
 
 func (d *lokiProto) readMeta(raw []byte) error {
 	var l relay.Label
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
-			return err
-		}
-		raw = rest
-		if f.number != fieldName && f.number != fieldValue {
-			continue
-		}
-		if f.typ != protowire.BytesType {
-			return errWireType
-		}
-		if err := checkUTF8(f.data); err != nil {
-			return err
-		}
+	err := eachField(raw, fieldValue, protowire.BytesType, func(f field) error {
 		if f.number == fieldName {
 			l.Name = view(f.data)
 		} else {
 			l.Value = view(f.data)
 		}
+		return checkUTF8(f.data)
+	})
+	if err != nil {
+		return err
 	}
 	return d.meta.Add(l)
 }
@@ -264,23 +233,16 @@ func checkUTF8(b []byte) error {
 // readTime reads a google.protobuf.Timestamp as Unix nanoseconds.
 func readTime(raw []byte) (int64, error) {
 	var seconds, nanos int64
-	for len(raw) > 0 {
-		f, rest, err := nextField(raw)
-		if err != nil {
-			return 0, err
-		}
-		raw = rest
-		if f.number != fieldSeconds && f.number != fieldNanos {
-			continue
-		}
-		if f.typ != protowire.VarintType {
-			return 0, errWireType
-		}
+	err := eachField(raw, fieldNanos, protowire.VarintType, func(f field) error {
 		if f.number == fieldSeconds {
 			seconds = int64(f.value) //nolint:gosec // two's complement, as protobuf's int64
 		} else {
 			nanos = int64(int32(f.value)) //nolint:gosec // as protobuf's int32
 		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	const most = math.MaxInt64 / int64(1e9)
 	if nanos < 0 || nanos >= 1e9 || seconds < -most || seconds >= most {
