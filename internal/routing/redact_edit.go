@@ -124,28 +124,20 @@ func (e *editor) hash() error {
 
 func (e *editor) array(at places) error {
 	var room few
-	if err := e.scan.Open('['); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		if more, err := e.scan.More(']', i); err != nil || !more {
-			return err
-		}
+	return e.scan.Array(func(i int) error {
 		next := at.element(room[:0], i)
 		if !next.removed() {
-			if err := e.value(next); err != nil {
-				return err
-			}
-			continue
+			return e.value(next)
 		}
 		e.note(next)
 		e.scan.Peek()
 		from := e.scan.Pos()
-		if err := e.scan.Skip(); err != nil {
-			return err
+		err := e.scan.Skip()
+		if err == nil {
+			e.replace(from, e.scan.Pos(), "null")
 		}
-		e.replace(from, e.scan.Pos(), "null")
-	}
+		return err
+	})
 }
 
 // object removes members together with one of the commas around them: the one before, if a

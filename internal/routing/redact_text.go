@@ -224,41 +224,23 @@ func (l *looker) value(at places, depth int) error {
 }
 
 func (l *looker) object(at places, depth int) error {
-	_ = l.scan.Open('{')
-	for i := 0; ; i++ {
-		more, err := l.scan.More('}', i)
-		if err != nil || !more {
-			return err
-		}
-		raw, err := l.scan.RawKey()
-		if err != nil {
-			return err
-		}
-		text, err := raw.AppendText(nil)
+	return l.scan.Object(func(key jsonscan.Raw) error {
+		text, err := key.AppendText(nil)
 		if err != nil && len(at) > 0 {
 			return errName
 		}
-		if err := l.step(at.named(nil, appendFold(text[:0], text)), depth); err != nil {
-			return err
-		}
-	}
+		return l.step(at.named(nil, appendFold(text[:0], text)), depth)
+	})
 }
 
 func (l *looker) array(at places, depth int) error {
-	_ = l.scan.Open('[')
-	for i := 0; ; i++ {
-		more, err := l.scan.More(']', i)
-		if err != nil || !more {
-			return err
-		}
+	return l.scan.Array(func(i int) error {
 		next := at.element(nil, i)
 		if depth == 0 && slices.Contains(at, l.rules.root) { // a list of events
 			next = next.with(l.rules.root)
 		}
-		if err := l.step(next, depth); err != nil {
-			return err
-		}
-	}
+		return l.step(next, depth)
+	})
 }
 
 // step reads the value at the given places, inside of another one.

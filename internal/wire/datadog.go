@@ -93,7 +93,7 @@ func (d *datadogDecoder) push() error {
 		}
 		return ErrEmpty
 	case '[':
-		if err := d.array(); err != nil {
+		if err := d.scan.Array(func(int) error { return d.element() }); err != nil {
 			return err
 		}
 	case '{':
@@ -106,19 +106,6 @@ func (d *datadogDecoder) push() error {
 		return d.scan.Open('{')
 	}
 	return d.scan.End()
-}
-
-func (d *datadogDecoder) array() error {
-	_ = d.scan.Open('[')
-	for n := 0; ; n++ {
-		more, err := d.scan.More(']', n)
-		if err != nil || !more {
-			return err
-		}
-		if err := d.element(); err != nil {
-			return err
-		}
-	}
 }
 
 func (d *datadogDecoder) element() error {
@@ -153,16 +140,7 @@ func (d *datadogDecoder) refuse(why error) error {
 }
 
 func (d *datadogDecoder) members() error {
-	_ = d.scan.Open('{')
-	for n := 0; ; n++ {
-		more, err := d.scan.More('}', n)
-		if err != nil || !more {
-			return err
-		}
-		name, err := d.scan.RawKey()
-		if err != nil {
-			return err
-		}
+	return d.scan.Object(func(name jsonscan.Raw) error {
 		key := name.Bytes
 		if name.Escaped {
 			key = d.shortKey(name)
@@ -170,18 +148,15 @@ func (d *datadogDecoder) members() error {
 		if string(key) == "message" {
 			d.messages++
 			if d.holdsObject() {
-				if err := d.readMessage(); err != nil {
-					return err
-				}
-				continue
+				return d.readMessage()
 			}
 		}
 		value, isText, err := d.value()
-		if err != nil {
-			return err
+		if err == nil {
+			d.member(key, name, value, isText)
 		}
-		d.member(key, name, value, isText)
-	}
+		return err
+	})
 }
 
 // holdsObject reports whether the next value is a string that begins like an object.

@@ -121,17 +121,10 @@ func (d *lokiJSON) streams() error {
 	default:
 		return fmt.Errorf("streams is %s, not an array", jsonscan.Kind(c))
 	}
-	_ = d.scan.Open('[')
-	for n := 0; ; n++ {
-		more, err := d.scan.More(']', n)
-		if err != nil || !more {
-			return err
-		}
+	return d.scan.Array(func(int) error {
 		d.at = Place{Stream: d.at.Stream + 1}
-		if err := d.stream(); err != nil {
-			return err
-		}
-	}
+		return d.stream()
+	})
 }
 
 // errRepeated means that a stream has a key twice, and it is not known which one is right.

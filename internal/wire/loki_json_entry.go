@@ -23,35 +23,27 @@ func (d *lokiJSON) values() error {
 	if err := d.call(d.h.Stream(d.labels.Labels)); err != nil {
 		return err
 	}
-	_ = d.scan.Open('[')
-	for n := 0; ; n++ {
-		more, err := d.scan.More(']', n)
-		if err != nil || !more {
-			d.at.Entry = 0
-			return err
-		}
-		d.at.Entry = n + 1
-		if err := d.oneEntry(); err != nil {
-			return err
-		}
+	err := d.scan.Array(func(i int) error {
+		d.at.Entry = i + 1
+		return d.oneEntry()
+	})
+	if err == nil {
+		d.at.Entry = 0
 	}
+	return err
 }
 
 // refuseValues counts entries that are refused together.
 func (d *lokiJSON) refuseValues(why error) error {
-	_ = d.scan.Open('[')
-	for n := 0; ; n++ {
-		more, err := d.scan.More(']', n)
-		if err != nil {
-			return err
-		}
-		if !more {
-			return d.refuse(Problem{Place: d.at, Entries: n, Err: why})
-		}
-		if err := d.scan.Skip(); err != nil {
-			return err
-		}
+	entries := 0
+	err := d.scan.Array(func(int) error {
+		entries++
+		return d.scan.Skip()
+	})
+	if err != nil {
+		return err
 	}
+	return d.refuse(Problem{Place: d.at, Entries: entries, Err: why})
 }
 
 // oneEntry reads an entry. Like Loki, it skips a null.
@@ -63,25 +55,18 @@ func (d *lokiJSON) oneEntry() error {
 	default:
 		return d.skipRefused(Problem{Place: d.at, Entries: 1, Err: fmt.Errorf("it is %s, not an array", jsonscan.Kind(c))})
 	}
-	_ = d.scan.Open('[')
 	d.entry = Entry{Timed: true}
 	var bad error
 	n := 0
-	for ; ; n++ {
-		more, err := d.scan.More(']', n)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		wrong, err := d.element(n)
-		if err != nil {
-			return err
-		}
-		if bad == nil {
+	err := d.scan.Array(func(i int) error {
+		wrong, err := d.element(i)
+		if n++; bad == nil {
 			bad = wrong
 		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if bad == nil && n < 2 {
 		bad = errors.New("it has no timestamp and line")

@@ -30,31 +30,15 @@ func (m *member) key() string {
 func membersOf(body []byte, dst []member) []member {
 	var s jsonscan.Scanner
 	s.Reset(body)
-	if s.Open('{') != nil {
-		return dst[:0]
-	}
-	for n := 0; ; n++ {
-		more, err := s.More('}', n)
-		if err != nil {
-			return dst[:0]
-		}
-		if !more {
-			break
-		}
-		var m member
-		if m.name, err = s.RawKey(); err != nil {
-			return dst[:0]
-		}
+	err := s.Object(func(key jsonscan.Raw) error {
 		s.Peek()
 		start := s.Pos()
-		if s.Skip() != nil {
-			return dst[:0]
-		}
-		m.value = body[start:s.Pos():s.Pos()]
-		dst = append(dst, m)
-	}
+		err := s.Skip()
+		dst = append(dst, member{key, body[start:s.Pos():s.Pos()]})
+		return err
+	})
 	// A reader of the entry may refuse half a pair, and with it the whole request.
-	if s.End() != nil || jsonscan.HalfPair(body) {
+	if err != nil || s.End() != nil || jsonscan.HalfPair(body) {
 		return dst[:0]
 	}
 	return dst

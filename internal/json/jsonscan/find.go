@@ -45,42 +45,25 @@ func (f *finder) find(tokens []token) ([]byte, error) {
 
 // member reads an object to its end, since a later member may repeat the name.
 func (f *finder) member(tokens []token) (found []byte, err error) {
-	if err := f.Open('{'); err != nil {
-		return nil, err
-	}
-	for n := 0; ; n++ {
-		if more, err := f.More('}', n); err != nil || !more {
-			return found, err
+	err = f.Object(func(key Raw) (err error) {
+		if !same(key, tokens[0].name) {
+			return f.Skip()
 		}
-		key, err := f.RawKey()
-		if err == nil && same(key, tokens[0].name) {
-			found, err = f.find(tokens[1:])
-		} else if err == nil {
-			err = f.Skip()
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+		found, err = f.find(tokens[1:])
+		return err
+	})
+	return found, err
 }
 
 func (f *finder) element(tokens []token) (found []byte, err error) {
-	if err := f.Open('['); err != nil {
-		return nil, err
-	}
-	for n := 0; ; n++ {
-		if more, err := f.More(']', n); err != nil || !more {
-			return found, err
+	err = f.Array(func(i int) (err error) {
+		if i != tokens[0].index {
+			return f.Skip()
 		}
-		if n == tokens[0].index {
-			found, err = f.find(tokens[1:])
-		} else {
-			err = f.Skip()
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+		found, err = f.find(tokens[1:])
+		return err
+	})
+	return found, err
 }
 
 // same reports whether key is name, in which each byte may be escaped with up to six.

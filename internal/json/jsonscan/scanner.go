@@ -106,6 +106,41 @@ func (s *Scanner) More(end byte, n int) (bool, error) {
 	return true, nil
 }
 
+// Array reads an array. It calls each for the elements in turn, counted from 0, to read the value
+// of one. An error of each ends the reading.
+func (s *Scanner) Array(each func(i int) error) error {
+	if err := s.Open('['); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		if more, err := s.More(']', i); err != nil || !more {
+			return err
+		}
+		if err := each(i); err != nil {
+			return err
+		}
+	}
+}
+
+// Object reads an object as Array reads an array. The key is as it is written.
+func (s *Scanner) Object(each func(key Raw) error) error {
+	if err := s.Open('{'); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if more, err := s.More('}', n); err != nil || !more {
+			return err
+		}
+		key, err := s.RawKey()
+		if err == nil {
+			err = each(key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // Key reads an object's key, unescaped in place, and the colon that follows. After an error of
 // the key's content, the colon has been read too.
 func (s *Scanner) Key() ([]byte, error) {

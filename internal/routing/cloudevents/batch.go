@@ -1,6 +1,7 @@
 package cloudevents
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 
@@ -55,28 +56,27 @@ func (b *Batch) Text() []byte {
 	return text
 }
 
+var errEnough = errors.New("no more events are wanted")
+
 // Split yields the text of each event in a batch, as a part of the given text. It ends at the
 // first fault with an error, after it has yielded the events before it.
 func Split(batch []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var scan jsonscan.Scanner
 		scan.Reset(batch)
-		more := false
-		err := scan.Open('[')
-		for n := 0; err == nil; n++ {
-			if more, err = scan.More(']', n); err != nil || !more {
-				break
-			}
+		err := scan.Array(func(int) error {
 			scan.Peek()
 			from := scan.Pos()
-			if err = scan.Skip(); err == nil && !yield(batch[from:scan.Pos()], nil) {
-				return
+			err := scan.Skip()
+			if err == nil && !yield(batch[from:scan.Pos()], nil) {
+				return errEnough
 			}
-		}
+			return err
+		})
 		if err == nil {
 			err = scan.End()
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(nil, fmt.Errorf("read the batch of CloudEvents: %w", err))
 		}
 	}

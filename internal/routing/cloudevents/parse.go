@@ -84,20 +84,12 @@ func checkNames(text []byte) error {
 	var scan jsonscan.Scanner
 	scan.Reset(text)
 	var seen [16]bool // by its place among members
-	err := scan.Open('{')
-	for n := 0; err == nil; n++ {
-		more, failed := scan.More('}', n)
-		if err = failed; err != nil || !more {
-			break
+	err := scan.Object(func(key jsonscan.Raw) error {
+		if err := checkName(key, &seen); err != nil {
+			return err
 		}
-		var key jsonscan.Raw
-		if key, err = scan.RawKey(); err == nil {
-			err = checkName(key, &seen)
-		}
-		if err == nil {
-			err = scan.Skip()
-		}
-	}
+		return scan.Skip()
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAmbiguous, err)
 	}
