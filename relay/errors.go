@@ -45,6 +45,10 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return r.after, true
 }
 
+// ErrUntried is the error of an event that was not sent, because others of its delivery were
+// refused for good, and go to the dead letters first. The pump tries it again at once.
+var ErrUntried = errors.New("not tried, since an event of the same delivery was refused")
+
 // PartialError is the error of a delivery in which every event was acknowledged except for
 // those in Failures. The error of each failure is classified like that of a whole delivery.
 type PartialError struct {

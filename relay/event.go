@@ -43,7 +43,17 @@ type Event struct {
 	Labels []Label
 	// Body is the event as received, byte for byte.
 	Body []byte
+
+	// Record is the record of the journal that the event stands in, as its event number Index, from
+	// 0. The journal sets both where a sink asks for them, so that the sink knows an event again
+	// that is delivered again. A dead letter and a replay have no Record.
+	Record *Record
+	Index  int
 }
+
+// Record is a record of a journal: its position, and its checksum, by which a journal that was
+// set back is noticed.
+type Record struct{ Position, Checksum uint64 }
 
 // Label is a name and a value that were sent along with an event's body.
 type Label struct {

@@ -388,3 +388,32 @@ func TestPumpTimesOutASinkThatNeverAnswers(t *testing.T) {
 		assert.Len(t, p.sink.Arrived(), 1)
 	})
 }
+
+// A sink that delivers nothing of a delivery in which an event is refused has the others again at
+// once, after the dead letters have the refused one.
+func TestUntriedEventsAreTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	events := relaytest.Events(4)
+	var p *pumped
+	respond := func(call int, given []relay.Event) relaytest.Outcome {
+		if call > 0 {
+			assert.Len(t, p.dead.Kept("test"), 1, "the refused event goes first")
+			return relaytest.Outcome{}
+		}
+		failures := make([]relay.Failure, len(given))
+		for i := range given {
+			failures[i] = relay.Failure{Index: i, Err: relay.ErrUntried}
+		}
+		failures[1].Err = relay.Permanent(errors.New("too large"))
+		return relaytest.Outcome{Err: &relay.PartialError{Failures: failures}}
+	}
+	pumpingWith(t, func(pump *relay.Pump) { p = &pumped{dead: pump.DeadLetters.(*relaytest.DeadLetters)} }, respond, [][]relay.Event{events},
+		func(t *testing.T, p *pumped) {
+			start := time.Now()
+			synctest.Wait()
+			assert.Equal(t, relay.Position(4), p.source.Acked())
+			assert.Zero(t, time.Since(start), "it did not wait")
+			assert.Equal(t, []string{events[0].ID, events[2].ID, events[3].ID}, ids(p.sink.Arrived()))
+			assert.NotContains(t, p.log.String(), "delivery failed")
+		})
+}

@@ -13,6 +13,7 @@ type verdict struct {
 	split     bool          // some event among them is refused, and it is unknown which
 	suspect   bool          // one of them may be the reason, and it is unknown which
 	after     time.Duration // wait at least this long
+	atOnce    bool          // do not wait: what is tried again was not sent, and something was settled
 	cause     error         // why they are tried again
 }
 
@@ -49,6 +50,7 @@ func judgePartial(events []Event, partial *PartialError) verdict {
 		}
 	}
 	v.delivered = append(v.delivered, events[next:]...)
+	v.atOnce = errors.Is(v.cause, ErrUntried) && len(v.again) < len(events)
 	return v
 }
 

@@ -110,6 +110,9 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		if err := w.reject(ctx); err != nil { // the other events may be retried for a long time
 			return err
 		}
+		if verdict.atOnce {
+			continue
+		}
 		w.retrying(verdict.cause, len(events))
 		if err := sleep(ctx, max(jitter(wait), verdict.after)); err != nil {
 			return err
