@@ -70,15 +70,27 @@ func (s *Source) more(ctx context.Context, until time.Time) (fetched, bool) {
 func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetched) {
 	last = records[len(records)-1]
 	events = slices.Clip(records[0].events)
-	if len(records) > 1 {
+	if len(records) > 1 || s.placed {
 		events = make([]relay.Event, 0, n)
-		for _, r := range records {
-			events = append(events, r.events...)
+		for i := range records {
+			events = append(events, records[i].events...)
+			s.place(events[len(events)-len(records[i].events):], &records[i].mark, 0)
 		}
 	}
 	clear(records)
 	s.gathered = records
 	return events, last
+}
+
+// place makes events tell where they stand: in the record at a mark, from an index on.
+func (s *Source) place(events []relay.Event, at *mark, from int) {
+	if !s.placed || len(events) == 0 {
+		return
+	}
+	record := &relay.Record{Position: uint64(at.pos), Checksum: at.sum}
+	for i := range events {
+		events[i].Record, events[i].Index = record, from+i
+	}
 }
 
 // pieces is a record that is given in several batches, since all its events at once take
@@ -88,6 +100,7 @@ type pieces struct {
 	fetched
 	reader *record.Reader
 	given  uint64 // pieces
+	passed int    // events in the pieces given
 	before mark   // what an acknowledgement of a piece but the last covers
 }
 
@@ -111,8 +124,9 @@ func (s *Source) piece() (relay.Batch, error) {
 	if err != nil {
 		return relay.Batch{}, err
 	}
+	s.place(events, &p.mark, p.passed)
 	s.last = time.Now()
-	p.given++
+	p.given, p.passed = p.given+1, p.passed+len(events)
 	through, number := p.before, p.given
 	if p.reader.Done() {
 		s.rest = nil

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // A sink has two values in the table. The durable one registers it: from then on nothing is
@@ -178,6 +180,29 @@ func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark
 	defer j.checks.mu.Unlock()
 	j.checks.revs[sink] = rev
 	return "", nil
+}
+
+// ID names the journal's log, as long as it is one log: whatever its turn.
+func (j *Journal) ID() string { return hex.EncodeToString(j.id.Log[:]) }
+
+// Stream names the log for as long as a position means the same record.
+func (j *Journal) Stream() string { return j.id.String() }
+
+// Holds reports whether a record stands in the log, or stood there and was trimmed or damaged
+// since. Otherwise the log is another one than the record was read from, or it was set back.
+func (j *Journal) Holds(ctx context.Context, r relay.Record) (bool, error) {
+	state, err := j.state(ctx)
+	if err != nil {
+		return false, err
+	}
+	if store.Pos(r.Position) > state.End {
+		return false, nil
+	}
+	found, err := recordFrom(ctx, j.events, store.Pos(r.Position), store.Pos(r.Position)+1)
+	if err != nil {
+		return false, fmt.Errorf("read record %d of the journal: %w", r.Position, err)
+	}
+	return found == nil || record.Checksum(found.Data) == r.Checksum, nil
 }
 
 // lowest is the newest position that every registered sink has acknowledged. some is false

@@ -38,6 +38,7 @@ type Source struct {
 	rest     *pieces   // of the record given last; Next's own
 	spare    *fetched  // read from decoded, but did not fit into the batch; Next's own
 	last     time.Time // when the last batch was given; Next's own
+	placed   bool      // events tell where they stand; set before the first Next
 	gathered []fetched // memory for the records of a batch; Next's own
 
 	mu    sync.Mutex // guards the fields below
@@ -124,6 +125,10 @@ func (j *Journal) SourceUnder(ctx context.Context, turn *lease.Turn, sink string
 	go s.run(reading, s.acked)
 	return s, nil
 }
+
+// Place makes each event tell its record, for a sink that delivers exactly once. It is called
+// before the first Next.
+func (s *Source) Place() { s.placed = true }
 
 // open finds the sink's position. It never lies after what the sink has acknowledged: where
 // the position cannot be believed, the sink gets everything that is kept.

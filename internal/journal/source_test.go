@@ -144,3 +144,77 @@ func TestGather(t *testing.T) {
 		})
 	}
 }
+
+// A place is the same whatever else is in the batch, and after a restart, so that a sink knows an
+// event again.
+func TestPlacesOfEvents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	events := relaytest.Events(12)
+	for _, n := range [][2]int{{0, 5}, {5, 6}, {6, 12}} {
+		j.push(t, events[n[0]:n[1]])
+	}
+	type place struct {
+		record relay.Record
+		index  int
+	}
+	places := func(limit relay.BatchLimit) (all []place) {
+		s, err := j.Source(t.Context(), "k", limit)
+		require.NoError(t, err)
+		defer s.Close()
+		s.Place()
+		for _, e := range read(t, s, len(events), false) {
+			all = append(all, place{*e.Record, e.Index})
+		}
+		return all
+	}
+	want := places(relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
+	require.Equal(t, want, places(relay.BatchLimit{Events: 1, Bytes: 1 << 20}))
+	j.shut(t)
+	j = open(t, dir, testConfig)
+	require.Equal(t, want, places(relay.BatchLimit{Events: 7, Bytes: 1 << 20}))
+	for i, at := range []struct {
+		position uint64
+		index    int
+	}{0: {1, 0}, 4: {1, 4}, 5: {2, 0}, 6: {3, 0}, 11: {3, 5}} {
+		if at.position > 0 {
+			assert.Equal(t, at.position, want[i].record.Position)
+			assert.Equal(t, at.index, want[i].index)
+		}
+	}
+	s := j.source(t, "another")
+	defer s.Close()
+	assert.Nil(t, read(t, s, 1, false)[0].Record, "only where a sink asks for it")
+
+	holds, err := j.Holds(t.Context(), want[11].record)
+	require.NoError(t, err)
+	assert.True(t, holds)
+	for _, other := range []relay.Record{{Position: 3, Checksum: 1}, {Position: 4, Checksum: want[11].record.Checksum}} {
+		holds, err := j.Holds(t.Context(), other)
+		require.NoError(t, err)
+		assert.False(t, holds, "%v", other)
+	}
+}
+
+// The events of a record that is given in pieces are numbered through.
+func TestPlacesInPieces(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	b := storedBombs()["a thousand labels copied for each event"]
+	require.NoError(t, j.Append(t.Context(), b))
+	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 5000, Bytes: 4 << 20})
+	require.NoError(t, err)
+	defer s.Close()
+	s.Place()
+	for n := 0; n < b.Len(); {
+		batch, err := s.Next(t.Context())
+		require.NoError(t, err)
+		require.Less(t, len(batch.Events), b.Len(), "it comes in pieces")
+		for i := range batch.Events {
+			require.EqualValues(t, 1, batch.Events[i].Record.Position)
+			require.Equal(t, n+i, batch.Events[i].Index)
+		}
+		n += len(batch.Events)
+	}
+}
