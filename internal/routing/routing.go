@@ -38,6 +38,9 @@ type Options struct {
 	Logger  *slog.Logger // required
 	Metrics *Metrics     // nil counts nothing
 	Form    *Form        // nil if bodies stay as received
+	// InOrder is for a sink whose position passes over everything before the events that it has:
+	// it gets no events of a delivery in which others are refused, until those are settled.
+	InOrder bool
 }
 
 // Form is another form of the events' bodies, which is JSON.
@@ -59,6 +62,7 @@ type Route struct {
 	redact *redaction       // nil for nothing
 	unsalt *redaction       // with redact
 	form   *Form            // nil for as received
+	order  bool             // Options.InOrder
 	counts counts
 	views  sync.Pool // of *view
 	log    *slog.Logger
@@ -70,7 +74,7 @@ const quiet = 10 * time.Minute
 
 // New reads the sections; both may be nil. Errors name the field.
 func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
-	route := &Route{form: opts.Form, counts: opts.Metrics.of(opts.Sink), log: opts.Logger, doubts: rate.Sometimes{Interval: quiet}}
+	route := &Route{form: opts.Form, order: opts.InOrder, counts: opts.Metrics.of(opts.Sink), log: opts.Logger, doubts: rate.Sometimes{Interval: quiet}}
 	route.views.New = func() any { return &view{} }
 	if m != nil {
 		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)

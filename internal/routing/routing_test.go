@@ -404,3 +404,33 @@ func arrivals(events []relay.Event) []relaytest.Arrival {
 	}
 	return out
 }
+
+// A sink whose position passes over everything before it gets nothing of a delivery in which
+// another event is withheld, before that one is settled.
+func TestWithheldEventsGoFirst(t *testing.T) {
+	t.Parallel()
+	events := numbered(4)
+	events[2].Body = []byte("no JSON")
+	r, err := New(&config.Match{Types: []string{"*"}}, &config.Redact{Remove: []string{"/email"}}, Options{Logger: slog.New(slog.DiscardHandler), InOrder: true})
+	require.NoError(t, err)
+	inner := &relaytest.Sink{}
+	err = r.Wrap(inner).Deliver(t.Context(), events)
+	var partial *relay.PartialError
+	require.ErrorAs(t, err, &partial)
+	require.Empty(t, inner.Calls())
+	require.Len(t, partial.Failures, 4)
+	for i, f := range partial.Failures {
+		assert.Equal(t, i, f.Index)
+		assert.Equal(t, i == 2, relay.IsPermanent(f.Err))
+		assert.Equal(t, i != 2, errors.Is(f.Err, relay.ErrUntried))
+	}
+
+	var dead relaytest.DeadLetters
+	source := relaytest.NewSource(events)
+	source.Close()
+	pump := relay.Pump{Name: "s", Source: source, Sink: r.Wrap(inner), DeadLetters: &dead, Logger: slog.New(slog.DiscardHandler)}
+	require.ErrorIs(t, pump.Run(t.Context()), relaytest.ErrClosed)
+	assert.Len(t, dead.Kept("s"), 1)
+	assert.Len(t, inner.Calls(), 1)
+	assert.Equal(t, "e0 e1 e3", ids(inner.Arrived()))
+}

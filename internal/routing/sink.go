@@ -29,6 +29,10 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	if err != nil {
 		return err
 	}
+	if s.route.order && slices.ContainsFunc(chosen.withheld, refused) {
+		s.route.counts.add(chosen)
+		return chosen.postpone()
+	}
 	if len(chosen.events) > 0 {
 		if err = s.inner.Deliver(ctx, chosen.events); err == nil {
 			s.sends.Add(1)
@@ -39,6 +43,19 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 		s.route.counts.add(chosen)
 	}
 	return err
+}
+
+func refused(f relay.Failure) bool { return relay.IsPermanent(f.Err) }
+
+// postpone has the withheld events settled before those for the sink are tried. A crash between
+// the two delivers all of them again.
+func (c *choice) postpone() error {
+	failures := slices.Clone(c.withheld)
+	for _, i := range c.index {
+		failures = append(failures, relay.Failure{Index: i, Err: relay.ErrUntried})
+	}
+	slices.SortFunc(failures, func(a, b relay.Failure) int { return a.Index - b.Index })
+	return &relay.PartialError{Failures: failures}
 }
 
 // Close implements [relay.Sink].
