@@ -123,6 +123,7 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	assert.Equal(t, want.Sinks[1].Kafka.Key, got.Sinks[1].Kafka.Key)
 	assert.Equal(t, want.Sinks[1].Kafka.Partitioner, got.Sinks[1].Kafka.Partitioner)
 	assert.Equal(t, want.Sinks[1].Kafka.Compression, got.Sinks[1].Kafka.Compression)
+	assert.Equal(t, want.Sinks[1].Kafka.Delivery, got.Sinks[1].Kafka.Delivery)
 	assert.Equal(t, want.Sinks[2].NATS.Subject, got.Sinks[2].NATS.Subject)
 	assert.Equal(t, want.Sinks[2].NATS.Mode, got.Sinks[2].NATS.Mode)
 	assert.Equal(t, want.Sinks[3].Loki.Labels, got.Sinks[3].Loki.Labels)

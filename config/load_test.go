@@ -74,7 +74,7 @@ sinks:
 	assert.Equal(t, 30*time.Second, cfg.Sinks[0].Timeout)
 	assert.Equal(t, &Kafka{
 		Brokers: []string{"127.0.0.1:9092"}, Topic: "auditrelay.events", Key: "environment", Partitioner: "murmur2",
-		Compression: "snappy", Mode: "binary", Partitions: -1, ReplicationFactor: -1,
+		Compression: "snappy", Mode: "binary", Delivery: "at_least_once", Partitions: -1, ReplicationFactor: -1,
 	}, cfg.Sinks[0].Kafka)
 	assert.Equal(t, &NATS{
 		URL: "nats://127.0.0.1:4222", Subject: "auditrelay.{project}.{environment}.{type}", Mode: "jetstream",

@@ -41,6 +41,19 @@ type Kafka struct {
 	// its registered media type; to send it to Kafka is this relay's own convention, as
 	// CloudEvents' Kafka binding defines no batched mode.
 	Mode string `yaml:"mode" default:"binary" check:"binary|structured|batch"`
+	// Delivery is at_least_once (default) or exactly_once.
+	//
+	// With exactly_once each delivery is one transaction, which also holds the sink's position in
+	// the journal, as a record of PositionTopic. After a crash or a lost answer the sink reads that
+	// record, and skips what the topic has. Consumers must read with isolation.level
+	// read_committed. The brokers have to be Kafka 0.11 or later, and the sink's principal needs
+	// Describe and Write on the transactional ids that begin with "auditrelay.". Replays, and dead
+	// letters that are replayed, are delivered at least once. Parallel must be 1.
+	Delivery string `yaml:"delivery" default:"at_least_once" check:"at_least_once|exactly_once"`
+	// PositionTopic is the topic for the positions. It must be compacted (cleanup.policy=compact),
+	// and is best left to one sink. Default auditrelay.positions.NAME, with the sink's name. If it
+	// is missing, create_topic makes it.
+	PositionTopic string `yaml:"position_topic"`
 	// CreateTopic makes a topic that is missing, with Partitions and ReplicationFactor (default
 	// -1: as the broker has it).
 	CreateTopic       bool       `yaml:"create_topic"`
@@ -56,6 +69,20 @@ type KafkaSASL struct {
 	Mechanism string      `yaml:"mechanism" check:"plain|scram-sha-256|scram-sha-512"`
 	Username  string      `yaml:"username" check:"required"`
 	Password  secret.Text `yaml:"password"`
+}
+
+const exactlyOnce = "exactly_once"
+
+// ExactlyOnce reports whether each event is to be delivered once, and in order.
+func (s *Sink) ExactlyOnce() bool { return s.Kafka != nil && s.Kafka.ExactlyOnce() }
+
+// ExactlyOnce reports whether delivery is exactly_once.
+func (c *Kafka) ExactlyOnce() bool { return c.Delivery == exactlyOnce }
+
+func (c *Kafka) setDefaults(s *Sink) {
+	if c.ExactlyOnce() && c.PositionTopic == "" {
+		c.PositionTopic = "auditrelay.positions." + s.Name
+	}
 }
 
 func (c *Kafka) check(k *checker, at string, s *Sink) {
@@ -81,10 +108,27 @@ func (c *Kafka) check(k *checker, at string, s *Sink) {
 	if (c.Mode == "structured" || c.Mode == "batch") && s.Format == FormatOCSF {
 		k.fail(at+".mode", c.Mode, "would put each OCSF object into an envelope of CloudEvents; use binary, whose value is the object alone")
 	}
+	k.delivery(at, c, s)
 	k.created(at+".partitions", c.Partitions, 100_000, c.CreateTopic)
 	k.created(at+".replication_factor", c.ReplicationFactor, 100, c.CreateTopic)
 	if c.SASL != nil {
 		k.sasl(at, c)
+	}
+}
+
+// delivery checks what exactly_once asks for.
+func (k *checker) delivery(at string, c *Kafka, s *Sink) {
+	switch {
+	case !c.ExactlyOnce() && c.PositionTopic != "":
+		k.warn(at+".position_topic", "has no effect without delivery: exactly_once")
+	case !c.ExactlyOnce():
+	case len(c.PositionTopic) > 249 || !all(c.PositionTopic, func(r rune) bool { return isWord(r) || r == '.' }):
+		k.fail(at+".position_topic", c.PositionTopic, `must be at most 249 letters, digits, ".", "-" and "_"`)
+	case c.PositionTopic == c.Topic:
+		k.fail(at+".position_topic", c.PositionTopic, "is the topic of the events; it must be another one, which is compacted")
+	}
+	if c.ExactlyOnce() && s.Parallel > 1 {
+		k.fail(strings.TrimSuffix(at, "kafka")+"parallel", s.Parallel, "must be 1 with kafka.delivery: exactly_once, since deliveries that overtake each other have no position")
 	}
 }
 
