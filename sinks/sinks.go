@@ -47,9 +47,15 @@ type Deps struct {
 	Registerer prometheus.Registerer
 	// Kinds are the kinds of the program.
 	Kinds Kinds
+	// Journal is where the events of a live sink come from. Without it no sink delivers exactly
+	// once.
+	Journal *Journal
 
 	topics []string // for Check
 }
+
+// Journal is what a sink that delivers exactly once knows about the journal of its events.
+type Journal = kafka.Journal
 
 // Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to nothing, and
 // fails only if s is wrong or names a file that cannot be used; errors name the sink. The
@@ -88,7 +94,7 @@ func Route(s config.Sink) (*routing.Route, error) {
 }
 
 func (d Deps) route(s config.Sink) (*routing.Route, error) {
-	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name)}
+	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name), InOrder: s.ExactlyOnce()}
 	if s.Format == config.FormatOCSF {
 		opts.Form = &routing.Form{Name: "OCSF " + ocsf.Version, Encode: ocsf.Encode}
 	}
@@ -107,7 +113,10 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	log := d.logger(s.Name)
 	switch {
 	case s.Kafka != nil:
-		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes), CheckTopics: d.topics}))
+		return orError(kafka.New(*s.Kafka, kafka.Options{
+			Logger: log, BatchBytes: int64(s.BatchBytes), CheckTopics: d.topics,
+			Name: s.Name, Timeout: s.Timeout, Journal: d.Journal,
+		}))
 	case s.NATS != nil:
 		duplicates, err := d.duplicates(s.Name)
 		if err != nil {

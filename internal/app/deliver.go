@@ -56,10 +56,6 @@ func (d *delivery) run(ctx context.Context) error {
 
 func (d *delivery) close() error { return d.stack.unwind(context.Background()) }
 
-// epochs is a sink that wants the number of the turn in which it delivers, before its first
-// delivery: a later turn has a larger one.
-type epochs interface{ InEpoch(number uint64) }
-
 // openSink opens a sink and its position under a turn.
 func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) (d *delivery, err error) {
 	d = &delivery{stack: stack{log: r.log}}
@@ -69,15 +65,17 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 		}
 	}()
 	var instances []relay.Sink
+	live := r.sinkDeps()
+	live.Journal = &sinks.Journal{
+		ID: r.journal.ID(), Stream: r.journal.Stream(), Holds: r.journal.Holds,
+		Epoch: func(ctx context.Context) (uint64, error) { return turn.Number(), turn.Await(ctx) },
+	}
 	for range max(1, cfg.Parallel) {
-		sink, err := sinks.Open(cfg, r.sinkDeps())
+		sink, err := sinks.Open(cfg, live)
 		if err != nil {
 			return nil, err
 		}
 		d.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
-		if e, wants := sink.(epochs); wants {
-			e.InEpoch(turn.Number())
-		}
 		instances = append(instances, sink)
 	}
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
@@ -85,12 +83,16 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 	if err != nil {
 		return nil, err
 	}
+	if cfg.ExactlyOnce() {
+		source.Place()
+	}
 	d.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
 	r.lend(cfg.Name, instances[0])
 	d.stack.push("lending of sink "+cfg.Name, func(context.Context) error { r.lend(cfg.Name, nil); return nil })
 	d.pump = &relay.Pump{
 		Name: cfg.Name, Source: r.tracer.Source(cfg.Name, source, journal.DeliveredRecord), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
-		Permit: turn.Await, ReadAhead: true, Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
+		// An event that is set aside would be passed over by the position of those after it.
+		Permit: turn.Await, ReadAhead: !cfg.ExactlyOnce(), Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
 	}
 	return d, nil
 }

@@ -21,6 +21,7 @@ type batch struct {
 	scratch record
 
 	compression kafka.Compression
+	numbered    bool           // a transaction's: its numbers are set when it is sent
 	stream      io.WriteCloser // compresses into set; nil for snappy and for no compression
 	framed      bool           // for snappy: its header is written
 	failed      error          // the stream's error
@@ -39,7 +40,7 @@ const (
 	lastOffsetAt     = 23
 	firstTimestampAt = 27
 	maxTimestampAt   = 35
-	producerAt       = 43 // id, epoch and first sequence: all -1, which means none
+	producerAt       = 43 // see producer
 	recordCountAt    = 57
 	batchHeader      = 61
 )
@@ -68,6 +69,9 @@ func (b *batch) encode(events []relay.Event, run []int32, f form, c kafka.Compre
 		}
 	}
 	b.end(first, latest, n)
+	if !b.numbered {
+		b.seal(0, unnumbered)
+	}
 	return b.failed
 }
 
@@ -138,15 +142,39 @@ func (b *batch) end(first, latest int64, records int) {
 	put.PutUint32(head[lengthAt:], uint32(len(head)-epochAt)) //nolint:gosec // bounded by batch_bytes
 	put.PutUint32(head[epochAt:], 1<<32-1)
 	head[magicAt] = 2
-	put.PutUint16(head[attributesAt:], uint16(b.compression))
 	put.PutUint32(head[lastOffsetAt:], uint32(records-1)) //nolint:gosec // at most the events of a delivery
 	put.PutUint64(head[firstTimestampAt:], uint64(first))
 	put.PutUint64(head[maxTimestampAt:], uint64(latest))
-	for i := producerAt; i < recordCountAt; i++ {
-		head[i] = 0xff
-	}
 	put.PutUint32(head[recordCountAt:], uint32(records)) //nolint:gosec // at most the events of a delivery
+}
+
+// producer is who made a batch, and the number of its first record among those that it sent to
+// the partition.
+type producer struct {
+	id    int64
+	epoch int16
+	first int32
+}
+
+// unnumbered stands in the batches of no producer.
+var unnumbered = producer{-1, -1, -1}
+
+// transactional is the attribute of a batch that is part of a transaction.
+const transactional = 1 << 4
+
+// seal writes the last fields, and the checksum.
+func (b *batch) seal(attributes uint16, p producer) {
+	put, head := binary.BigEndian, b.set[sizeBytes:]
+	put.PutUint16(head[attributesAt:], attributes|uint16(b.compression))
+	put.PutUint64(head[producerAt:], uint64(p.id))       //nolint:gosec // the protocol's form
+	put.PutUint16(head[producerAt+8:], uint16(p.epoch))  //nolint:gosec // the protocol's form
+	put.PutUint32(head[producerAt+10:], uint32(p.first)) //nolint:gosec // the protocol's form
 	put.PutUint32(head[checksumAt:], crc32.Checksum(head[attributesAt:], castagnoli))
+}
+
+// records is how many records the batch has.
+func (b *batch) records() int32 {
+	return int32(binary.BigEndian.Uint32(b.set[sizeBytes+recordCountAt:])) //nolint:gosec // at most the events of a delivery
 }
 
 // forget drops the last delivery's events, and memory that has grown too large.

@@ -36,6 +36,6 @@ func (w *worker) reset() {
 
 // encode makes b the body of the events at the indexes in run.
 func (b *body) encode(s *Sink, events []relay.Event, run []int32) {
-	b.run = run
+	b.run, b.numbered = run, s.once != nil
 	b.err = b.batch.encode(events, run, s.form, s.compression)
 }

@@ -144,6 +144,9 @@ func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	if first != nil || len(names) == 0 || c.err == nil {
 		c.limits(ctx, res, first)
 	}
+	if c.sink.checked != nil && ctx.Err() == nil {
+		c.once(ctx, c.sink.checked, first)
+	}
 }
 
 // topic examines one topic; it returns nil if there is no such topic.

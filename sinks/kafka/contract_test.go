@@ -33,6 +33,22 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// A delivery in a transaction keeps the contract, too: of events of no journal, which it does not
+// know again.
+func TestContractOfExactlyOnce(t *testing.T) {
+	t.Parallel()
+	relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
+		c := onceCluster(t)
+		return relaytest.Destination{
+			Sink:    c.live(t, Options{}, nil),
+			Arrived: func() []relaytest.Arrival { return arrivals(t, c.committed(t, testTopic)) },
+			Down:    c.gate.close,
+			Up:      c.gate.open,
+			Stall:   func() { stall(c) },
+		}
+	}})
+}
+
 func destination(t *testing.T, partitions int32, mode string) relaytest.Destination {
 	t.Helper()
 	const password = "kafka-pass-5x9q"

@@ -21,6 +21,7 @@ const inFlight = 8
 type job struct {
 	topic     *topic
 	partition *partition
+	numbers   *numbers // nil without transactions
 }
 
 // resolve finds each event's topic, and the topics whose metadata has to be fetched.
@@ -51,7 +52,7 @@ func (s *Sink) assign(events []relay.Event) {
 		}
 		p := t.partitions[s.spread.choose(t, key)]
 		if len(p.events) == 0 {
-			s.work = append(s.work, job{t, p})
+			s.work = append(s.work, job{topic: t, partition: p})
 		}
 		p.events = append(p.events, int32(i))
 	}
@@ -180,15 +181,24 @@ func (w *worker) request(ctx context.Context, b *body) error {
 	if b.err != nil {
 		return b.err
 	}
-	res, err := w.sink.client.RawProduce(ctx, &kafka.RawProduceRequest{
-		Addr:         w.partition.leader,
-		Topic:        w.topic.name,
-		Partition:    w.partition.id,
-		RequiredAcks: kafka.RequireAll,
-		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(b.set)},
-	})
+	return w.sink.send(ctx, &kafka.RawProduceRequest{Addr: w.partition.leader, Topic: w.topic.name, Partition: w.partition.id}, &b.batch, w.numbers)
+}
+
+// send sends a batch. The numbers are nil without a transaction.
+func (s *Sink) send(ctx context.Context, req *kafka.RawProduceRequest, b *batch, n *numbers) error {
+	if n != nil {
+		defer n.turn()()
+		req.TransactionalID = n.transaction
+		b.seal(transactional, n.producer())
+	}
+	req.RequiredAcks = kafka.RequireAll
+	req.RawRecords = protocol.RawRecordSet{Reader: bytes.NewReader(b.set)}
+	res, err := s.client.RawProduce(ctx, req)
 	if err != nil {
 		return bare(err)
+	}
+	if n != nil && res.Error == nil {
+		n.advance(b.records())
 	}
 	return res.Error
 }

@@ -66,7 +66,7 @@ func advise(err error) error {
 func isDenied(code kafka.Error) bool {
 	switch code {
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
-		kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState:
+		kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.TransactionalIDAuthorizationFailed:
 		return true
 	}
 	return false
@@ -78,6 +78,12 @@ func adviceFor(code kafka.Error) string {
 		return "grant the sink's principal Describe and Write on the topic, and Create where create_topic is set"
 	case kafka.ClusterAuthorizationFailed:
 		return "grant the sink's principal Create on the cluster or the topic, or unset create_topic"
+	case kafka.TransactionalIDAuthorizationFailed:
+		return `grant the sink's principal Describe and Write on the transactional ids with the prefix "auditrelay."`
+	case kafka.InvalidTransactionTimeout:
+		return "lower the sink's timeout, or raise the brokers' transaction.max.timeout.ms"
+	case kafka.InvalidProducerEpoch, kafka.ProducerFenced:
+		return "another process has the sink's transactional id since, or the transaction took too long"
 	case kafka.SASLAuthenticationFailed:
 		return "check sasl.username and sasl.password"
 	case kafka.UnsupportedSASLMechanism:

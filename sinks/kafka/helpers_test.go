@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -156,11 +157,28 @@ func environmentIn(t testing.TB, want, n int) string {
 	return ""
 }
 
-// gate stands between a client and brokers: while it is shut, they cannot be reached.
+// gate stands between a client and brokers: while it is shut, they cannot be reached. It can
+// swallow one answer.
 type gate struct {
-	mu    sync.Mutex
-	shut  bool
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	shut    bool
+	conns   map[net.Conn]struct{}
+	swallow atomic.Bool
+}
+
+// gatedConn is a broker's end of a connection.
+type gatedConn struct {
+	net.Conn
+
+	gate *gate
+}
+
+func (c *gatedConn) Write(b []byte) (int, error) {
+	if c.gate.swallow.CompareAndSwap(true, false) {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
 }
 
 func (g *gate) listen(network, address string) (net.Listener, error) {
@@ -197,7 +215,7 @@ func (l *gatedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.admit(c) {
-			return c, nil
+			return &gatedConn{c, l.gate}, nil
 		}
 		_ = c.Close()
 	}

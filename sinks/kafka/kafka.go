@@ -15,10 +15,10 @@
 // compacted topics, where a later record replaces all events of an earlier one. An event that a
 // broker refuses is still found and refused alone, in a record of its own.
 //
-// A record is acknowledged once all in-sync replicas have it. kafka-go has no idempotent
-// producer, so an event whose acknowledgement was lost is in the topic twice, and is recognised
-// by its source and id. Events of one key keep their order, even when a part of a delivery is
-// tried again.
+// A record is acknowledged once all in-sync replicas have it. An event whose acknowledgement was
+// lost is in the topic twice, and is recognised by its source and id; with delivery:
+// exactly_once (see once) it is there once. Events of one key keep their order, even when a part
+// of a delivery is tried again.
 //
 // The sink uses its own RoundTripper under kafka.Client, because kafka.Transport goes on
 // sending after its context has ended, and does not let metadata be refreshed. The sink encodes
@@ -50,6 +50,12 @@ type Options struct {
 	// BatchBytes bounds a delivery, in bytes of its bodies. Check compares the brokers' limits
 	// with it; with 0 it does not.
 	BatchBytes int64
+	// Name is the sink's name, and Timeout the time of one delivery. Both are for exactly_once.
+	Name    string
+	Timeout time.Duration
+	// Journal is where the events come from. Without it, the sink delivers at least once whatever
+	// its section says: a replay must not fence the live sink, nor be taken for a repetition.
+	Journal *Journal
 	// CheckTopics are the topics for Check to examine if the topic depends on the events.
 	CheckTopics []string
 }
@@ -69,6 +75,8 @@ type Sink struct {
 	brokers     []string           // as configured
 	batchBytes  int64              // Options.BatchBytes
 	checkTopics []string           // Options.CheckTopics
+	once        *once              // nil: at least once
+	checked     *once              // what Check examines of exactly_once; nil without it
 
 	// limit bounds the records of one request, before compression, in bytes. It is learned from
 	// refusals. The goroutines of one delivery use it.
@@ -114,6 +122,12 @@ func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	// what the context has left if that is less.
 	s.client = &kafka.Client{Transport: t, Timeout: requestTimeout}
 	s.limit.Store(firstLimit(s.compression))
+	if cfg.ExactlyOnce() {
+		s.checked = newOnce(s, cfg, opts, Journal{ID: "check"})
+	}
+	if s.checked != nil && opts.Journal != nil {
+		s.once = newOnce(s, cfg, opts, *opts.Journal)
+	}
 	return s, nil
 }
 
@@ -126,6 +140,9 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 		return nil
 	}
 	defer s.reset()
+	if s.once != nil {
+		return s.once.deliver(ctx, events)
+	}
 	now := time.Now()
 	s.resolve(events, now)
 	if err := s.refresh(ctx, now); err != nil {
