@@ -19,6 +19,7 @@ func destinations() []destination {
 	return []destination{
 		{"file", "a file on this machine", startFile},
 		{"kafka", "Apache Kafka, three brokers that are controllers too", startKafka},
+		{"kafka-once", "the same, delivered to exactly once, while the relay is killed", startKafkaOnce},
 		{"nats", "three nats-servers, JetStream with three copies", startNATS},
 		{"loki", "Grafana Loki, built from its module", startLoki},
 		{"datadog", "a strict fake of Datadog's logs intake", startDatadog},
@@ -35,6 +36,8 @@ type place struct {
 	// other places.
 	journal func(tag string) string
 	outage  *outage // nil if it has no node to kill
+	// killsRelay has the relay itself killed, again and again; it is one of the place's own.
+	killsRelay bool
 	// tails returns the end of its logs; nil if it has none.
 	tails func() string
 	close func()
@@ -47,6 +50,8 @@ type target struct {
 	section string // the sink's section, in YAML: kafka: {…}
 	// read returns the id of each event at the target, from the start.
 	read func(ctx context.Context, add func(id string)) error
+	// once means that no event may be there twice.
+	once bool
 	// faults returns the server's complaints about its requests. It may be nil.
 	faults func() []string
 }

@@ -24,7 +24,11 @@ var kafkaPOM []byte
 
 const kafkaTopic, kafkaPartitions = "events", 6
 
-func startKafka(ctx context.Context, s *session) (*place, error) {
+// kafkaCluster returns the brokers for all Kafka destinations.
+func (s *session) kafkaCluster(ctx context.Context) (*kafkatest.Cluster, error) {
+	if s.kafka != nil {
+		return s.kafka, nil
+	}
 	java, err := findJava(ctx)
 	if err != nil {
 		return nil, err
@@ -33,19 +37,45 @@ func startKafka(ctx context.Context, s *session) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := kafkatest.StartCluster(ctx, kafkatest.Options{Java: java, Jars: jars, Dir: s.dir})
+	s.kafka, err = kafkatest.StartCluster(ctx, kafkatest.Options{Java: java, Jars: jars, Dir: s.dir, Brokers: s.brokers})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.kafka.Close)
+	return s.kafka, nil
+}
+
+func startKafka(ctx context.Context, s *session) (*place, error) {
+	cluster, err := s.kafkaCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := cluster.CreateTopic(ctx, kafkaTopic, kafkaPartitions); err != nil {
-		cluster.Close()
 		return nil, err
 	}
 	return &place{
 		targets: []target{kafkaTarget(cluster)},
 		outage:  kafkaOutage(cluster),
 		tails:   cluster.Tails,
-		close:   cluster.Close,
+	}, nil
+}
+
+// onceTopic gets each event exactly once.
+const onceTopic = "once"
+
+func startKafkaOnce(ctx context.Context, s *session) (*place, error) {
+	cluster, err := s.kafkaCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.CreateTopic(ctx, onceTopic, kafkaPartitions); err != nil {
+		return nil, err
+	}
+	section := fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s, delivery: exactly_once, create_topic: true}", strings.Join(cluster.Brokers, `", "`), onceTopic)
+	return &place{
+		targets:    []target{{name: "kafka, exactly once", sink: "kafka-once", section: section, read: readerOf(cluster.On(onceTopic)), once: true}},
+		tails:      cluster.Tails,
+		killsRelay: true,
 	}, nil
 }
 

@@ -23,16 +23,19 @@ import (
 
 // flags are the command's.
 type flags struct {
-	binary   string
-	only     []string
-	rate     float64
-	load     time.Duration
-	down     time.Duration
-	kills    int
-	patience time.Duration
-	build    time.Duration
-	cache    string
-	keep     bool
+	binary  string
+	only    []string
+	rate    float64
+	load    time.Duration
+	down    time.Duration
+	kills   int
+	brokers int
+
+	relayKills int
+	patience   time.Duration
+	build      time.Duration
+	cache      string
+	keep       bool
 }
 
 func main() {
@@ -82,6 +85,8 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.load, "load", 20*time.Second, "how `long` the load of one run lasts")
 	fs.DurationVar(&f.down, "down", 8*time.Second, "how `long` a killed node stays down")
 	fs.IntVar(&f.kills, "kills", 1, "how `often` a node of each cluster is killed")
+	fs.IntVar(&f.relayKills, "relay-kills", 20, "how `often` the relay that delivers exactly once is killed")
+	fs.IntVar(&f.brokers, "brokers", 3, "how `many` Kafka brokers there are")
 	fs.DurationVar(&f.patience, "patience", 2*time.Minute, "how `long` a destination may bring nothing new after the last push")
 	fs.DurationVar(&f.build, "build", 8*time.Minute, "how `long` fetching and building a server may take")
 	fs.StringVar(&f.cache, "cache", defaultCache(), "`folder` for servers that are fetched or built")
@@ -150,8 +155,8 @@ func (f *flags) check() (err error) {
 		return fmt.Errorf("--rate: %v is not above 0", f.rate)
 	case f.load < time.Second:
 		return fmt.Errorf("--load: %s is less than a second", f.load)
-	case f.kills < 0:
-		return fmt.Errorf("--kills: %d is negative", f.kills)
+	case f.kills < 0 || f.relayKills < 0 || f.brokers < 1:
+		return errors.New("--kills, --relay-kills, --brokers: a number is too small")
 	case f.down < 0 || f.patience <= 0 || f.build <= 0:
 		return errors.New("--down, --patience, --build: a time is not positive")
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type playing struct {
 	kills     int
 	places    []*place
 	relay     *rig.Relay
+	config    string // the relay's
 	workspace *rig.Workspace
 	start     time.Time // of the load
 	remarks   map[*place][]string
@@ -41,7 +43,10 @@ func (s *session) play(ctx context.Context, places []*place, kills int) []row {
 		session: s, name: "calm", tag: fmt.Sprintf("run%d", len(s.rows)), kills: kills, places: places,
 		remarks: map[*place][]string{}, wrong: map[*place][]string{},
 	}
-	if kills > 0 {
+	switch {
+	case places[0].killsRelay:
+		p.name = "relay killed"
+	case kills > 0:
 		p.name = "node killed"
 	}
 	s.say("%s, %s: %.0f events/s for %s …", strings.Join(p.sinkNames(), ", "), p.name, s.rate, s.load)
@@ -94,8 +99,8 @@ func (p *playing) startRelay(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	config := fmt.Sprintf("data_dir: %q\n", p.relay.DataDir()) + p.workspace.Config(p.relay.Ingest, p.relay.Admin) + p.sections()
-	if err := p.relay.Start(ctx, config, starting, p.workspace.Env()); err != nil {
+	p.config = fmt.Sprintf("data_dir: %q\n", p.relay.DataDir()) + p.workspace.Config(p.relay.Ingest, p.relay.Admin) + p.sections()
+	if err := p.relay.Start(ctx, p.config, starting, p.workspace.Env()); err != nil {
 		p.relay.Close()
 		p.workspace.Close()
 		return err
@@ -133,6 +138,9 @@ func (p *playing) underLoad(ctx context.Context) error {
 		return err
 	}
 	p.start = time.Now()
+	if p.places[0].killsRelay {
+		return p.killRelay(ctx)
+	}
 	for i := range p.kills {
 		if err := p.hold(ctx, p.load*time.Duration(i+1)/time.Duration(p.kills+1)); err != nil {
 			return err
@@ -142,6 +150,29 @@ func (p *playing) underLoad(ctx context.Context) error {
 		}
 	}
 	return p.hold(ctx, p.load)
+}
+
+// killRelay kills the relay again and again, at random moments after it was ready.
+func (p *playing) killRelay(ctx context.Context) error {
+	const within = time.Second
+	for i := range p.kills {
+		if err := retry.Sleep(ctx, rand.N(within)); err != nil {
+			return err
+		}
+		if p.relay.Process().Ended() {
+			return p.relay.Process().Unexpected()
+		}
+		p.relay.Process().Kill()
+		if err := p.relay.Start(ctx, p.config, starting, p.workspace.Env()); err != nil {
+			return fmt.Errorf("after %d kills: %w", i+1, err)
+		}
+		if i%20 == 19 {
+			p.say("  killed %d times", i+1)
+			p.progress()
+		}
+	}
+	p.remarks[p.places[0]] = append(p.remarks[p.places[0]], fmt.Sprintf("killed %d times", p.kills))
+	return nil
 }
 
 // hold lets the load go on until so long after its start.
@@ -252,6 +283,9 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 				continue // missing events are not known to be lost
 			}
 			r.count(tally, ledgers)
+			if t.once && r.duplicates > 0 {
+				r.wrong = append(r.wrong, fmt.Sprintf("%d events are there more than once", r.duplicates))
+			}
 			if t.faults != nil {
 				r.wrong = append(r.wrong, t.faults()...)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
@@ -20,6 +21,7 @@ type session struct {
 	rows []row
 	// nats is started when it is first needed: two destinations share it.
 	nats    *natstest.Cluster
+	kafka   *kafkatest.Cluster // likewise
 	closers []func()
 }
 
@@ -34,11 +36,13 @@ func (s *session) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\
 
 // playAll starts the destinations and plays all runs.
 func (s *session) playAll(ctx context.Context, chosen []destination) {
-	var sinks, journals []*place
+	var sinks, journals, killing []*place
 	for _, d := range chosen {
 		p := s.startPlace(ctx, d)
 		switch {
 		case p == nil:
+		case p.killsRelay:
+			killing = append(killing, p)
 		case p.journal != nil:
 			journals = append(journals, p)
 		default:
@@ -50,6 +54,11 @@ func (s *session) playAll(ctx context.Context, chosen []destination) {
 	s.playTwice(ctx, sinks)
 	for _, p := range journals {
 		s.playTwice(ctx, []*place{p})
+	}
+	for _, p := range killing {
+		if ctx.Err() == nil && s.relayKills > 0 {
+			s.rows = append(s.rows, s.play(ctx, []*place{p}, s.relayKills)...)
+		}
 	}
 }
 

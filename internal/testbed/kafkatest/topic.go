@@ -131,7 +131,7 @@ func (t *Topic) Count(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Read passes each event's CloudEvents id and body to record, from the start of each
+// Read passes on what consumers get that read committed records only. It passes each event's CloudEvents id and body to record, from the start of each
 // partition. A record in structured mode has no id, and the whole event as its body.
 func (t *Topic) Read(ctx context.Context, record func(id string, body []byte)) error {
 	ends, err := t.ends(ctx)
@@ -142,7 +142,8 @@ func (t *Topic) Read(ctx context.Context, record func(id string, body []byte)) e
 	for p := range ends {
 		from[p] = kgo.NewOffset().AtStart()
 	}
-	reader, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.Topic: from}))
+	reader, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.Topic: from}),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords()) // the last record may be the mark of a transaction
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,9 @@ func (t *Topic) Read(ctx context.Context, record func(id string, body []byte)) e
 			return err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			err = errors.Join(err, pass(r, record))
+			if !r.Attrs.IsControl() {
+				err = errors.Join(err, pass(r, record))
+			}
 			if r.Offset+1 >= ends[r.Partition] {
 				delete(ends, r.Partition)
 			}
