@@ -183,12 +183,12 @@ func (o *once) trusted(ctx context.Context, s *session, found *position) (positi
 		return none, nil
 	case found.Version > positionVersion:
 		return none, fmt.Errorf("the position in topic %s has the version %d, and this program knows %d: update the relay", o.topic, found.Version, positionVersion)
-	case found.Epoch > s.job:
-		return none, fmt.Errorf("the position in topic %s has the epoch %d, and this relay's job %d: another relay has taken over", o.topic, found.Epoch, s.job)
 	case found.Stream != o.journal.Stream:
 		o.sink.log.Warn("the position in the topic is of another journal, so it is not used: the first events may be in the topic already",
 			"topic", o.topic, "journal", o.journal.Stream, "found", found.Stream)
 		return none, nil
+	case found.Epoch > s.job:
+		return none, fmt.Errorf("the position in topic %s has the epoch %d, and this relay's job %d: another relay has taken over, or the cluster has lost its epochs, and then a person has to write a tombstone under the key %s", o.topic, found.Epoch, s.job, o.id)
 	}
 	holds, err := o.journal.Holds(ctx, relay.Record{Position: found.Sequence, Checksum: found.Checksum})
 	if err != nil {

@@ -57,6 +57,9 @@ type letterEvent struct {
 	Labels      []relay.Label `json:"labels,omitempty"`
 	// Body is left out of lists: it may hold personal data.
 	Body []byte `json:"body_base64,omitempty"`
+	// A letter has no place in the journal any more.
+	Record *relay.Record `json:"-"`
+	Index  int           `json:"-"`
 }
 
 func letterOf(d *deadletters.Letter, withBody bool) *Letter {
