@@ -209,25 +209,18 @@ func (r *Reader) Records(ctx context.Context, from, to int64, handle func(index 
 	if err := r.isOpen(); err != nil {
 		return err
 	}
-	if from >= to {
-		return nil
-	}
 	_, err := each(ctx, r.entries, store.Pos(from)+1, func(item store.Item) error {
-		switch {
-		case item.Record == nil || item.Record.Kind == kindLost:
-		case indexOf(item.Record) >= to:
-			return errEnd
-		default:
-			if record, err := r.codec.unpack(item.Record); err == nil { // else Verify names it
-				if err := handle(indexOf(item.Record), record); err != nil {
-					return err
-				}
-			}
-			if indexOf(item.Record) == to-1 {
-				return errEnd
-			}
+		if item.Record == nil {
+			return nil
 		}
-		return nil
+		if indexOf(item.Record) >= to {
+			return errEnd
+		}
+		record, err := r.codec.unpack(item.Record)
+		if err != nil {
+			return nil //nolint:nilerr // it is lost, or Verify names it
+		}
+		return handle(indexOf(item.Record), record)
 	})
 	if errors.Is(err, errEnd) {
 		return nil

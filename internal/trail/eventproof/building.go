@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -62,9 +61,6 @@ func (b *building) skip(to, trimmed uint64) {
 	b.span.miss(max(from, trimmed+1), to-1, reasonLost)
 	b.span.Last, b.last = to-1, tlog.Hash{}
 }
-
-// absorb adds a record noted by its commit.
-func (b *building) absorb(s journal.Sealed) { b.add(s.Position, s.Digest) }
 
 // worth reports whether a span is to be entered.
 func (b *building) worth() bool { return b.pushed || len(b.span.Missing) > 0 }

@@ -147,7 +147,7 @@ func (k *Keeper) follow() {
 			return
 		}
 		delete(k.ahead, s.Position)
-		k.open.absorb(s)
+		k.open.add(s.Position, s.Digest)
 	}
 }
 

@@ -74,11 +74,7 @@ func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, 
 	}
 	var tree proof.Edge
 	var failed error
-	err = j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
-		d, err := record.DigestOf(data)
-		if err != nil || s.misses(position) {
-			return true // the root will tell, unless the span names it
-		}
+	err = s.records(ctx, j, func(position uint64, data []byte, d record.Digest) bool {
 		tree.Add(Leaf(position, d.Events, d.Root))
 		failed = yield(listed(position, data, open))
 		return failed == nil
@@ -87,6 +83,15 @@ func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, 
 		return err
 	}
 	return s.holds(&tree)
+}
+
+// records calls visit with the sound records of the span that the journal still has, until it
+// returns false. The root tells of the others, unless the span names them.
+func (s *Span) records(ctx context.Context, j *journal.Journal, visit func(position uint64, data []byte, d record.Digest) bool) error {
+	return j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
+		d, err := record.DigestOf(data)
+		return err != nil || s.misses(position) || visit(position, data, d)
+	})
 }
 
 func listed(position uint64, data []byte, open bool) Listed {

@@ -109,11 +109,7 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 	var found *Bundle
 	var stored []byte // the record that has it
 	var leaves []tlog.Hash
-	err := j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
-		d, err := record.DigestOf(data)
-		if err != nil || s.misses(position) {
-			return true // the root will tell, unless the span names it
-		}
+	err := s.records(ctx, j, func(position uint64, data []byte, d record.Digest) bool {
 		if b, has := bundleOf(data, &q, d); has {
 			found, stored = b, bytes.Clone(data)
 			b.Position, b.Leaf = position, int64(len(leaves))

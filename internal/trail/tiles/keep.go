@@ -3,7 +3,6 @@ package tiles
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -32,7 +31,6 @@ type Keeper struct {
 
 	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
-	told    map[string]bool   // the logged failures
 	strange bool              // a checkpoint of an unknown generation was passed over
 
 	mu        sync.Mutex     // guards the fields below
@@ -48,7 +46,7 @@ func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation,
 	}
 	return &Keeper{
 		store: store, trail: trail, generations: generations, log: log,
-		writers: map[int64]*writer{}, fromFirst: map[int64]bool{}, logs: map[string]Log{}, told: map[string]bool{},
+		writers: map[int64]*writer{}, fromFirst: map[int64]bool{}, logs: map[string]Log{},
 	}
 }
 
@@ -236,7 +234,10 @@ func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c aud
 	}
 	err := w.add(ctx, c)
 	if errors.Is(err, errUnproven) {
-		k.tell(fmt.Sprintf("unproven %d", c.Base), "a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
+		if !w.unproven {
+			k.log.Error("a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
+		}
+		w.unproven = true
 		return nil
 	}
 	return k.failed(c.Base, w, err)
@@ -272,12 +273,4 @@ func (k *Keeper) failed(base int64, w *writer, err error) error {
 		k.damaged(base, w.Log, err)
 	}
 	return err
-}
-
-// tell logs an error once.
-func (k *Keeper) tell(what, text string, args ...any) {
-	if !k.told[what] {
-		k.told[what] = true
-		k.log.Error(text, args...)
-	}
 }

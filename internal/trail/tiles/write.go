@@ -50,7 +50,8 @@ type writer struct {
 	leaves []tlog.Hash  // of the entries between written and proven
 	lines  []proof.Line // of their checkpoints
 
-	lost int64 // entries missing from the trail and the log, written as empty ones
+	lost     int64 // entries missing from the trail and the log, written as empty ones
+	unproven bool  // a checkpoint that does not continue the log was logged
 }
 
 // openWriter goes on with a log as far as its newest checkpoint is good and its tiles

@@ -104,20 +104,25 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 			wrong(at, at, "it is unlike the one in "+c.bundleFile)
 		}
 	}
-	if len(leaves) > c.width && !l.o.Live {
-		c.beyond = &Finding{Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(len(leaves)) - 1, File: file, Detail: beyondCovered}
-	}
+	l.checkBeyond(c, file, len(leaves))
 	return nil
 }
 
-// beyondCovered is why entries after the newest checkpoint are a finding.
-const beyondCovered = "no checkpoint covers them, and they stand in the file all the same"
+// checkBeyond notes the entries of a file after the newest checkpoint.
+func (l *logCheck) checkBeyond(c *chunk, file string, entries int) {
+	if entries > c.width && !l.o.Live {
+		first := l.base + c.n*width
+		c.beyond = &Finding{
+			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
+			Detail: "no checkpoint covers them, and they stand in the file all the same",
+		}
+	}
+}
 
 // checkEnd holds the end of a bundle's file against its name. A full bundle in the place of a
 // partial one has entries that no checkpoint covers: a relay in use, or one that was killed, had
 // not signed them yet.
 func (l *logCheck) checkEnd(c *chunk, entries int) {
-	first := l.base + c.n*width
 	wrong := c.bundleWrong
 	if len(c.bundle) == c.width && wrong == "" && entries != c.fileWidth {
 		wrong = fmt.Sprintf("it has %d entries, not %d", entries, c.fileWidth)
@@ -128,11 +133,8 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 		f := Finding{Kind: Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}
 		f.inArchive(c.archive)
 		c.records = append(c.records, f)
-	case entries > c.width && !l.o.Live:
-		c.beyond = &Finding{
-			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: c.bundleFile,
-			Detail: beyondCovered,
-		}
+	default:
+		l.checkBeyond(c, c.bundleFile, entries)
 	}
 }
 
