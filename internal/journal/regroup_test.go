@@ -38,8 +38,9 @@ func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, erro
 
 // committerOn is a committer over s.
 func committerOn(s *steadyLog) *committer {
-	c := &committer{sealed: new(atomic.Pointer[func(Sealed)]),
-		log: s, limit: func() int { return recordTarget },
+	c := &committer{
+		sealed: new(atomic.Pointer[func(Sealed)]),
+		log:    s, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		committed: func(mark, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
