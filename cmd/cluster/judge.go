@@ -69,6 +69,9 @@ func (j *judge) check(ctx context.Context) (wrong []string) {
 	say(j.entered(ctx))
 	say(j.verified(ctx))
 	say(j.fights())
+	for _, r := range j.relays {
+		say(r.endedBadly())
+	}
 	return wrong
 }
 

@@ -31,6 +31,7 @@ type relayNode struct {
 	process *rig.Process
 	wanted  bool     // it is to run
 	ends    []string // how processes ended by themselves
+	told    int      // how many of them endedBadly has told of
 }
 
 func (s *scene) newRelay(i int) (r *relayNode, err error) {
@@ -168,6 +169,24 @@ func (r *relayNode) supervise(ctx context.Context) {
 		}
 		r.mu.Unlock()
 	}
+}
+
+// takenOver is what a relay says that ends because it was thought dead.
+const takenOver = "another relay of this cluster has taken over"
+
+// endedBadly is an error if a process has ended by itself since the last call, for another reason
+// than that it was thought dead.
+func (r *relayNode) endedBadly() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ends := r.ends[r.told:]
+	r.told = len(r.ends)
+	for _, end := range ends {
+		if !strings.Contains(end, takenOver) {
+			return fmt.Errorf("%s has ended by itself, see its log with --keep: %s", r.name, end)
+		}
+	}
+	return nil
 }
 
 func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n')+1:] }

@@ -219,16 +219,6 @@ func (s *scene) relayOfMember(name string) *relayNode {
 	return nil
 }
 
-// named finds a relay.
-func (s *scene) named(name string) *relayNode {
-	for _, r := range s.relays {
-		if r.name == name {
-			return r
-		}
-	}
-	return nil
-}
-
 // supervise has relays started again that end by themselves, until the scene is closed.
 func (s *scene) supervise(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -57,13 +57,17 @@ func (d *delivery) run(ctx context.Context) error {
 func (d *delivery) close() error { return d.stack.unwind(context.Background()) }
 
 // openSink opens a sink and its position under a turn.
-func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) (d *delivery, err error) {
-	d = &delivery{stack: stack{log: r.log}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-		}
-	}()
+func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) (*delivery, error) {
+	d := &delivery{stack: stack{log: r.log}}
+	if err := r.openInto(ctx, d, cfg, turn); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// openInto opens what a delivery needs. What it has opened is in the delivery's stack, also
+// where it fails.
+func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, turn *lease.Turn) error {
 	var instances []relay.Sink
 	live := r.sinkDeps()
 	live.Journal = &sinks.Journal{
@@ -73,7 +77,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 	for range max(1, cfg.Parallel) {
 		sink, err := sinks.Open(cfg, live)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
 		instances = append(instances, sink)
@@ -81,7 +85,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
 	source, err := r.journal.SourceUnder(ctx, turn, cfg.Name, limit)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.ExactlyOnce() {
 		source.Place()
@@ -94,7 +98,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 		// An event that is set aside would be passed over by the position of those after it.
 		Permit: turn.Await, ReadAhead: !cfg.ExactlyOnce(), Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
 	}
-	return d, nil
+	return nil
 }
 
 // lend notes the instance of a sink that is delivered to; nil is none any more.
