@@ -17,10 +17,6 @@ var profilesShape = listBy("profile_id", object(map[string]*shape{
 	"pem_files": listBy("pem_file_id", object(map[string]*shape{"pem_file_id": text, "public_key": text})),
 }))
 
-var profilesSchema = &jsondiff.Schema{Key: "profile_id", Elem: &jsondiff.Schema{
-	Members: map[string]*jsondiff.Schema{"pem_files": {Key: "pem_file_id"}},
-}}
-
 // profile compares one profile.
 type profile struct {
 	*collector

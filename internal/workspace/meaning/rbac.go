@@ -56,23 +56,9 @@ type grant struct {
 	actions map[string]bool
 }
 
-func rbacSchema() *jsondiff.Schema {
-	set := &jsondiff.Schema{Set: true}
-	permissions := &jsondiff.Schema{Key: "resource_id", Elem: &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"actions": set}}}
-	granted := &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"permissions": permissions}}
-	resources := &jsondiff.Schema{Key: "resource_id", Elem: &jsondiff.Schema{Members: map[string]*jsondiff.Schema{"available_actions": set}}}
-	return &jsondiff.Schema{
-		Members: map[string]*jsondiff.Schema{
-			"custom_roles":     {Key: "role_id", Elem: granted},
-			"custom_scopes":    {Key: "scope", Elem: granted},
-			"custom_resources": resources,
-		},
-		Suffixes: map[string]*jsondiff.Schema{"_resources": resources, "_member": granted, "_admin": granted, "_user": granted},
-	}
-}
-
-// rbacShape has a member for each further object with permissions, too: the service may have
-// more default roles than the document names.
+// rbacShape knows the members with the provider's brand in their names by their ends. It has a
+// member for each further object with permissions, too: the service may have more default roles
+// than the document names.
 func rbacShape(v any) *shape {
 	permissions := listBy("resource_id", object(map[string]*shape{"resource_id": text, "actions": list(text)}))
 	held := func(key string) *shape {

@@ -10,13 +10,11 @@ import (
 // subject is how the states of one subject are read. One without a row here is compared value by
 // value, and whatever changes in it has the rule "setting.changed".
 type subject struct {
-	// schema marks the lists whose order does not count, by "Resources and their fields" of the
-	// API's document. Members of the RBAC policy with the provider's brand in their names are
-	// known by their ends.
-	schema *jsondiff.Schema
-	// shape is the form understood by explain; the rest is compared value by value. It may depend
-	// on the state.
+	// shape is the form understood by explain, by "Resources and their fields" of the API's
+	// document; the rest is compared value by value. It may depend on the state.
 	shape func(v any) *shape
+	// schema marks the lists whose order does not count: those of the shape.
+	schema *jsondiff.Schema
 	// explain adds statements for two states. They may have any form.
 	explain func(c *collector, before, after any)
 	// rules are those of explain's statements.
@@ -29,18 +27,26 @@ type subject struct {
 var streaming = subject{shape: streamingShape, explain: explainStreaming, rules: streamingRules, optional: true}
 
 // subjects are those with rules, as they stand in the trail.
-var subjects = map[string]subject{
+var subjects = withSchemas(map[string]subject{
 	kinds.Project.Name:               {shape: fixed(projectShape), explain: explainProject, rules: projectRules},
-	kinds.EmailTemplates.Name:        {schema: &jsondiff.Schema{Key: "template_id"}, shape: fixed(templatesShape), explain: explainTemplates, rules: templateRules},
+	kinds.EmailTemplates.Name:        {shape: fixed(templatesShape), explain: explainTemplates, rules: templateRules},
 	kinds.DefaultEmailTemplates.Name: {shape: anyMember, explain: explainDefaults, rules: defaultRules},
-	kinds.RBACPolicy.Name:            {schema: rbacSchema(), shape: rbacShape, explain: explainRBAC, rules: rbacRules},
-	kinds.TrustedTokenProfiles.Name:  {schema: profilesSchema, shape: fixed(profilesShape), explain: explainProfiles, rules: profileRules},
+	kinds.RBACPolicy.Name:            {shape: rbacShape, explain: explainRBAC, rules: rbacRules},
+	kinds.TrustedTokenProfiles.Name:  {shape: fixed(profilesShape), explain: explainProfiles, rules: profileRules},
 	kinds.PasswordStrength.Name:      {shape: fixed(passwordShape), explain: explainPassword, rules: passwordRules},
-	kinds.SMSCountryCodes.Name:       {schema: &jsondiff.Schema{Set: true}, shape: fixed(list(text)), explain: explainCountries, rules: countryRules},
+	kinds.SMSCountryCodes.Name:       {shape: fixed(list(text)), explain: explainCountries, rules: countryRules},
 	"event_log_streaming":            streaming,
 	"event_log_streaming_second":     streaming,
 	// Everything in it is explained.
 	RelayConfiguration: {shape: fixed(anything), explain: explainRelay, rules: relayRules},
+})
+
+func withSchemas(all map[string]subject) map[string]subject {
+	for name, s := range all {
+		s.schema = s.shape(nil).schema()
+		all[name] = s
+	}
+	return all
 }
 
 func fixed(s *shape) func(any) *shape { return func(any) *shape { return s } }
@@ -106,9 +112,28 @@ func texts(names ...string) *shape {
 	return s
 }
 
+// list is a list whose order does not count.
 func list(elem *shape) *shape { return &shape{elem: elem} }
 
 func listBy(key string, elem *shape) *shape { return &shape{elem: elem, key: key} }
+
+// schema marks the lists of such a state whose order does not count.
+func (s *shape) schema() *jsondiff.Schema {
+	if s == nil {
+		return nil
+	}
+	return &jsondiff.Schema{
+		Set: s.elem != nil && s.key == "", Key: s.key, Elem: s.elem.schema(), Members: schemasOf(s.members), Suffixes: schemasOf(s.suffixes),
+	}
+}
+
+func schemasOf(members map[string]*shape) map[string]*jsondiff.Schema {
+	all := map[string]*jsondiff.Schema{}
+	for name, s := range members {
+		all[name] = s.schema()
+	}
+	return all
+}
 
 // strip returns the rest of a state without the known part. An object or array stays as
 // an empty one.
