@@ -9,7 +9,7 @@ VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || ech
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 # PGO=cmd/auditrelay/load.pgo compiles for the load in that profile, which takes about 5 % less CPU and several
 # minutes more to compile, since nothing that was compiled without it serves again. The Dockerfile does so.
-# The profile is of bin/bench --only '^json x100$$', as admin.pprof gives it.
+# The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
 .PHONY: help build demo test test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean

@@ -169,7 +169,7 @@ func (c *chooser) chosen(e *relay.Event) error {
 			c.log.Warn("match.cel failed for an event, and it is delivered; further failures are counted, and not logged for a while",
 				"event", e.ID, "type", e.Type, "error", err)
 		})
-		return nil
+		return nil //nolint:nilerr // on_error is deliver
 	case !keep:
 		c.unmatched++
 		return errUnmatched
