@@ -22,7 +22,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
-	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
 // stage is a ledger on a store of its own, with a log of events.
@@ -298,7 +297,7 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 		until := func(last store.Pos) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := s.Follow(ctx, new(lease.Turn), func(_ context.Context, loss quarantine.Loss) error {
+			err := s.Follow(ctx, func() store.If { return store.If{} }, func(_ context.Context, loss quarantine.Loss) error {
 				if failures--; failures >= 0 {
 					return assert.AnError
 				}
@@ -338,7 +337,7 @@ func TestAFollowerWithoutTheTurnKeepsNoPosition(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		told := 0
-		err = s.Follow(ctx, lease.NewTurn("control", lost), func(context.Context, quarantine.Loss) error {
+		err = s.Follow(ctx, func() store.If { return store.If{Key: epoch, Rev: lost} }, func(context.Context, quarantine.Loss) error {
 			if told++; told == 2 {
 				cancel()
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
 const (
@@ -91,12 +90,12 @@ type followed struct {
 // Follow calls handle for each named loss, old and new, in order and at least once, until
 // ctx ends or the store is closed. It repeats a failed call for as long as it takes. Its
 // position outlives restarts, so handle hears of a loss from before a crash too. Of several
-// relays the one that has the turn follows.
-func (l *Ledger) Follow(ctx context.Context, turn *lease.Turn, handle func(context.Context, Loss) error) error {
-	return l.insist(ctx, "following the quarantine", func() error { return l.follow(ctx, turn, handle) })
+// relays one follows, and guard is the condition that it still is that one.
+func (l *Ledger) Follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
+	return l.insist(ctx, "following the quarantine", func() error { return l.follow(ctx, guard, handle) })
 }
 
-func (l *Ledger) follow(ctx context.Context, turn *lease.Turn, handle func(context.Context, Loss) error) error {
+func (l *Ledger) follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
 	state, err := l.names.State(ctx)
 	if err != nil {
 		return err
@@ -128,17 +127,17 @@ func (l *Ledger) follow(ctx context.Context, turn *lease.Turn, handle func(conte
 		}
 		// A crash before the put tells of the loss a second time.
 		at.Pos = item.Record.Pos
-		if err := l.keepFollowed(ctx, turn, at); err != nil {
+		if err := l.keepFollowed(ctx, guard, at); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (l *Ledger) keepFollowed(ctx context.Context, turn *lease.Turn, at followed) error {
+func (l *Ledger) keepFollowed(ctx context.Context, guard func() store.If, at followed) error {
 	value, err := json.Marshal(at)
 	if err != nil {
 		return fmt.Errorf("encode the follower's position: %w", err)
 	}
-	return l.store.Table().PutLazy(ctx, followedKey, value, turn.Guard())
+	return l.store.Table().PutLazy(ctx, followedKey, value, guard())
 }
