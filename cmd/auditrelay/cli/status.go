@@ -126,17 +126,16 @@ func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Clie
 
 // follow prints a line of JSON each interval, until ctx ends.
 func (c *statusCommand) follow(ctx context.Context, client *console.Client, out io.Writer) error {
-	err := every(ctx, c.interval, func() error {
+	return every(ctx, c.interval, func() error {
 		sections, err := client.Status(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			err = printStatusJSON(out, sections, false)
 		}
-		return printStatusJSON(out, sections, false)
+		if ctx.Err() != nil {
+			err = nil // it is the wanted end
+		}
+		return err
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // every does something now and each interval, until it fails or ctx ends.

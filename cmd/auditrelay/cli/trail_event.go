@@ -156,7 +156,7 @@ func (f *proveEventFlags) query(arg string) (q eventproof.Query, err error) {
 }
 
 func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
-	policy, err := f.trust.read()
+	policy, _, err := f.trust.read()
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ It prints the result as JSON, with the places of absent events.`),
 			return nil
 		},
 	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
-		trusted, err := trust.read()
+		trusted, _, err := trust.read()
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 }
 
 func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
-	given, err := f.given.read()
+	given, text, err := f.given.read()
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,11 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	if err := durable.MakeDir(f.out); err != nil {
 		return err
 	}
-	trust, err := f.trust(cmd, given, prover)
-	if err != nil {
-		return err
+	trust := trust{text, func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
+	if given == nil {
+		if trust, err = f.ownTrust(cmd, prover); err != nil {
+			return err
+		}
 	}
 	if err := durable.WriteFile(filepath.Join(f.out, "trail.policy"), trust.text); err != nil {
 		return err
@@ -190,21 +192,21 @@ func (f *trustFlags) needed(what string) error {
 	return nil
 }
 
-// read gives the trust anchor; nil for none.
-func (f *trustFlags) read() (*proof.Policy, error) {
+// read gives the trust anchor, nil for none, with its text as a file of --policy has it.
+func (f *trustFlags) read() (*proof.Policy, []byte, error) {
 	if f.policy != "" {
 		text, err := os.ReadFile(f.policy)
 		if err != nil {
-			return nil, fmt.Errorf("read the policy: %w", err)
+			return nil, nil, fmt.Errorf("read the policy: %w", err)
 		}
 		p, err := proof.ParsePolicy(string(text))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.policy, err)
+			return nil, nil, fmt.Errorf("%s: %w", f.policy, err)
 		}
-		return &p, nil
+		return &p, text, nil
 	}
 	if f.key == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	key := f.key
 	if text, err := os.ReadFile(key); err == nil {
@@ -212,9 +214,9 @@ func (f *trustFlags) read() (*proof.Policy, error) {
 	}
 	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
 	if err != nil {
-		return nil, fmt.Errorf("--key: %w", err)
+		return nil, nil, fmt.Errorf("--key: %w", err)
 	}
-	return &p, nil
+	return &p, []byte("log " + key + "\nquorum none\n"), nil
 }
 
 // trust is whom the written proofs are to be verified with.
@@ -222,22 +224,6 @@ type trust struct {
 	text []byte // of trail.policy
 	// of gives the policy for a log, by its origin.
 	of func(origin string) (proof.Policy, error)
-}
-
-// trust reads the policy given, or makes one of the trail's own keys.
-func (f *proveFlags) trust(cmd *cobra.Command, given *proof.Policy, prover *verify.Prover) (t trust, err error) {
-	if given == nil {
-		return f.ownTrust(cmd, prover)
-	}
-	t.of = func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }
-	if f.given.policy == "" {
-		t.text = []byte("log " + given.Logs[0].Key + "\nquorum none\n")
-		return t, nil
-	}
-	if t.text, err = os.ReadFile(f.given.policy); err != nil {
-		return t, fmt.Errorf("read the policy: %w", err)
-	}
-	return t, nil
 }
 
 // ownTrust names the trail's own keys, and the configured witnesses.

@@ -143,7 +143,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 // options reads the files to hold the trail against.
 func (f *verifyFlags) options() (o verify.Options, err error) {
 	o.Archives = f.archives
-	if o.Policy, err = f.trust.read(); err != nil {
+	if o.Policy, _, err = f.trust.read(); err != nil {
 		return o, err
 	}
 	for _, name := range f.known {

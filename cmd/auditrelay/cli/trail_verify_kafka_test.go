@@ -55,7 +55,7 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 	made := writeFiles(t, trail, dir)
 	note, err := os.ReadFile(filepath.Join(dir, "0", proof.CheckpointFile))
 	require.NoError(t, err)
-	trusted, err := (&trustFlags{key: made.PublicKey, policy: ""}).read()
+	trusted, _, err := (&trustFlags{key: made.PublicKey, policy: ""}).read()
 	require.NoError(t, err)
 	_, by, err := trusted.Open(note)
 	require.NoError(t, err)
