@@ -80,9 +80,14 @@ func (s *Sink) ExactlyOnce() bool { return s.Kafka != nil && s.Kafka.ExactlyOnce
 func (c *Kafka) ExactlyOnce() bool { return c.Delivery == exactlyOnce }
 
 func (c *Kafka) setDefaults(s *Sink) {
-	if c.ExactlyOnce() && c.PositionTopic == "" {
+	if !c.ExactlyOnce() {
+		return
+	}
+	if c.PositionTopic == "" {
 		c.PositionTopic = "auditrelay.positions." + s.Name
 	}
+	setDefault(&s.BatchEvents, 20_000) // larger transactions, since each has a price
+	setDefault(&s.BatchBytes, 16<<20)
 }
 
 func (c *Kafka) check(k *checker, at string, s *Sink) {

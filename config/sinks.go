@@ -15,7 +15,7 @@ type Sink struct {
 	// under it. It has letters, digits, "-" and "_".
 	Name string `yaml:"name"`
 	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB; 100
-	// and 512KiB for a webhook.
+	// and 512KiB for a webhook; 20000 and 16MiB for a kafka with delivery: exactly_once.
 	BatchEvents int  `yaml:"batch_events" default:"5000" check:"1..1000000"`
 	BatchBytes  Size `yaml:"batch_bytes" default:"4MiB" check:"1KiB..1GiB"`
 	// BatchWait is how long a delivery that is not full waits for further events: for fewer
