@@ -184,7 +184,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 	for entered := 0; ; entered++ {
 		k.mu.Lock()
 		var due []Gap
-		due = append(due, w.gaps.Due...)
+		due = append(due, w.Due...)
 		k.mu.Unlock()
 		if len(due) == 0 {
 			return nil
@@ -210,7 +210,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 			index = e.Index
 		}
 		k.mu.Lock()
-		w.gaps.entered(g, index)
+		w.entered(g, index)
 		w.changed = true
 		k.mu.Unlock()
 	}

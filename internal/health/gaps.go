@@ -64,8 +64,8 @@ func (w *watch) review(reviewed func(int64) bool) {
 	if reviewed == nil {
 		return
 	}
-	for i := range w.gaps.Settled {
-		if g := &w.gaps.Settled[i]; g.Entry > 0 && !g.Reviewed && reviewed(g.Entry) {
+	for i := range w.Settled {
+		if g := &w.Settled[i]; g.Entry > 0 && !g.Reviewed && reviewed(g.Entry) {
 			g.Reviewed, w.changed = true, true
 		}
 	}
@@ -166,8 +166,8 @@ func (g *gaps) await(until time.Time) {
 // mended reports whether the open gap is over: a push has come since, or the API shows the
 // cause mended. The end of all evidence, as after a restart, is no end of a gap.
 func (w *watch) mended(fresh bool) bool {
-	g := w.gaps.Open
-	push, after, arrival := w.arrivals.LastPush, w.gaps.losing, g.ofArrivals()
+	g := w.Open
+	push, after, arrival := w.arrivals.LastPush, w.losing, g.ofArrivals()
 	if arrival {
 		push = w.arrivals.LastNew
 	}
@@ -180,7 +180,7 @@ func (w *watch) mended(fresh bool) bool {
 // mendedAt is the push that has ended the open gap, or now.
 func (w *watch) mendedAt(now time.Time) time.Time {
 	push := w.arrivals.LastPush
-	if push.Before(w.gaps.losing) && w.arrivals.Looked.IsZero() || !push.After(w.gaps.Open.Begun) {
+	if push.Before(w.losing) && w.arrivals.Looked.IsZero() || !push.After(w.Open.Begun) {
 		return now
 	}
 	return push
@@ -210,7 +210,7 @@ func (w *watch) lose(v Verdict, now time.Time) {
 // and when the open one ended. A silence is often noticed before its cause; and a cause out of
 // sight, as when the API is away, leaves a silence.
 func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
-	open := w.gaps.Open
+	open := w.Open
 	switch {
 	case open.is(v.State) && open.RefusedBy == v.refusedBy:
 		return now, false
@@ -231,7 +231,7 @@ func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
 // cause and ended a moment ago, or where there is no room for more: its end has proved
 // nothing. It counts what came meanwhile.
 func (w *watch) openGap(v Verdict, now time.Time) {
-	g, n := &w.gaps, len(w.gaps.Past)
+	g, n := &w.gaps, len(w.Past)
 	g.settleAt, w.changed = time.Time{}, true
 	if n > 0 {
 		p := g.Past[n-1]
@@ -262,8 +262,8 @@ func (w *watch) begun(v Verdict) time.Time {
 	case Silent:
 		at = w.LastNew
 	}
-	if n := len(w.gaps.Past); n > 0 && w.gaps.Past[n-1].Ended.After(at) {
-		at = w.gaps.Past[n-1].Ended
+	if n := len(w.Past); n > 0 && w.Past[n-1].Ended.After(at) {
+		at = w.Past[n-1].Ended
 	}
 	return at
 }
@@ -284,13 +284,13 @@ func (w *watch) begin(gap Gap, now time.Time) {
 
 // end ends the open gap.
 func (w *watch) end(at time.Time) {
-	p := w.gaps.Open
+	p := w.Open
 	p.Ended = at
 	p.span.Set(p.Begun, p.Ended)
 	p.RefusedPushes = w.refusedIn(p)
 	p.EventsExpected, p.EstimatedBy = w.expected(p.Begun, p.Ended)
 	p.outside = w.arrivals.Events - p.span.Events()
-	w.gaps.Past, w.gaps.Open, w.changed = append(w.gaps.Past, p), nil, true
+	w.Past, w.Open, w.changed = append(w.Past, p), nil, true
 }
 
 func (w *watch) refusedIn(p *pending) int64 { return p.refused + w.refusedPushes() - p.refusedBefore }
@@ -298,7 +298,7 @@ func (w *watch) refusedIn(p *pending) int64 { return p.refused + w.refusedPushes
 // measure estimates the events lost in each gap up to its end, or to now. The expected number
 // is not looked up again after the end: the rhythm has learnt from the silence by then.
 func (w *watch) measure(now time.Time) {
-	all := w.gaps.unsettled()
+	all := w.unsettled()
 	if len(all) == 0 {
 		return
 	}
@@ -370,7 +370,7 @@ func (w *watch) byArrival(all []*pending, now time.Time) {
 }
 
 // came counts the events that arrived since the first unsettled gap began.
-func (w *watch) came() int64 { return w.gaps.Came + w.arrivals.Events - w.gaps.cameAt }
+func (w *watch) came() int64 { return w.Came + w.arrivals.Events - w.cameAt }
 
 // expected is the number of events usual in a time, and how it is known.
 func (w *watch) expected(from, until time.Time) (events int64, by string) {

@@ -293,11 +293,11 @@ func TestAReviewedGap(t *testing.T) {
 	require.Positive(t, g.Entry)
 	h.pass(1, h.each20)
 	assert.Contains(t, h.status().Action, "`auditrelay trail annotate")
-	assert.Equal(t, 1, h.keeper.watches[0].gaps.unreviewed(h.now))
+	assert.Equal(t, 1, h.keeper.watches[0].unreviewed(h.now))
 	h.keeper.options.Reviewed = func(index int64) bool { return index == g.Entry }
 	h.pass(20, h.each20)
 	assert.Equal(t, Flowing, h.status().State, h.status().Reason)
-	assert.Zero(t, h.keeper.watches[0].gaps.unreviewed(h.now))
+	assert.Zero(t, h.keeper.watches[0].unreviewed(h.now))
 	assert.Len(t, h.status().Gaps, 1, "it is told of all the same")
 	h.down(1)
 	h.pass(30, h.each20)

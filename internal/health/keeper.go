@@ -162,7 +162,7 @@ func (k *Keeper) tick(now time.Time) {
 		for _, p := range w.unsettled() {
 			p.Silenced = cmp.Or(k.silenced(w), p.Silenced)
 		}
-		urgent = urgent || w.changed || w.held.due || len(w.gaps.Due) > 0
+		urgent = urgent || w.changed || w.held.due || len(w.Due) > 0
 	}
 	if urgent {
 		k.writer.nudge()

@@ -119,7 +119,7 @@ func (s *scene) now() Status {
 func (s *scene) present() Gap {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
-	all := s.keeper.watches[0].gaps.unsettled()
+	all := s.keeper.watches[0].unsettled()
 	return all[len(all)-1].Gap
 }
 

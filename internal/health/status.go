@@ -92,12 +92,12 @@ func (w *watch) status(now time.Time) Status {
 		Project: w.name.Project, Environment: w.name.Environment, Mode: w.mode(), Destination: w.destination(),
 		State: v.State, Reason: v.Reason, Since: v.Since, Action: v.Action,
 		Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
-		Gaps: w.gaps.told(), lost: w.gaps.lost, unreviewed: w.gaps.unreviewed(now), events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
+		Gaps: w.told(), lost: w.lost, unreviewed: w.unreviewed(now), events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
 	}
 	if s.State == "" { // not judged yet
 		s.State, s.Reason = Unknown, "the relay has just started"
 	}
-	if p := w.gaps.Open; p != nil {
+	if p := w.Open; p != nil {
 		open := p.Gap
 		s.Gap = &open
 	}

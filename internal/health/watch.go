@@ -42,7 +42,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.LastPush, LastNew: w.LastNew,
-		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: w.gaps.waits(),
+		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.newest(), Waits: w.waits(),
 		Kept: w.kept, Hushed: w.hushed(), Skew: w.Skew,
 	}
 	if w.Skew = e.skew(); e.Skew > 0 && w.Skew == 0 { // what seemed late was of the clock
@@ -60,7 +60,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 
 // hushed reports a silence lasting since before this run.
 func (w *watch) hushed() bool {
-	g := w.gaps.Open
+	g := w.Open
 	return g != nil && g.is(Silent) && w.arrivals.LastNew.IsZero()
 }
 
@@ -143,7 +143,7 @@ func (w *watch) learn(v Verdict) {
 		l.spoilt = true
 	}
 	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown
-	for _, p := range w.gaps.unsettled() {
+	for _, p := range w.unsettled() {
 		l.spoilt = l.spoilt || !p.ofArrivals()
 	}
 	span := push.Sub(l.from)
@@ -195,7 +195,7 @@ func (w *watch) setBack(now time.Time) {
 			latest = r.Last
 		}
 	}
-	for _, p := range w.gaps.unsettled() {
+	for _, p := range w.unsettled() {
 		if p.Ended.After(latest) {
 			latest = p.Ended
 		}
@@ -205,7 +205,7 @@ func (w *watch) setBack(now time.Time) {
 		return
 	}
 	w.LastPush, w.LastNew = w.LastPush.Add(-ahead), w.LastNew.Add(-ahead)
-	for _, p := range w.gaps.unsettled() {
+	for _, p := range w.unsettled() {
 		p.Begun = p.Begun.Add(-ahead)
 		if !p.Ended.IsZero() {
 			p.Ended = p.Ended.Add(-ahead)
@@ -226,8 +226,8 @@ func (w *watch) noted(received time.Time) {
 		return
 	}
 	w.LastPush = received
-	if n := len(w.gaps.Past); n > 0 {
-		p := w.gaps.Past[n-1]
+	if n := len(w.Past); n > 0 {
+		p := w.Past[n-1]
 		if p.Cause == CauseRelayDown && received.After(p.Begun) && received.Before(p.Ended) {
 			p.Begun = received
 			p.span.Set(p.Begun, p.Ended)
