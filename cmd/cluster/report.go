@@ -52,7 +52,9 @@ func play(ctx context.Context, f flags, dir string, out io.Writer) error {
 	s.rounds(ctx, &rep)
 	stop()
 	<-done
-	if err := (&judge{scene: s}).arrived(ctx); err != nil {
+	if err := (&judge{scene: s}).arrived(ctx); ctx.Err() != nil {
+		fmt.Fprintln(out, "It was interrupted: events on their way count as lost.")
+	} else if err != nil {
 		rep.wrong = append(rep.wrong, "the end: "+err.Error())
 	}
 	fmt.Fprint(out, rep.table(s))
