@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,10 +23,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// Two relays share a cluster. The one that has the turn is killed or frozen again and again,
+// Two relays share a cluster. The one that has control is killed or frozen again and again,
 // while events stream in through a proxy. The other one goes on, the thawed one ends instead of
 // doing harm, nothing acknowledged is lost, and there is one trail.
-func TestOneOfTwoRelaysHasTheTurn(t *testing.T) {
+func TestOneOfTwoRelaysHasControl(t *testing.T) {
 	s := newScene(t, 300)
 	p := newPair(t, s)
 	s.waitAcknowledged(t, 200)
@@ -37,7 +39,7 @@ func TestOneOfTwoRelaysHasTheTurn(t *testing.T) {
 			require.NoError(t, p.relays[active].Process.Kill())
 			_ = p.relays[active].Wait() // it was killed
 		}
-		waiting.Until(t, func() bool { return p.ready(1 - active) }, "round %d: the other relay does not go on: %s", round, p.output[1-active])
+		waiting.Until(t, func() bool { return p.hasControl(t, 1-active) }, "round %d: the other relay does not go on: %s", round, p.output[1-active])
 		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+200)
 		if frozen {
 			require.NoError(t, p.relays[active].Process.Signal(syscall.SIGCONT))
@@ -64,7 +66,7 @@ func TestOneOfTwoRelaysHasTheTurn(t *testing.T) {
 }
 
 // pair is two relays that have their journal on one server, and a proxy that passes pushes on
-// to the one that is ready.
+// to one that is ready.
 type pair struct {
 	configs, dirs  [2]string
 	ingest, admins [2]string
@@ -117,17 +119,33 @@ func (p *pair) ready(i int) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// active waits for the relay that has the turn.
+// hasControl reports whether a relay is ready and has the trail and streaming control.
+func (p *pair) hasControl(t *testing.T, i int) bool {
+	t.Helper()
+	if !p.ready(i) {
+		return false
+	}
+	_, text := askPrivate(t, p.admins[i], p.dirs[i], "/status")
+	var status struct {
+		Cluster struct {
+			Doing []string `json:"doing"`
+		} `json:"cluster"`
+	}
+	require.NoError(t, json.Unmarshal(text, &status))
+	return slices.Contains(status.Cluster.Doing, "control")
+}
+
+// active waits for the relay that has control.
 func (p *pair) active(t *testing.T) (i int) {
 	t.Helper()
 	waiting.Until(t, func() bool {
 		for i = range p.relays {
-			if p.ready(i) {
+			if p.hasControl(t, i) {
 				return true
 			}
 		}
 		return false
-	}, "none of the relays is ready: %s\n%s", p.output[0], p.output[1])
+	}, "none of the relays has control: %s\n%s", p.output[0], p.output[1])
 	return i
 }
 

@@ -17,7 +17,7 @@ import (
 // startElsewhere tells the command line that another relay of the cluster answers, until this one
 // has control.
 func (r *process) startElsewhere(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{Status: r.admin.Status, Logger: r.log}, r.fail)
+	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Logger: r.log}, r.fail)
 	if err != nil {
 		return err
 	}

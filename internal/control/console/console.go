@@ -72,8 +72,9 @@ type Options struct {
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
-	// Trail is the audit trail, and Timeline its index. Without a trail, since another relay of the
-	// cluster has it, only Status is answered.
+	// Elsewhere is set where another relay of the cluster has control: only Status is answered.
+	Elsewhere bool
+	// Trail is the audit trail, and Timeline its index.
 	Trail    *audit.Trail
 	Timeline *timeline.Index
 	// Event makes an entry the same event as live delivery did.
@@ -110,7 +111,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{opts: opts, socket: socket, stop: stop, taps: make(chan struct{}, mostTaps)}
 	routes := s.routes()
-	if opts.Trail == nil {
+	if opts.Elsewhere {
 		routes = s.elsewhere()
 	}
 	s.http = &http.Server{

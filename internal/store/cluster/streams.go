@@ -43,11 +43,14 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *
 	want.Metadata[metaForm], want.Metadata[metaVersion] = strconv.Itoa(form), s.version
 	info, err = s.info(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		made, err := s.js.CreateStream(ctx, want)
-		if err != nil {
+		var made jetstream.Stream
+		switch made, err = s.js.CreateStream(ctx, want); {
+		case err == nil:
+			return made.CachedInfo(), nil
+		case !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			return nil, fmt.Errorf("make stream %s: %w", want.Name, err)
 		}
-		return made.CachedInfo(), nil
+		info, err = s.info(ctx, want.Name) // another relay has made it at the same time
 	}
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func running(pid int) bool {
 
 func TestAProcessEndsAsItIsTold(t *testing.T) {
 	t.Parallel()
-	c := shell(t, "echo hello; trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done")
+	c := shell(t, "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.01; done")
 	p, err := c.Start()
 	require.NoError(t, err)
 	require.NoError(t, Until(t.Context(), waiting.Stall, "it says hello", func() bool { return strings.Contains(p.Tail(), "hello") }, p))

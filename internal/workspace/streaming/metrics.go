@@ -25,13 +25,12 @@ type metrics struct {
 // newMetrics makes every series at once: an alert on a missing one would never fire. It registers
 // them with r, unless r is nil.
 func newMetrics(r prometheus.Registerer, environments []config.Environment) *metrics {
-	const space, room = "auditrelay", "streaming"
 	register, of := promauto.With(r), []string{"project", "environment"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return register.NewCounterVec(prometheus.CounterOpts{Namespace: space, Subsystem: room, Name: name, Help: help}, labels)
+		return register.NewCounterVec(prometheus.CounterOpts{Namespace: "auditrelay", Subsystem: "streaming", Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return register.NewGaugeVec(prometheus.GaugeOpts{Namespace: space, Subsystem: room, Name: name, Help: help}, of)
+		return register.NewGaugeVec(prometheus.GaugeOpts{Namespace: "auditrelay", Subsystem: "streaming", Name: name, Help: help}, of)
 	}
 	m := &metrics{
 		looks: counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
