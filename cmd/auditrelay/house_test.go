@@ -74,7 +74,6 @@ func floors() map[string]int {
 		"internal/trail/witness":        2,
 		"internal/workspace/meaning":    1,
 		"internal/ingest/credentials":   1,
-		"internal/ingest/dedup":         1,
 		"internal/wire":                 1,
 		"internal/routing/cloudevents":  1,
 		"internal/testbed/workspacesim": 1,

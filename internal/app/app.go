@@ -19,9 +19,9 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
+	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
@@ -119,7 +119,7 @@ type process struct {
 	letters      *deadletters.Store
 	credentials  *credentials.Store
 	damaged      chan credentials.Damage // of credentials, for the trail
-	recent       *dedup.Set              // nil: repeated pushes are stored again
+	recent       *ingest.RecentSet       // nil: repeated pushes are stored again
 	lastPushes   lastPushes
 	tracer       *traces.Tracer                   // nil: no traces are made
 	arrivals     *received.Book                   // knows each configured environment

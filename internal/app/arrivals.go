@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -29,7 +29,7 @@ func newArrivals(environments []config.Environment) *received.Book {
 // before they were read.
 func (r *process) othersTook(events []relay.Event, epoch uint64) {
 	if r.recent != nil {
-		keys := make([]dedup.Key, len(events))
+		keys := make([]ingest.EventKey, len(events))
 		for i := range events {
 			keys[i] = r.recent.Key(events[i].Source, []byte(events[i].ID), events[i].Body)
 		}

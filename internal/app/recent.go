@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
+	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -26,7 +26,7 @@ func (r *process) makeRecent() (forget func()) {
 	if window <= 0 {
 		return func() {}
 	}
-	r.recent = dedup.New(window, dedup.DefaultEvents)
+	r.recent = ingest.NewRecentSet(window, ingest.DefaultRecentEvents)
 	return r.recent.Forget
 }
 

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -63,27 +62,27 @@ func (*nullBody) Close() error { return nil }
 
 // newToIt makes each push's events new, though their bodies are the same.
 type newToIt struct {
-	*dedup.Set
+	*RecentSet
 	pushes uint32
 }
 
-func (n *newToIt) Key(source string, id, body []byte) dedup.Key {
-	k := n.Set.Key(source, id, body)
+func (n *newToIt) Key(source string, id, body []byte) EventKey {
+	k := n.RecentSet.Key(source, id, body)
 	k[0] += n.pushes * 0x9e3779b9
 	return k
 }
 
-func (n *newToIt) Add(keys []dedup.Key, epoch uint64) {
-	n.Set.Add(keys, epoch)
+func (n *newToIt) Add(keys []EventKey, epoch uint64) {
+	n.RecentSet.Add(keys, epoch)
 	n.pushes++
 }
 
 // fullSet holds as many events as it can.
-func fullSet() *dedup.Set {
-	s := dedup.New(time.Hour, dedup.DefaultEvents)
-	var keys []dedup.Key
-	for i := range uint64(2 * dedup.DefaultEvents) {
-		keys = append(keys, dedup.Key{uint32(i) * 0x9e3779b9, uint32(i * 0xd1342543de82ef95 >> 32), uint32(i)})
+func fullSet() *RecentSet {
+	s := NewRecentSet(time.Hour, DefaultRecentEvents)
+	var keys []EventKey
+	for i := range uint64(2 * DefaultRecentEvents) {
+		keys = append(keys, EventKey{uint32(i) * 0x9e3779b9, uint32(i * 0xd1342543de82ef95 >> 32), uint32(i)})
 	}
 	s.Add(keys, s.Epoch())
 	return s
@@ -106,7 +105,7 @@ func BenchmarkPush(b *testing.B) {
 			}
 			switch known {
 			case "recent":
-				o.Recent = &newToIt{Set: fullSet()}
+				o.Recent = &newToIt{RecentSet: fullSet()}
 			case "again":
 				o.Recent = fullSet()
 			}
@@ -140,7 +139,7 @@ func TestNoAllocationPerEvent(t *testing.T) {
 		body := benchBodies(t, 500)[name]
 		h, err := New(Options{
 			Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(), Anonymous: testEnv,
-			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Recent: &newToIt{Set: known},
+			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Recent: &newToIt{RecentSet: known},
 		})
 		require.NoError(t, err)
 		contentType := "application/json"

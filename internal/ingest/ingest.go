@@ -34,7 +34,6 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 )
@@ -62,12 +61,12 @@ type Credentials interface {
 // Recent knows the recently stored events. Calls may be concurrent.
 type Recent interface {
 	// Key stands for the one event with this source, ID and body.
-	Key(source string, id, body []byte) dedup.Key
+	Key(source string, id, body []byte) EventKey
 	// Has reports whether the key was added not too long ago.
-	Has(k dedup.Key) bool
+	Has(k EventKey) bool
 	// Add adds the keys of durable events, with the Epoch from before their append. It
 	// does not keep the slice.
-	Add(keys []dedup.Key, epoch uint64)
+	Add(keys []EventKey, epoch uint64)
 	Epoch() uint64
 }
 

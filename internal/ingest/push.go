@@ -10,7 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/wire"
@@ -39,9 +38,9 @@ type batch struct {
 	content string // the media type of the open group, "" for none
 	entry   record.Entry
 
-	keys       []dedup.Key // of the records
-	epoch      uint64      // of push.recent, before the records are durable
-	duplicates int         // entries already durable
+	keys       []EventKey // of the records
+	epoch      uint64     // of push.recent, before the records are durable
+	duplicates int        // entries already durable
 
 	newest   int64
 	lateness received.Lateness // of the records with a time of their own
@@ -57,7 +56,7 @@ func (p *push) size() int64 {
 	return int64(cap(p.body.raw)) + int64(cap(p.body.plain)) + int64(p.batch.records.Cap()) + int64(cap(p.batch.keys))*keySize + p.extra
 }
 
-const keySize = int64(unsafe.Sizeof(dedup.Key{}))
+const keySize = int64(unsafe.Sizeof(EventKey{}))
 
 // keptSize bounds the memory a push keeps for the next one.
 const keptSize = 4 << 20
@@ -183,7 +182,7 @@ func (p *push) account() error {
 		if err := p.lease.grow(p.size() + int64(len(p.batch.keys)+n)*keySize); err != nil {
 			return err
 		}
-		p.batch.keys = append(make([]dedup.Key, 0, len(p.batch.keys)+n), p.batch.keys...)
+		p.batch.keys = append(make([]EventKey, 0, len(p.batch.keys)+n), p.batch.keys...)
 	}
 	room := p.batch.records.Room(&p.batch.entry)
 	size := p.batch.records.Size() + room

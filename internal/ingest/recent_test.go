@@ -15,7 +15,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/ingest/dedup"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
@@ -25,7 +24,7 @@ import (
 )
 
 // recently makes a handler with a set of recent events.
-func recently(o *Options) { o.Recent = dedup.New(time.Hour, 1000) }
+func recently(o *Options) { o.Recent = NewRecentSet(time.Hour, 1000) }
 
 // lokiPushOf is a push of lines, a nanosecond apart.
 func lokiPushOf(lines ...string) string {
@@ -73,7 +72,7 @@ func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
 
 func TestAnotherEnvironmentsEventIsAnother(t *testing.T) {
 	t.Parallel()
-	known := dedup.New(time.Hour, 1000)
+	known := NewRecentSet(time.Hour, 1000)
 	a := start(t, func(o *Options) { o.Recent = known })
 	b := start(t, func(o *Options) {
 		o.Recent, o.Anonymous = known, credentials.Environment{Project: "acme", Environment: "test"}
@@ -158,7 +157,7 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	lines := []string{`{"event_id":"a"}`, "text", `{"event_id":"b","action":"LOGIN"}`}
 	for round := range 3 {
 		j := journaltest.Open(t, dir, cfg, journaltest.Options{})
-		known := dedup.New(time.Hour, 1000)
+		known := NewRecentSet(time.Hour, 1000)
 		require.NoError(t, j.ReadBack(t.Context(), time.Now().Add(-time.Hour), j.Inherited(), func(events []relay.Event) bool {
 			return known.Restore(events, known.Epoch())
 		}))
@@ -180,7 +179,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	t.Parallel()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
 	dir := t.TempDir()
-	known := dedup.New(time.Hour, 1000)
+	known := NewRecentSet(time.Hour, 1000)
 	j := journaltest.Open(t, dir, cfg, journaltest.Options{Lost: known.Forget})
 	r := start(t, func(o *Options) { o.Journal, o.Recent = j, known })
 	event := func(id string) string { return lokiPushOf(`{"event_id":"` + id + `"}`) }
@@ -202,10 +201,10 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 }
 
 // forgetful forgets while a push is decoded.
-type forgetful struct{ *dedup.Set }
+type forgetful struct{ *RecentSet }
 
-func (f *forgetful) Has(k dedup.Key) bool {
-	has := f.Set.Has(k)
+func (f *forgetful) Has(k EventKey) bool {
+	has := f.RecentSet.Has(k)
 	if has {
 		f.Forget()
 	}
@@ -214,7 +213,7 @@ func (f *forgetful) Has(k dedup.Key) bool {
 
 func TestLossIsFoundWhileAPushIsRecognised(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *Options) { o.Recent = &forgetful{dedup.New(time.Hour, 1000)} })
+	r := start(t, func(o *Options) { o.Recent = &forgetful{NewRecentSet(time.Hour, 1000)} })
 	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)
 	assert.Equal(t, http.StatusServiceUnavailable, r.push(t, lokiPushOf("a")).status)
 	assert.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)

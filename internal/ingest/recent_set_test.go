@@ -1,4 +1,4 @@
-package dedup
+package ingest
 
 import (
 	"context"
@@ -22,15 +22,17 @@ type clock struct{ time.Time }
 func (c *clock) now() time.Time           { return c.Time }
 func (c *clock) advance(by time.Duration) { c.Time = c.Add(by) }
 
-func testSet(window time.Duration, events int) (*Set, *clock) {
+func testSet(window time.Duration, events int) (*RecentSet, *clock) {
 	c := &clock{time.Unix(1_760_000_000, 0)}
-	return newSet(window, events, c.now), c
+	return newRecentSet(window, events, c.now), c
 }
 
-func (s *Set) key(i int) Key { return s.Key("/s", fmt.Appendf(nil, "id-%d", i), []byte("body")) }
+func (s *RecentSet) key(i int) EventKey {
+	return s.Key("/s", fmt.Appendf(nil, "id-%d", i), []byte("body"))
+}
 
 // keys returns the keys of the events in [from, to).
-func (s *Set) keys(from, to int) (all []Key) {
+func (s *RecentSet) keys(from, to int) (all []EventKey) {
 	for i := from; i < to; i++ {
 		all = append(all, s.key(i))
 	}
@@ -38,7 +40,7 @@ func (s *Set) keys(from, to int) (all []Key) {
 }
 
 // known counts the events of [from, to) in s.
-func (s *Set) known(from, to int) (n int) {
+func (s *RecentSet) known(from, to int) (n int) {
 	for i := from; i < to; i++ {
 		if s.Has(s.key(i)) {
 			n++
@@ -48,7 +50,7 @@ func (s *Set) known(from, to int) (n int) {
 }
 
 // bytes is the memory of the tables.
-func (s *Set) bytes() (n int) {
+func (s *RecentSet) bytes() (n int) {
 	for _, t := range s.tables.Load() {
 		n += 8*len(t.tags) + 8*len(t.high) + 2*len(t.low)
 	}
@@ -75,14 +77,14 @@ func TestOnlyTheSameSourceIDAndBodyAreTheSame(t *testing.T) {
 		{"/a", "1", string(long)},
 		{"/a", "1", string(long[1:])},
 	}
-	seen := map[Key]int{}
+	seen := map[EventKey]int{}
 	for i, e := range events {
 		k := s.Key(e[0], []byte(e[1]), []byte(e[2]))
 		before, twice := seen[k]
 		require.False(t, twice, "events %d and %d have one key", before, i)
 		seen[k] = i
 		require.False(t, s.Has(k))
-		s.Add([]Key{k}, s.Epoch())
+		s.Add([]EventKey{k}, s.Epoch())
 		require.True(t, s.Has(s.Key(e[0], []byte(e[1]), []byte(e[2]))))
 	}
 	other, _ := testSet(time.Minute, 1000)
@@ -107,7 +109,7 @@ func TestTheWindow(t *testing.T) {
 				require.False(t, known, "added at %ds, known at the age of %ds", offset, age)
 			}
 			c.advance(time.Second)
-			s.Add([]Key{s.key(age + 1)}, s.Epoch())
+			s.Add([]EventKey{s.key(age + 1)}, s.Epoch())
 		}
 	}
 }
@@ -147,7 +149,7 @@ func TestWhatIsAddedTwiceCountsOnce(t *testing.T) {
 func TestItForgetsWhileNothingComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(10*time.Minute, 100_000)
+		s := NewRecentSet(10*time.Minute, 100_000)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()
@@ -226,12 +228,12 @@ func TestRestoreEndsWhenTheSetIsEmptied(t *testing.T) {
 // Readers find every added key at once, through growth and turns.
 func TestLookupsBesideAdds(t *testing.T) {
 	t.Parallel()
-	s := New(time.Hour, 150_000) // two turns, and no key is dropped
+	s := NewRecentSet(time.Hour, 150_000) // two turns, and no key is dropped
 	var adding, looking sync.WaitGroup
 	stop := make(chan struct{})
 	var newest [4]struct {
 		sync.Mutex
-		keys []Key
+		keys []EventKey
 	}
 	for w := range newest {
 		adding.Go(func() {
@@ -277,12 +279,12 @@ func TestLookupsBesideAdds(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	s, c := testSet(10*time.Minute, DefaultEvents)
+	s, c := testSet(10*time.Minute, DefaultRecentEvents)
 	assert.Less(t, s.bytes(), 4<<10, "an empty set takes nearly nothing")
-	random, keys := rand.New(rand.NewPCG(1, 1)), make([]Key, 1000)
-	for n := 0; n < 2*DefaultEvents; n += len(keys) {
+	random, keys := rand.New(rand.NewPCG(1, 1)), make([]EventKey, 1000)
+	for n := 0; n < 2*DefaultRecentEvents; n += len(keys) {
 		for i := range keys {
-			keys[i] = Key{random.Uint32(), random.Uint32(), random.Uint32()}
+			keys[i] = EventKey{random.Uint32(), random.Uint32(), random.Uint32()}
 		}
 		s.Add(keys, s.Epoch())
 		require.LessOrEqual(t, s.bytes(), 14<<20+64<<10)
@@ -295,11 +297,11 @@ func TestMemory(t *testing.T) {
 	assert.Less(t, s.bytes(), 4<<10)
 }
 
-func TestNoAllocationPerEvent(t *testing.T) {
+func TestRecentAllocatesNothingPerEvent(t *testing.T) {
 	s, _ := testSet(10*time.Minute, 1_000_000)
 	s.Add(s.keys(0, 100_000), s.Epoch())
 	body, id := make([]byte, 600), make([]byte, 20)
-	keys := make([]Key, 1)
+	keys := make([]EventKey, 1)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		id[0]++
 		keys[0] = s.Key("/projects/acme/environments/live", id, body)
@@ -314,17 +316,17 @@ func TestNoAllocationPerEvent(t *testing.T) {
 func BenchmarkNewEvent(b *testing.B) {
 	for _, push := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("push=%d", push), func(b *testing.B) {
-			s := New(time.Hour, DefaultEvents)
+			s := NewRecentSet(time.Hour, DefaultRecentEvents)
 			body, id := make([]byte, 617), make([]byte, 24)
-			one := func(i int) Key {
+			one := func(i int) EventKey {
 				for n := range 8 {
 					id[n] = byte(i >> (8 * n))
 				}
 				copy(body[100:], id)
 				return s.Key("/projects/acme/environments/live", id, body)
 			}
-			keys := make([]Key, 0, push)
-			for i := range 2 * DefaultEvents {
+			keys := make([]EventKey, 0, push)
+			for i := range 2 * DefaultRecentEvents {
 				if keys = append(keys, one(-i)); len(keys) == push {
 					s.Add(keys, s.Epoch())
 					keys = keys[:0]
@@ -347,7 +349,7 @@ func BenchmarkNewEvent(b *testing.B) {
 }
 
 func BenchmarkKey(b *testing.B) {
-	s := New(time.Hour, 1)
+	s := NewRecentSet(time.Hour, 1)
 	body, id := make([]byte, 617), make([]byte, 24)
 	b.SetBytes(617)
 	for b.Loop() {
@@ -356,25 +358,25 @@ func BenchmarkKey(b *testing.B) {
 }
 
 func BenchmarkHas(b *testing.B) {
-	s := New(time.Hour, DefaultEvents)
-	s.Add(s.keys(0, DefaultEvents), s.Epoch())
+	s := NewRecentSet(time.Hour, DefaultRecentEvents)
+	s.Add(s.keys(0, DefaultRecentEvents), s.Epoch())
 	rng := rand.New(rand.NewPCG(1, 1))
 	for b.Loop() {
-		s.Has(Key{rng.Uint32(), 1, 1})
+		s.Has(EventKey{rng.Uint32(), 1, 1})
 	}
 }
 
 func TestForget(t *testing.T) {
 	t.Parallel()
-	s := New(time.Hour, 100)
+	s := NewRecentSet(time.Hour, 100)
 	a, b := s.Key("s", []byte("a"), nil), s.Key("s", []byte("b"), nil)
 	before := s.Epoch()
-	s.Add([]Key{a}, before)
+	s.Add([]EventKey{a}, before)
 	require.True(t, s.Has(a))
 	s.Forget()
 	require.False(t, s.Has(a))
-	s.Add([]Key{b}, before)
+	s.Add([]EventKey{b}, before)
 	require.False(t, s.Has(b), "it may have been lost meanwhile")
-	s.Add([]Key{b}, s.Epoch())
+	s.Add([]EventKey{b}, s.Epoch())
 	require.True(t, s.Has(b))
 }

@@ -1,11 +1,11 @@
-package dedup
+package ingest
 
 import (
 	"math/bits"
 	"sync/atomic"
 )
 
-// A table is a set of keys by open addressing. One goroutine at a time adds keys.
+// A keyTable is a set of keys by open addressing. One goroutine at a time adds keys.
 // Meanwhile, others look keys up without a lock. No key is ever removed.
 //
 // Eight slots make a group. Each group has a word of eight tags, a byte for each slot: 0
@@ -15,7 +15,7 @@ import (
 //
 // Plain maps under a lock were measured in place of the tables: a new event takes 331 ns
 // in place of 227 (242 and 110 of these to look it up).
-type table struct {
+type keyTable struct {
 	tags  []atomic.Uint64
 	high  []uint64 // of a key's bits; groupSlots for each of tags, as low
 	low   []uint16
@@ -27,12 +27,12 @@ const groupSlots = 8
 // minGroups is the size of an empty table, about 1 KiB.
 const minGroups = 8
 
-// newTable makes a table with room for n keys.
-func newTable(n int) *table { return tableOf(max(minGroups, groupsFor(n))) }
+// newKeyTable makes a table with room for n keys.
+func newKeyTable(n int) *keyTable { return tableOf(max(minGroups, groupsFor(n))) }
 
-func tableOf(groups int) *table {
+func tableOf(groups int) *keyTable {
 	slots := groups * groupSlots
-	return &table{tags: make([]atomic.Uint64, groups), high: make([]uint64, slots), low: make([]uint16, slots)}
+	return &keyTable{tags: make([]atomic.Uint64, groups), high: make([]uint64, slots), low: make([]uint16, slots)}
 }
 
 // room is the number of keys a table takes: three quarters of its slots. Then hardly a
@@ -42,10 +42,10 @@ func room(groups int) int { return groups * groupSlots * 3 / 4 }
 // groupsFor is the least number of groups with room for n keys.
 func groupsFor(n int) int { return (n*4 + 3*groupSlots - 1) / (3 * groupSlots) }
 
-func (t *table) full() bool { return t.count >= room(len(t.tags)) }
+func (t *keyTable) full() bool { return t.count >= room(len(t.tags)) }
 
 // has reports whether k is in the table.
-func (t *table) has(k Key) bool {
+func (t *keyTable) has(k EventKey) bool {
 	for g := t.first(k); ; g = t.next(g) {
 		tags := t.tags[g].Load()
 		if t.inGroup(g, tags, k) {
@@ -58,16 +58,16 @@ func (t *table) has(k Key) bool {
 }
 
 // first is the group of k, and next the one after g, for what finds no room in it.
-func (t *table) first(k Key) uint64 { return uint64(k[0]) * uint64(len(t.tags)) >> 32 }
+func (t *keyTable) first(k EventKey) uint64 { return uint64(k[0]) * uint64(len(t.tags)) >> 32 }
 
-func (t *table) next(g uint64) uint64 {
+func (t *keyTable) next(g uint64) uint64 {
 	if g++; g < uint64(len(t.tags)) {
 		return g
 	}
 	return 0
 }
 
-func (t *table) inGroup(g, tags uint64, k Key) bool {
+func (t *keyTable) inGroup(g, tags uint64, k EventKey) bool {
 	for found := zeroBytes(tags ^ everyByte*k.tag()); found != 0; found &= found - 1 {
 		slot := g*groupSlots + firstByte(found)
 		if t.high[slot] == k.high() && t.low[slot] == k.low() {
@@ -78,7 +78,7 @@ func (t *table) inGroup(g, tags uint64, k Key) bool {
 }
 
 // put adds k, unless it is there. The table must not be full.
-func (t *table) put(k Key) {
+func (t *keyTable) put(k EventKey) {
 	for g := t.first(k); ; g = t.next(g) {
 		tags := t.tags[g].Load()
 		if t.inGroup(g, tags, k) {
@@ -96,7 +96,7 @@ func (t *table) put(k Key) {
 
 // grown returns a table of twice the size with the same keys, or one with room for most
 // keys if it is smaller.
-func (t *table) grown(most int) *table {
+func (t *keyTable) grown(most int) *keyTable {
 	g := tableOf(min(2*len(t.tags), max(groupsFor(most), len(t.tags)+1)))
 	for i := range t.tags {
 		tags := t.tags[i].Load()
@@ -111,13 +111,13 @@ func (t *table) grown(most int) *table {
 
 // A table keeps 88 bits of a key: 64 high ones, which choose the group too, 16 low ones,
 // and a tag, which is never 0.
-func (k Key) high() uint64 { return uint64(k[0])<<32 | uint64(k[1]) }
-func (k Key) low() uint16  { return uint16(k[2] >> 8) } //nolint:gosec // a part of a hash
-func (k Key) tag() uint64  { return max(1, uint64(k[2]&0xff)) }
+func (k EventKey) high() uint64 { return uint64(k[0])<<32 | uint64(k[1]) }
+func (k EventKey) low() uint16  { return uint16(k[2] >> 8) } //nolint:gosec // a part of a hash
+func (k EventKey) tag() uint64  { return max(1, uint64(k[2]&0xff)) }
 
 // keyOf returns a key with these parts.
-func keyOf(high uint64, low uint16, tag uint64) Key {
-	return Key{uint32(high >> 32), uint32(high), uint32(low)<<8 | uint32(tag)} //nolint:gosec // parts of a hash
+func keyOf(high uint64, low uint16, tag uint64) EventKey {
+	return EventKey{uint32(high >> 32), uint32(high), uint32(low)<<8 | uint32(tag)} //nolint:gosec // parts of a hash
 }
 
 const everyByte = 0x0101010101010101
