@@ -68,7 +68,6 @@ func floors() map[string]int {
 		"internal/store/storetest":      1,
 		"internal/journal/deadletters":  3,
 		"internal/journal/record":       2,
-		"internal/journal/diskbudget":   0,
 		"internal/journal/move":         2,
 		"internal/trail/audit":          1,
 		"internal/trail/witness":        2,

@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 )
 
 // TestRefusalsAreTheEnvironmentsOwn holds each reason against the book of arrivals.
@@ -25,7 +24,7 @@ func TestRefusalsAreTheEnvironmentsOwn(t *testing.T) {
 	fails := func(err error) func(*Options) {
 		return func(o *Options) { o.Journal = &fakeJournal{err: err} }
 	}
-	full := func(context.Context, string, int64, int64) (func(), error) { return nil, diskbudget.ErrShare }
+	full := func(context.Context, string, int64, int64) (func(), error) { return nil, journal.ErrShare }
 	for reason, change := range map[string]func(*Options){
 		received.Budget:      func(o *Options) { o.Room = full },
 		received.Unavailable: fails(errors.New("down")),

@@ -12,12 +12,12 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
 // Room reserves bytes in the journal, before compression, for an append of a source. Call
 // giveBack after the append. The source may hold most bytes there; 0 is no bound except
-// fairness. An error wrapping diskbudget.ErrShare asks the source to wait.
+// fairness. An error wrapping journal.ErrShare asks the source to wait.
 type Room func(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error)
 
 // quotas bound each environment. They check it twice: before they read its body, so a
@@ -94,7 +94,7 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, sourc
 		most = own.most
 	}
 	giveBack, err = q.room(ctx, source, size, most)
-	if errors.Is(err, diskbudget.ErrShare) {
+	if errors.Is(err, journal.ErrShare) {
 		return nil, q.refuse(env, "room", retryRoom, "the environment's events wait for sinks, and take all of their share of the journal", err)
 	}
 	return giveBack, err

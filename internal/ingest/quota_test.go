@@ -15,7 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
 // lines is a Loki push of n entries.
@@ -112,7 +112,7 @@ func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 		o.Room = func(_ context.Context, source string, bytes, most int64) (func(), error) {
 			asked = append(asked, fmt.Sprint(source, bytes > 0, most))
 			if full {
-				return nil, fmt.Errorf("%w: too much", diskbudget.ErrShare)
+				return nil, fmt.Errorf("%w: too much", journal.ErrShare)
 			}
 			return func() { asked = append(asked, "given back") }, nil
 		}

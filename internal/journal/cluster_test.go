@@ -246,6 +246,6 @@ func TestAJournalFollowsTheOtherRelays(t *testing.T) {
 	assert.EqualValues(t, 9, backlog.Events)
 	read(t, s, 9, true)
 	waiting.Until(t, func() bool { backlog, _ := a.Backlog("k"); return backlog.Events == 0 })
-	held := a.budget.BySource()
+	held := a.budget.bySource()
 	assert.Positive(t, held[events[3].Source])
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -46,7 +45,7 @@ type committer struct {
 	patience time.Duration // see commitTimeout
 	// committed is called for each record, and makeRoom once before a record is refused
 	// for want of so many bytes.
-	committed func(at mark, stored int, shares []diskbudget.Share)
+	committed func(at mark, stored int, shares []sourceBytes)
 	makeRoom  func(ctx context.Context, need int64) error
 	sealed    *atomic.Pointer[func(Sealed)] // see Journal.Seal
 	writer    string                        // see Journal.writer

@@ -65,5 +65,5 @@
 //
 // Undelivered events are accounted to the environment they came from, and
 // [Journal.Reserve] refuses an environment that would hold more than eight times the
-// free part of the budget (429). So the one with most is refused first (package diskbudget has the model).
+// free part of the budget (429). So the one with most is refused first (budget.go has the model).
 package journal

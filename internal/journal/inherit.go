@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
@@ -41,11 +40,11 @@ func (j *Journal) sample(ctx context.Context, free *extent) {
 		return
 	}
 	step := max(1, (end-from+samples-1)/samples)
-	var found []diskbudget.Cell
+	var found []cell
 	for at := from; at < end; at += step {
 		next := min(at+step, end)
 		r, err := recordFrom(ctx, j.events, at+(next-at)/2, next)
-		var shares []diskbudget.Share
+		var shares []sourceBytes
 		if err == nil && r != nil {
 			shares, err = sharesOf(r.Data)
 		}
@@ -53,13 +52,13 @@ func (j *Journal) sample(ctx context.Context, free *extent) {
 			j.log.Debug("whose a record is cannot be told, so it counts for nobody", "record", at, "error", err)
 			continue
 		}
-		found = append(found, diskbudget.NewCell(uint64(next-1), int64(next-at)*int64(len(r.Data)+recordFrame), shares))
+		found = append(found, newCell(uint64(next-1), int64(next-at)*int64(len(r.Data)+recordFrame), shares))
 	}
-	j.budget.Inherit(found)
+	j.budget.inherit(found)
 }
 
 // sharesOf is how many bytes of a record are each source's, judged by its first piece.
-func sharesOf(data []byte) ([]diskbudget.Share, error) {
+func sharesOf(data []byte) ([]sourceBytes, error) {
 	reader, err := record.Open(data)
 	var events []relay.Event
 	if err == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -68,7 +67,7 @@ type Journal struct {
 	opened    time.Time     // with a reading of the monotonic clock
 	trimmed   atomic.Uint64 // the newest trimmed position
 
-	budget  *diskbudget.Budget
+	budget  *budget
 	end     end
 	oldest  firstRecord
 	fills   filling
@@ -166,7 +165,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	}
 	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
-	j.budget = diskbudget.New(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
+	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
 	if err != nil {
 		return err
@@ -214,9 +213,9 @@ func (j *Journal) state(ctx context.Context) (store.State, error) {
 const recordHead = 64
 
 // committed accounts for a durable record.
-func (j *Journal) committed(at mark, stored int, shares []diskbudget.Share) {
+func (j *Journal) committed(at mark, stored int, shares []sourceBytes) {
 	j.end.reach(at)
-	if j.budget.Add(uint64(at.pos), stored+recordHead, shares) {
+	if j.budget.add(uint64(at.pos), stored+recordHead, shares) {
 		j.sweeps.press()
 	}
 }
@@ -237,7 +236,7 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 	need, err := j.commits.append(b)
 	switch last := j.refused.Load(); {
 	case errors.Is(err, ErrFull), errors.Is(err, ErrUnavailable):
-		j.refused.Store(&refusal{err: err, at: time.Now(), need: need, tight: j.budget.Tight(need)})
+		j.refused.Store(&refusal{err: err, at: time.Now(), need: need, tight: j.budget.tight(need)})
 	case err == nil && last != nil && int64(b.Size()) >= last.need:
 		j.refused.Store(nil)
 	}
@@ -295,7 +294,7 @@ func (j *Journal) Usage(ctx context.Context) (Usage, error) {
 		return Usage{}, err
 	}
 	u := Usage{
-		Bytes: state.Bytes, MaxBytes: int64(j.cfg.MaxBytes), Undelivered: j.budget.Undelivered(),
+		Bytes: state.Bytes, MaxBytes: int64(j.cfg.MaxBytes), Undelivered: j.budget.undelivered(),
 		Records: uint64(state.End + 1 - state.First),
 	}
 	if u.Records > 0 {

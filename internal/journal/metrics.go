@@ -103,7 +103,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(replayDesc, replay)
 	gauge(budgetDesc, float64(budget))
 	gauge(fullDesc, c.j.fills.secondsToFull(budget))
-	held := c.j.budget.BySource()
+	held := c.j.budget.bySource()
 	for _, source := range c.j.sources {
 		held[source] += 0 // each configured one has its series
 	}

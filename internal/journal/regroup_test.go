@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -42,7 +41,7 @@ func committerOn(s *steadyLog) *committer {
 		sealed: new(atomic.Pointer[func(Sealed)]),
 		log:    s, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
-		committed: func(mark, int, []diskbudget.Share) {},
+		committed: func(mark, int, []sourceBytes) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
 		decoded:   record.NewCache(0), tip: &end{},
 	}

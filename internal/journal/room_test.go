@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -150,20 +149,20 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 		err = push("flood", flood())
 	}
 	kept--
-	require.ErrorIs(t, err, diskbudget.ErrShare)
+	require.ErrorIs(t, err, ErrShare)
 	assert.InDelta(t, 7.0/9*float64(cfg.MaxBytes), float64(kept*50_000), 0.1*float64(cfg.MaxBytes))
 	for range 10 {
 		require.NoError(t, push("quiet", quiet()))
 		kept++
-		require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare)
+		require.ErrorIs(t, push("flood", flood()), ErrShare)
 	}
 	behind.Close()
 	j.shut(t)
 
 	j = open(t, dir, cfg)
 	behind = j.source(t, "behind")
-	waiting.Until(t, func() bool { return j.budget.BySource()["flood"] > 5<<20 })
-	require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare, "it is known after a restart")
+	waiting.Until(t, func() bool { return j.budget.bySource()["flood"] > 5<<20 })
+	require.ErrorIs(t, push("flood", flood()), ErrShare, "it is known after a restart")
 	require.NoError(t, push("quiet", quiet()))
 	kept++
 	read(t, behind, kept, true)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -62,7 +61,7 @@ func (j *Journal) epochNow() uint64 {
 func (j *Journal) learn(r *store.Record, epoch uint64) {
 	m := markOf(r)
 	m.events = j.commits.learn(record.Count(r.Data))
-	var shares []diskbudget.Share
+	var shares []sourceBytes
 	for events := range j.piecesOf(r) {
 		shares = addShares(shares, events)
 		if j.others != nil {
@@ -99,11 +98,11 @@ func (j *Journal) piecesOf(r *store.Record) func(yield func([]relay.Event) bool)
 }
 
 // addShares adds the bytes of events to those of their sources.
-func addShares(shares []diskbudget.Share, events []relay.Event) []diskbudget.Share {
+func addShares(shares []sourceBytes, events []relay.Event) []sourceBytes {
 	for i := range events {
 		e := &events[i]
 		if n := len(shares); n == 0 || shares[n-1].Source != e.Source {
-			shares = append(shares, diskbudget.Share{Source: e.Source})
+			shares = append(shares, sourceBytes{Source: e.Source})
 		}
 		shares[len(shares)-1].Bytes += len(e.Body) + 1
 	}

@@ -109,7 +109,7 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 			}
 			all := uint64(free.end - free.first)
 			records := uint64(free.state.End + 1 - free.state.First)
-			surplus := min(all, j.budget.Surplus(free.state.Bytes, records, need)*factor)
+			surplus := min(all, j.budget.surplus(free.state.Bytes, records, need)*factor)
 			more = surplus > 0 && surplus < all
 			return free.first + store.Pos(surplus), nil
 		})
@@ -127,31 +127,31 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 }
 
 // Reserve reserves room for a source's append of so many bytes before compression. The
-// caller calls giveBack after the append. The error wraps diskbudget.ErrShare where the
+// caller calls giveBack after the append. The error wraps ErrShare where the
 // source's undelivered events take too much of the budget: more than most stored bytes, if
 // most is above 0, or more than fairness allows at the budget's edge. Before it refuses, it
 // asks the sinks' positions again.
 func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
-	reserved, err := j.budget.Reserve(source, bytes, most)
+	reserved, err := j.budget.reserve(source, bytes, most)
 	if err != nil {
 		looking, cancel := context.WithTimeout(ctx, reservePatience)
 		defer cancel()
 		if j.makeRoom(looking, 0) != nil {
 			return nil, err
 		}
-		if reserved, err = j.budget.Reserve(source, bytes, most); err != nil {
+		if reserved, err = j.budget.reserve(source, bytes, most); err != nil {
 			return nil, err
 		}
 	}
 	if reserved == 0 {
 		return func() {}, nil
 	}
-	return func() { j.budget.GiveBack(source, reserved) }, nil
+	return func() { j.budget.giveBack(source, reserved) }, nil
 }
 
 // HoldBeyond counts dead letters beyond their budget as undelivered bytes of their sources,
 // in place of those of the last call.
-func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.HoldBeyond(letters) }
+func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.holdBeyond(letters) }
 
 // room is what a log offers that can tell whether an append would be taken. A log on disk
 // does; whether an external cluster takes something shows when it is tried.
@@ -172,7 +172,7 @@ func (j *Journal) Refusing(ctx context.Context) error {
 		if err := j.makeRoom(ctx, last.need); err != nil {
 			return fmt.Errorf("look for room in the journal: %w", err)
 		}
-		if tight := j.budget.Tight(last.need); tight {
+		if tight := j.budget.tight(last.need); tight {
 			return last.err
 		} else if last.tight {
 			return nil

@@ -61,15 +61,15 @@ func (j *Journal) trim(ctx context.Context, choose func(extent) (keep store.Pos,
 	free, err := j.standing(ctx)
 	j.noteDoubt(err)
 	if err != nil {
-		j.fills.look(time.Now(), j.budget.Undelivered())
+		j.fills.look(time.Now(), j.budget.undelivered())
 		return 0, err
 	}
 	had := free.first - 1 // without a sink, nothing was delivered
 	if free.sinks {
 		had = free.end - 1
 	}
-	j.budget.Look(uint64(had), free.state.Bytes)
-	j.fills.look(time.Now(), j.budget.Undelivered())
+	j.budget.look(uint64(had), free.state.Bytes)
+	j.fills.look(time.Now(), j.budget.undelivered())
 	if free.end <= free.first {
 		return 0, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -109,10 +108,10 @@ const recordFrame = 80
 func (p *packed) stored() int64 { return int64(len(p.data) + recordFrame) }
 
 // shares divides the record among its sources.
-func (p *packed) shares() []diskbudget.Share {
-	shares := make([]diskbudget.Share, len(p.group))
+func (p *packed) shares() []sourceBytes {
+	shares := make([]sourceBytes, len(p.group))
 	for i, s := range p.group {
-		shares[i] = diskbudget.Share{Source: s.whole.source, Bytes: len(s.data)}
+		shares[i] = sourceBytes{Source: s.whole.source, Bytes: len(s.data)}
 	}
 	return shares
 }

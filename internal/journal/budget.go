@@ -1,12 +1,4 @@
-// Package diskbudget accounts for the journal's disk budget: how much of it the undelivered
-// events of each source take.
-//
-// It divides a record's stored bytes among its appends by their bytes before compression,
-// and adds them up in cells of 1/256 of the budget. A cell is freed as soon as every sink
-// has acknowledged its newest record. So memory is bounded by cells times sources, and the
-// sum exceeds the truth by a cell at most. An append reserves its bytes beforehand, by the
-// compression of the last ones.
-package diskbudget
+package journal
 
 import (
 	"errors"
@@ -31,8 +23,17 @@ const (
 	cells = 256
 )
 
-// Budget is safe for concurrent use.
-type Budget struct {
+// budget accounts for the journal's disk budget: how much of it the undelivered
+// events of each source take.
+//
+// It divides a record's stored bytes among its appends by their bytes before compression,
+// and adds them up in cells of 1/256 of the budget. A cell is freed as soon as every sink
+// has acknowledged its newest record. So memory is bounded by cells times sources, and the
+// sum exceeds the truth by a cell at most. An append reserves its bytes beforehand, by the
+// compression of the last ones.
+//
+// It is safe for concurrent use.
+type budget struct {
 	size int64
 	// Above mark bytes delivered records are trimmed, down to goal bytes.
 	mark, goal int64
@@ -41,7 +42,7 @@ type Budget struct {
 	mu        sync.Mutex // guards the fields below
 	used      int64      // bytes of the log, whether they are delivered or not; estimated between two looks
 	delivered uint64     // the newest record at every sink, as of the last look
-	cells     []Cell     // undelivered, oldest first
+	cells     []cell     // undelivered, oldest first
 	held      map[string]int64
 	beyond    map[string]int64 // by source, of dead letters beyond their budget; a part of held
 	letters   int64            // the sum of beyond
@@ -49,66 +50,66 @@ type Budget struct {
 	ratio     float64          // of stored bytes to those before compression
 }
 
-// Share is a source's part of a record, in bytes before compression.
-type Share struct {
+// sourceBytes is a source's part of a record, in bytes before compression.
+type sourceBytes struct {
 	Source string
 	Bytes  int
 }
 
-func sum(shares []Share) (bytes int) {
+func sumOf(shares []sourceBytes) (bytes int) {
 	for _, s := range shares {
 		bytes += s.Bytes
 	}
 	return bytes
 }
 
-// Cell is a run of undelivered records.
-type Cell struct {
+// cell is a run of undelivered records.
+type cell struct {
 	last  uint64 // its newest record
 	bytes int64
 	by    map[string]int64 // bytes by source
 }
 
-// NewCell divides the stored bytes of the records up to last among their sources.
-func NewCell(last uint64, bytes int64, shares []Share) Cell {
-	c := Cell{last: last, bytes: bytes, by: map[string]int64{}}
-	total := int64(max(1, sum(shares)))
+// newCell divides the stored bytes of the records up to last among their sources.
+func newCell(last uint64, bytes int64, shares []sourceBytes) cell {
+	c := cell{last: last, bytes: bytes, by: map[string]int64{}}
+	total := int64(max(1, sumOf(shares)))
 	for _, s := range shares {
 		c.by[s.Source] += bytes * int64(s.Bytes) / total
 	}
 	return c
 }
 
-func (c *Cell) merge(o Cell) {
+func (c *cell) merge(o cell) {
 	c.last, c.bytes = max(c.last, o.last), c.bytes+o.bytes
 	for source, bytes := range o.by {
 		c.by[source] += bytes
 	}
 }
 
-// New makes the account of a budget of size bytes, of which some are used already. alone says
+// newBudget makes the account of a budget of size bytes, of which some are used already. alone says
 // that there is a single source, which has nobody to be fair to.
-func New(size, used int64, alone bool) *Budget {
+func newBudget(size, used int64, alone bool) *budget {
 	// Delivered records leave a quarter of a small budget free, and an eighth of a
 	// large one: ingest goes on while they are trimmed.
 	spare := max(size/8, min(size/4, 4<<20))
-	return &Budget{
+	return &budget{
 		size: size, mark: size - spare, goal: size - spare - spare/2, alone: alone,
 		used: used, held: map[string]int64{}, ratio: 0.5,
 	}
 }
 
-// Add accounts for a record. It reports whether a trim is due because the budget nears its
+// add accounts for a record. It reports whether a trim is due because the budget nears its
 // end.
-func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
+func (b *budget) add(record uint64, stored int, shares []sourceBytes) (press bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ratio += (float64(stored)/float64(max(1, sum(shares))) - b.ratio) / 16
+	b.ratio += (float64(stored)/float64(max(1, sumOf(shares))) - b.ratio) / 16
 	b.used += int64(stored)
 	if record <= b.delivered {
 		return b.used > b.mark
 	}
-	c := NewCell(record, int64(stored), shares)
+	c := newCell(record, int64(stored), shares)
 	b.count(c)
 	if n := len(b.cells); n > 0 && b.cells[n-1].bytes < b.size/cells {
 		b.cells[n-1].merge(c)
@@ -118,8 +119,8 @@ func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
 	return b.used > b.mark || b.all-b.letters > b.size/2
 }
 
-// Inherit accounts for records older than all others.
-func (b *Budget) Inherit(older []Cell) {
+// inherit accounts for records older than all others.
+func (b *budget) inherit(older []cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range older {
@@ -129,23 +130,23 @@ func (b *Budget) Inherit(older []Cell) {
 }
 
 // count adds a cell's bytes. mu is held.
-func (b *Budget) count(c Cell) {
+func (b *budget) count(c cell) {
 	for source, bytes := range c.by {
 		b.hold(source, bytes)
 	}
 }
 
 // hold adds bytes to a source's, or subtracts them. mu is held.
-func (b *Budget) hold(source string, bytes int64) {
+func (b *budget) hold(source string, bytes int64) {
 	b.all += bytes
 	if b.held[source] += bytes; b.held[source] <= 0 {
 		delete(b.held, source)
 	}
 }
 
-// Look corrects the account by the newest record that every sink has had, and by the bytes
+// look corrects the account by the newest record that every sink has had, and by the bytes
 // that the log takes.
-func (b *Budget) Look(delivered uint64, used int64) {
+func (b *budget) look(delivered uint64, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used, b.delivered = used, delivered
@@ -158,11 +159,11 @@ func (b *Budget) Look(delivered uint64, used int64) {
 	b.cells = append(b.cells[:0], b.cells[n:]...)
 }
 
-// Reserve accounts for an append of so many bytes before compression. The caller passes the
-// reserved bytes to GiveBack after the append. The error wraps ErrShare if the source would
+// reserve accounts for an append of so many bytes before compression. The caller passes the
+// reserved bytes to giveBack after the append. The error wraps ErrShare if the source would
 // hold more than most, where 0 means no bound, or more than fairness allows. The dead letters
 // of other sources take nothing of what is free: they count against their own source alone.
-func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err error) {
+func (b *budget) reserve(source string, bytes, most int64) (reserved int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reserved = int64(b.ratio * float64(bytes))
@@ -181,9 +182,9 @@ func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err 
 	return reserved, nil
 }
 
-// HoldBeyond counts dead letters beyond their budget as undelivered bytes of their sources.
+// holdBeyond counts dead letters beyond their budget as undelivered bytes of their sources.
 // It replaces the account of the last call.
-func (b *Budget) HoldBeyond(letters map[string]int64) {
+func (b *budget) holdBeyond(letters map[string]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for source, bytes := range b.beyond {
@@ -196,30 +197,30 @@ func (b *Budget) HoldBeyond(letters map[string]int64) {
 	}
 }
 
-// GiveBack ends a reservation.
-func (b *Budget) GiveBack(source string, reserved int64) {
+// giveBack ends a reservation.
+func (b *budget) giveBack(source string, reserved int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hold(source, -reserved)
 }
 
-// Undelivered is about how many stored bytes some sink has not had yet.
-func (b *Budget) Undelivered() int64 {
+// undelivered is about how many stored bytes some sink has not had yet.
+func (b *budget) undelivered() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return min(b.all-b.letters, b.used)
 }
 
-// BySource is about how many undelivered bytes each source holds.
-func (b *Budget) BySource() map[string]int64 {
+// bySource is about how many undelivered bytes each source holds.
+func (b *budget) bySource() map[string]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.held)
 }
 
-// Surplus is how many of a log's records have to go to make room for need bytes. It is 0 below
+// surplus is how many of a log's records have to go to make room for need bytes. It is 0 below
 // the mark.
-func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
+func (b *budget) surplus(used int64, records uint64, need int64) uint64 {
 	if used <= b.mark && used+need <= b.size {
 		return 0
 	}
@@ -228,9 +229,9 @@ func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
 	return uint64(max(0, (excess+mean-1)/mean))
 }
 
-// Tight reports whether so many bytes more would bring the log beyond the mark where delivered
+// tight reports whether so many bytes more would bring the log beyond the mark where delivered
 // records begin to give way.
-func (b *Budget) Tight(need int64) bool {
+func (b *budget) tight(need int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used+need > b.mark
