@@ -20,7 +20,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
@@ -72,7 +71,7 @@ func TestJournalCommands(t *testing.T) {
 	running.Shut()
 	shows()
 
-	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 1)
+	_, err := damage.Of(dir).FlipRecord(journal.EventsLog, 1)
 	require.NoError(t, err)
 	code, out, _ := command(t, "journal", "verify", "--data-dir", dir)
 	assert.Equal(t, 1, code)
@@ -88,11 +87,11 @@ func TestJournalCommands(t *testing.T) {
 	assert.Contains(t, errs, "Take a copy of "+dir)
 
 	running = journaltest.Open(t, dir, cfg.Journal, journaltest.Options{}) // as a start does
-	state, err := running.Store.Log(t.Context(), quarantine.Events, store.Options{})
+	state, err := running.Store.Log(t.Context(), journal.EventsLog, store.Options{})
 	require.NoError(t, err)
 	for gap, err := range state.Scrub(t.Context()) {
 		require.NoError(t, err)
-		require.NoError(t, running.Quarantine.Name(t.Context(), quarantine.Events, gap))
+		require.NoError(t, running.Quarantine.Name(t.Context(), journal.EventsLog, gap))
 	}
 	code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
 	assert.Zero(t, code, errs)
@@ -184,7 +183,7 @@ func accept(t *testing.T, config string) {
 	t.Helper()
 	code, out, errs := command(t, "journal", "accept-damage", "--config", config, "--yes")
 	if code != 0 {
-		require.Contains(t, errs, quarantine.ErrNoDamage.Error())
+		require.Contains(t, errs, journal.ErrNoDamage.Error())
 	}
 	t.Log(out)
 }
@@ -198,7 +197,7 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	code, out, errs = command(t, "journal", "inspect", "--data-dir", dir, "--json")
 	require.Zero(t, code, errs)
 	var in struct {
-		Quarantine []quarantine.Loss `json:"quarantine"`
+		Quarantine []journal.Loss `json:"quarantine"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &in))
 	require.NotEmpty(t, in.Quarantine)
@@ -220,7 +219,7 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 // costs, and how many events they had.
 func tear(t *testing.T, dir string, n int64) map[uint64]int64 {
 	t.Helper()
-	records, err := damage.Of(dir).Records(quarantine.Events)
+	records, err := damage.Of(dir).Records(journal.EventsLog)
 	require.NoError(t, err)
 	require.NotEmpty(t, records)
 	last := records[len(records)-1]

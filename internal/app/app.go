@@ -25,7 +25,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/relay"
@@ -114,7 +113,7 @@ type process struct {
 	certificates *certificates      // nil without any
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up
-	quarantine   *quarantine.Ledger
+	quarantine   *journal.Quarantine
 	journal      *journal.Journal
 	letters      *deadletters.Store
 	credentials  *credentials.Store

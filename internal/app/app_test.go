@@ -25,7 +25,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
@@ -213,7 +213,7 @@ func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, code, body)
 	r.arrived("b")
 	require.NoError(t, r.stop())
-	lost, err := damage.Of(cfg.DataDir).FlipRecord(quarantine.Events, 0)
+	lost, err := damage.Of(cfg.DataDir).FlipRecord(journal.EventsLog, 0)
 	require.NoError(t, err)
 
 	told := func() (n int) {

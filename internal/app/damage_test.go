@@ -10,7 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 )
@@ -19,7 +19,7 @@ import (
 func spoil(t *testing.T, cfg *config.Config, n int) {
 	t.Helper()
 	j := journaltest.Open(t, cfg.DataDir, cfg.Journal, journaltest.Options{})
-	events, err := j.Store.Log(t.Context(), quarantine.Events, store.Options{})
+	events, err := j.Store.Log(t.Context(), journal.EventsLog, store.Options{})
 	require.NoError(t, err)
 	for i := range n {
 		_, err := events.Append(t.Context(), store.Draft{Kind: 1, Key: "1", Data: fmt.Appendf(nil, "spoilt record %d", i)})

@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -283,7 +282,7 @@ func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left,
 }
 
 func lettersIn(ctx context.Context, s store.Store, log *slog.Logger) (n uint64, err error) {
-	names, err := quarantine.Open(ctx, s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	names, err := journal.OpenQuarantine(ctx, s, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		return 0, err
 	}

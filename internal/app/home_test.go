@@ -14,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -36,7 +35,7 @@ func keep(t *testing.T, cfg *config.Config, events, n, letters int) {
 	log := slog.New(slog.DiscardHandler)
 	s, err := OpenStore(t.Context(), cfg, StoreOptions{Logger: log, Failed: func(err error) { t.Error(err) }})
 	require.NoError(t, err)
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Quarantine: names})
 	require.NoError(t, err)

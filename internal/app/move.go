@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -114,7 +114,7 @@ func takeBack(ctx context.Context, from move.Place) error {
 }
 
 func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to move.Place, o MoveOptions) (err error) {
-	names, err := quarantine.Open(ctx, from, quarantine.Options{
+	names, err := journal.OpenQuarantine(ctx, from, journal.QuarantineOptions{
 		Logger: o.Logger, Registerer: prometheus.NewRegistry(), Fuse: true,
 		Ready: make(chan struct{}), // nothing is read twice
 	})
@@ -133,7 +133,7 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 // keepOf says how logs are kept: the events within their budget.
 func keepOf(cfg *config.Config) func(string) store.Options {
 	return func(name string) store.Options {
-		if name == quarantine.Events {
+		if name == journal.EventsLog {
 			return store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
 		}
 		return store.Options{}

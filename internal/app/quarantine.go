@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -49,7 +49,7 @@ func (r *process) damageRemark(context.Context) (string, error) {
 	}
 }
 
-func (c *control) recordQuarantined(ctx context.Context, loss quarantine.Loss) error {
+func (c *control) recordQuarantined(ctx context.Context, loss journal.Loss) error {
 	return c.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
 }
 

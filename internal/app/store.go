@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -47,7 +47,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
-	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{
+	r.quarantine, err = journal.OpenQuarantine(ctx, r.store, journal.QuarantineOptions{
 		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.up, Fuse: r.cfg.Journal.URL == "",
 	})
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -186,7 +185,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		require.Equal(t, http.StatusNoContent, r.push(t, event(id)).status)
 	}
-	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 1)
+	_, err := damage.Of(dir).FlipRecord(journal.EventsLog, 1)
 	require.NoError(t, err)
 	source, err := j.Source(t.Context(), "test", relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)

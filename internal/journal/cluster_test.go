@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
@@ -30,7 +29,7 @@ func TestAJournalOnACluster(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: dir, Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: reg})
 		require.NoError(t, err)
-		names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
+		names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: silent, Registerer: reg})
 		require.NoError(t, err)
 		j, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names})
 		require.NoError(t, err)
@@ -90,7 +89,7 @@ func share(t *testing.T, url string, with ...func(*Options)) *shared {
 	cfg.URL = url
 	s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: slog.New(slog.DiscardHandler), Registerer: reg})
 	require.NoError(t, err)
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg})
+	names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: silent, Registerer: reg})
 	require.NoError(t, err)
 	opts := Options{Logger: silent, Registerer: reg, Quarantine: names, Shared: true}
 	for _, change := range with {

@@ -38,7 +38,7 @@
 // A source paces its batches: they are 5 ms apart unless full, so a stream of small
 // pushes makes no stream of small requests. After a pause it gives an event at once.
 //
-// Lost positions and records that cannot be decoded are named by package quarantine before a
+// Lost positions and records that cannot be decoded are named by the [Quarantine] before a
 // source passes over them. A source waits at its first record of a later version.
 //
 // # Positions

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -60,7 +59,7 @@ func TestMuchDamageWaitsForAPerson(t *testing.T) {
 	assert.Len(t, named, 30, "each is named all the same")
 	assert.False(t, j.names.Damage().Held)
 	_, err = j.names.Accept(t.Context())
-	require.ErrorIs(t, err, quarantine.ErrNoDamage)
+	require.ErrorIs(t, err, ErrNoDamage)
 
 	s.Close()
 	j.shut(t)

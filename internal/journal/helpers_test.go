@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -29,7 +28,7 @@ var silent = slog.New(slog.DiscardHandler)
 type opened struct {
 	*Journal
 	store *disk.Store
-	names *quarantine.Ledger
+	names *Quarantine
 	reg   *prometheus.Registry
 }
 
@@ -52,7 +51,7 @@ func open(t testing.TB, dir string, cfg config.Journal, with ...func(*Options)) 
 	s, err := disk.Open(disk.Config{Dir: storeIn(dir), Salvage: filepath.Join(dir, "salvage"), Writer: "test", Logger: silent})
 	require.NoError(t, err)
 	reg := prometheus.NewRegistry()
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg, Fuse: true})
+	names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: silent, Registerer: reg, Fuse: true})
 	require.NoError(t, err)
 	opts := Options{Logger: silent, Registerer: reg, Quarantine: names}
 	for _, change := range with {

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
@@ -48,7 +47,7 @@ const (
 type Journal struct {
 	events store.Log
 	table  store.Table
-	lost   *quarantine.Ledger
+	lost   *Quarantine
 	cfg    config.Journal
 	log    *slog.Logger
 	sinks  []string // the configured ones
@@ -99,7 +98,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Quarantine names the positions that were lost. It watches the journal's log from
 	// now on.
-	Quarantine *quarantine.Ledger
+	Quarantine *Quarantine
 	// Sinks are the configured ones. A record is trimmed after each of them has had it.
 	Sinks []string
 	// Sources are those of the environments that may push. With one there is nobody to be
@@ -120,7 +119,7 @@ type Options struct {
 // Open makes or opens the log of events in a store, and starts to trim it. cfg must have its
 // defaults. The store and the quarantine stay the caller's to close.
 func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) (*Journal, error) {
-	events, err := s.Log(ctx, quarantine.Events, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
+	events, err := s.Log(ctx, EventsLog, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the log of events: %w", err)
 	}
@@ -134,7 +133,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		checks:  checks{revs: map[string]uint64{}},
 		done:    make(chan struct{}),
 	}
-	if err := j.lost.Watch(ctx, quarantine.Events, events); err != nil {
+	if err := j.lost.Watch(ctx, EventsLog, events); err != nil {
 		return nil, fmt.Errorf("watch the log of events: %w", err)
 	}
 	if err := j.lookAround(ctx); err != nil {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
@@ -287,7 +286,7 @@ func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
 // PositionsIn reads the position of each sink from a store where nobody needs to have the
 // journal open. A store without a log of events has none.
 func PositionsIn(ctx context.Context, s store.Store) ([]SinkPosition, error) {
-	events, err := s.Log(ctx, quarantine.Events, store.Options{})
+	events, err := s.Log(ctx, EventsLog, store.Options{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return []SinkPosition{}, nil
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -122,7 +121,7 @@ func TestAPositionThatRots(t *testing.T) {
 func TestARecordThatRotsAtAPosition(t *testing.T) {
 	t.Parallel()
 	dir, events := twoSinks(t)
-	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 19)
+	_, err := damage.Of(dir).FlipRecord(EventsLog, 19)
 	require.NoError(t, err)
 	j := open(t, dir, testConfig)
 	j.gets(t, "ahead", events[20:])
@@ -138,7 +137,7 @@ func TestALogThatWasPutBack(t *testing.T) {
 	j.push(t, relaytest.Events(1))
 	j.shut(t)
 	saved := filepath.Join(t.TempDir(), "events")
-	events := filepath.Join(storeIn(dir), quarantine.Events)
+	events := filepath.Join(storeIn(dir), EventsLog)
 	require.NoError(t, os.CopyFS(saved, os.DirFS(events)))
 	j = open(t, dir, testConfig)
 	for i := range 5 {
@@ -178,7 +177,7 @@ func TestALogThatWasPutBack(t *testing.T) {
 func TestDamageInABacklogIsNamedBeforeItIsPassed(t *testing.T) {
 	t.Parallel()
 	dir, events := twoSinks(t)
-	at, err := damage.Of(dir).FlipRecord(quarantine.Events, 24)
+	at, err := damage.Of(dir).FlipRecord(EventsLog, 24)
 	require.NoError(t, err)
 	j := open(t, dir, testConfig)
 	j.gets(t, "ahead", append(append([]relay.Event{}, events[20:24]...), events[25:]...))
@@ -198,7 +197,7 @@ func TestAFolderThatIsRemovedRefusesPushes(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, testConfig)
 	j.push(t, relaytest.Events(1))
-	require.NoError(t, os.RemoveAll(filepath.Join(storeIn(dir), quarantine.Events)))
+	require.NoError(t, os.RemoveAll(filepath.Join(storeIn(dir), EventsLog)))
 	for range 2 {
 		err := j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(1))))
 		require.ErrorIs(t, err, ErrUnavailable)

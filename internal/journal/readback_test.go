@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/relay"
@@ -55,7 +54,7 @@ func TestReadBackGivesTheNewestFirst(t *testing.T) {
 	// Records are damaged: at the start, in the middle and at the end.
 	o.shut(t)
 	for _, k := range []int{99, 50, 49, 0} {
-		_, err := damage.Of(dir).FlipRecord(quarantine.Events, k)
+		_, err := damage.Of(dir).FlipRecord(EventsLog, k)
 		require.NoError(t, err)
 	}
 	o = open(t, dir, testConfig)

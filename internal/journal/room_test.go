@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -86,7 +85,7 @@ func TestReadinessIsThatOfThePushesThatAreRefused(t *testing.T) {
 	require.NoError(t, j.Append(t.Context(), large()))
 	var taken []string
 	for pos := range 10 {
-		taken = append(taken, filepath.Join(storeIn(dir), quarantine.Events, fmt.Sprintf("%020d.seg", pos+2)))
+		taken = append(taken, filepath.Join(storeIn(dir), EventsLog, fmt.Sprintf("%020d.seg", pos+2)))
 		require.NoError(t, os.MkdirAll(filepath.Join(taken[pos], "in the way"), 0o700))
 	}
 	for range 3 {

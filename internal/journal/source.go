@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -210,7 +209,7 @@ func (s *Source) gap(ctx context.Context, gap *store.Gap, after *mark) (fetched,
 	if gap.Why == store.Trimmed {
 		return f, nil
 	}
-	if err := s.j.lost.Name(ctx, quarantine.Events, *gap); err != nil {
+	if err := s.j.lost.Name(ctx, EventsLog, *gap); err != nil {
 		return f, err
 	}
 	return f, s.j.lost.HoldBefore(ctx, s.sink, *gap)
@@ -231,7 +230,7 @@ func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
 	case errors.Is(failed, record.ErrVersion):
 		return f, s.j.lost.HoldVersion(ctx, s.sink, r.Pos, failed)
 	case failed != nil:
-		if err := s.j.lost.NameRecord(ctx, quarantine.Events, r.Pos, failed.Error(), r.Data); err != nil {
+		if err := s.j.lost.NameRecord(ctx, EventsLog, r.Pos, failed.Error(), r.Data); err != nil {
 			return f, err
 		}
 		return f, s.j.lost.HoldBefore(ctx, s.sink, store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged})

@@ -3,14 +3,13 @@ package journal
 import (
 	"context"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Undelivered counts the events in a store that the sink furthest back has not had. Without
 // any sink they are all its events. It is for a store that no relay uses right now.
 func Undelivered(ctx context.Context, s store.Store) (uint64, error) {
-	events, err := s.Log(ctx, quarantine.Events, store.Options{})
+	events, err := s.Log(ctx, EventsLog, store.Options{})
 	if err != nil {
 		return 0, err
 	}

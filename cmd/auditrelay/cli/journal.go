@@ -12,7 +12,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -96,7 +95,7 @@ and the relay may run meanwhile.`),
 type inspection struct {
 	Logs       []logSummary           `json:"logs"`
 	Sinks      []journal.SinkPosition `json:"sinks"`
-	Quarantine []quarantine.Loss      `json:"quarantine"`
+	Quarantine []journal.Loss         `json:"quarantine"`
 }
 
 type logSummary struct {
@@ -114,7 +113,7 @@ func inspectJournal(ctx context.Context, cfg *config.Config) (*inspection, error
 	if err != nil {
 		return nil, err
 	}
-	in := &inspection{Logs: []logSummary{}, Quarantine: append([]quarantine.Loss{}, files.lost...)}
+	in := &inspection{Logs: []logSummary{}, Quarantine: append([]journal.Loss{}, files.lost...)}
 	err = files.visit(ctx, func(name string, l store.Log, state store.State) error {
 		s := logSummary{Name: name, ID: state.ID.String(), First: state.First, Last: state.End, Bytes: state.Bytes}
 		var err error
@@ -167,7 +166,7 @@ the audit trail records the decision. It asks first, except with --yes.`),
 			return err
 		}
 		if d.Records == 0 {
-			return quarantine.ErrNoDamage
+			return journal.ErrNoDamage
 		}
 		question := fmt.Sprintf("%d records are damaged or lost, from position %d on; %d can be read. Let the sinks go on without them?", d.Records, d.First, d.Readable)
 		if err := confirm(cmd, yes, question); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -66,7 +66,7 @@ Take a copy of the data directory before.`),
 // repairs are the results of a repair.
 type repairs struct {
 	// SetAside are the positions now in the quarantine, without those from before.
-	SetAside []quarantine.Loss `json:"set_aside"`
+	SetAside []journal.Loss `json:"set_aside"`
 }
 
 func printRepairs(p *page, done repairs) {
@@ -83,7 +83,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	names, err := quarantine.Open(ctx, s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	names, err := journal.OpenQuarantine(ctx, s, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 			continue // the trail names its own damage, as at a start
 		}
 		opts := store.Options{}
-		if name == quarantine.Events {
+		if name == journal.EventsLog {
 			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
 		}
 		if err := repairLog(ctx, s, names, name, opts); err != nil {
@@ -115,12 +115,12 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 	if err != nil {
 		return err
 	}
-	done.SetAside = append([]quarantine.Loss{}, after[len(before):]...)
+	done.SetAside = append([]journal.Loss{}, after[len(before):]...)
 	return nil
 }
 
 // repairLog names the gaps of a log, and the events' records that cannot be read.
-func repairLog(ctx context.Context, s store.Store, names *quarantine.Ledger, name string, opts store.Options) error {
+func repairLog(ctx context.Context, s store.Store, names *journal.Quarantine, name string, opts store.Options) error {
 	l, err := s.Log(ctx, name, opts)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func repairLog(ctx context.Context, s store.Store, names *quarantine.Ledger, nam
 		case err != nil:
 		case item.Gap != nil:
 			err = names.Name(ctx, name, *item.Gap)
-		case name == quarantine.Events:
+		case name == journal.EventsLog:
 			if _, corrupt := record.Check(item.Record.Data); errors.Is(corrupt, record.ErrCorrupt) {
 				err = names.NameRecord(ctx, name, item.Record.Pos, corrupt.Error(), item.Record.Data)
 			}

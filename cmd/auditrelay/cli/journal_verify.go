@@ -12,7 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -93,7 +93,7 @@ func printVerification(p *page, v *verification) {
 type logFiles struct {
 	store store.Store
 	names []string
-	lost  []quarantine.Loss
+	lost  []journal.Loss
 }
 
 func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
@@ -110,12 +110,12 @@ func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
 		return nil, err
 	}
 	f := &logFiles{store: s, names: names}
-	if slices.Contains(names, quarantine.Name) {
-		named, err := s.Log(ctx, quarantine.Name, store.Options{})
+	if slices.Contains(names, journal.QuarantineLog) {
+		named, err := s.Log(ctx, journal.QuarantineLog, store.Options{})
 		if err != nil {
 			return nil, err
 		}
-		if f.lost, err = quarantine.All(ctx, named); err != nil {
+		if f.lost, err = journal.Losses(ctx, named); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +143,7 @@ func (f *logFiles) visit(ctx context.Context, fn func(name string, l store.Log, 
 // settled reports whether the quarantine names all positions of a run.
 func (f *logFiles) settled(name string, id store.ID, from, to store.Pos) bool {
 	for from <= to {
-		i := slices.IndexFunc(f.lost, func(l quarantine.Loss) bool {
+		i := slices.IndexFunc(f.lost, func(l journal.Loss) bool {
 			return l.Log == name && l.ID == id.String() && l.From <= from && from <= l.To
 		})
 		if i < 0 {
@@ -244,7 +244,7 @@ func (v *verification) take(name string, item store.Item) *problem {
 	r := item.Record
 	v.Records++
 	v.Bytes += uint64(len(r.Key) + len(r.Data))
-	if name != quarantine.Events {
+	if name != journal.EventsLog {
 		return nil
 	}
 	events, err := record.Check(r.Data)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -54,12 +54,12 @@ func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) 
 }
 
 // Damage lists the damaged records without an acceptance.
-func (c *Client) Damage(ctx context.Context) (d quarantine.Damage, err error) {
+func (c *Client) Damage(ctx context.Context) (d journal.Damage, err error) {
 	return d, c.ask(ctx, http.MethodGet, "/v1/damage", &d)
 }
 
 // AcceptDamage lets the sinks pass over the damage, and returns it.
-func (c *Client) AcceptDamage(ctx context.Context) (was quarantine.Damage, err error) {
+func (c *Client) AcceptDamage(ctx context.Context) (was journal.Damage, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
 }
 

@@ -36,7 +36,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -50,7 +49,7 @@ import (
 type Options struct {
 	Journal *journal.Journal
 	// Quarantine knows the damage.
-	Quarantine *quarantine.Ledger
+	Quarantine *journal.Quarantine
 	Letters    *deadletters.Store
 	// Sinks are the configured ones, with their defaults.
 	Sinks []config.Sink
@@ -175,7 +174,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/settings/at": answers(func(ctx context.Context, req SettingAt) (timeline.State, error) {
 			return s.opts.Timeline.At(ctx, req.Where, req.At)
 		}),
-		"GET /v1/damage":         answers(func(context.Context, none) (quarantine.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
+		"GET /v1/damage":         answers(func(context.Context, none) (journal.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
 		"POST /v1/damage/accept": answers(s.acceptDamage),
 	} {
 		mux.HandleFunc(pattern, handle)

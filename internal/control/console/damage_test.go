@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
 // A command without a request of its own is understood, and another room's refusal is passed on.
@@ -17,6 +17,6 @@ func TestWithoutDamageNothingIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, damage.Records)
 	_, err = s.AcceptDamage(t.Context())
-	require.EqualError(t, err, quarantine.ErrNoDamage.Error())
+	require.EqualError(t, err, journal.ErrNoDamage.Error())
 	assert.Empty(t, s.losses)
 }

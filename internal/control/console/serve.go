@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -114,7 +114,7 @@ var explanations = []struct {
 	status int
 	text   string
 }{
-	{quarantine.ErrNoDamage, http.StatusConflict, "%v"},
+	{journal.ErrNoDamage, http.StatusConflict, "%v"},
 	{eventproof.ErrNotFound, http.StatusNotFound, "%v"},
 	{timeline.ErrSetting, http.StatusNotFound, "%v"},
 	{timeline.ErrSeveral, http.StatusNotFound, "%v"},

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -109,7 +108,7 @@ func (s *Server) retire(ctx context.Context, which OfSink) (Sink, error) {
 
 // acceptDamage lets sinks pass over the damage. A crash between the two steps leaves an entry
 // of the intent; the command, given again, makes another.
-func (s *Server) acceptDamage(ctx context.Context, _ none) (quarantine.Damage, error) {
+func (s *Server) acceptDamage(ctx context.Context, _ none) (journal.Damage, error) {
 	if was := s.opts.Quarantine.Damage(); was.Records > 0 {
 		if err := s.record(ctx, Loss{Type: "journal.damage_accepted", Detail: was}); err != nil {
 			return was, err

@@ -29,7 +29,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -74,7 +74,7 @@ const maxText = 1 << 10
 // Options are what a store of letters needs.
 type Options struct {
 	Store      store.Store
-	Quarantine *quarantine.Ledger
+	Quarantine *journal.Quarantine
 	// Budget is for the letters of each source at each sink, in bytes; 0 for none.
 	Budget     int64
 	Logger     *slog.Logger
@@ -87,7 +87,7 @@ type Options struct {
 type Store struct {
 	log        *slog.Logger
 	letters    store.Log
-	quarantine *quarantine.Ledger
+	quarantine *journal.Quarantine
 	index      *index
 
 	life    context.Context // ends at Close

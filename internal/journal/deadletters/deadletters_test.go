@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -37,7 +37,7 @@ type stage struct {
 	budget int64
 	url    string // of a cluster's server; "" for a folder
 	store  store.Store
-	ledger *quarantine.Ledger
+	ledger *journal.Quarantine
 	calls  atomic.Int64 // appends at an end, and trims, that succeed before one fails; negative: all do
 	reg    *prometheus.Registry
 }
@@ -83,7 +83,7 @@ func (s *stage) begin() {
 		})
 	}
 	require.NoError(s.t, err)
-	s.ledger, err = quarantine.Open(s.t.Context(), s.store, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	s.ledger, err = journal.OpenQuarantine(s.t.Context(), s.store, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(s.t, err)
 	s.reg = prometheus.NewRegistry()
 	s.Store, err = deadletters.Open(s.t.Context(), deadletters.Options{

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -21,10 +21,10 @@ const (
 // relayOf is the id of the log of events in a place, or "" where it has none.
 func relayOf(ctx context.Context, p Place, keep func(string) store.Options) (string, error) {
 	logs, err := p.Logs(ctx)
-	if err != nil || !slices.Contains(logs, quarantine.Events) {
+	if err != nil || !slices.Contains(logs, journal.EventsLog) {
 		return "", err
 	}
-	_, state, err := open(ctx, p, quarantine.Events, keep(quarantine.Events))
+	_, state, err := open(ctx, p, journal.EventsLog, keep(journal.EventsLog))
 	return state.ID.String(), err
 }
 
@@ -71,7 +71,7 @@ func (m *mover) bring(ctx context.Context) error {
 		}
 	}
 	if !m.Fused {
-		if _, err := m.Names.Accept(ctx); err != nil && !errors.Is(err, quarantine.ErrNoDamage) {
+		if _, err := m.Names.Accept(ctx); err != nil && !errors.Is(err, journal.ErrNoDamage) {
 			return err
 		}
 	}
@@ -83,11 +83,11 @@ func (m *mover) bring(ctx context.Context) error {
 
 // accepted refuses damage that waits for a person.
 func (m *mover) accepted(ctx context.Context) error {
-	events, _, err := open(ctx, m.From, quarantine.Events, m.Keep(quarantine.Events))
+	events, _, err := open(ctx, m.From, journal.EventsLog, m.Keep(journal.EventsLog))
 	if err != nil {
 		return err
 	}
-	if err := m.Names.Watch(ctx, quarantine.Events, events); err != nil {
+	if err := m.Names.Watch(ctx, journal.EventsLog, events); err != nil {
 		return err
 	}
 	if d := m.Names.Damage(); m.Fused && d.Held {
@@ -104,10 +104,10 @@ func (m *mover) logs(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(logs, func(a, b string) int {
-		if a == quarantine.Name {
+		if a == journal.QuarantineLog {
 			return 1
 		}
-		if b == quarantine.Name {
+		if b == journal.QuarantineLog {
 			return -1
 		}
 		return strings.Compare(a, b)
@@ -128,7 +128,7 @@ func (m *mover) copyLog(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if name != quarantine.Events {
+	if name != journal.EventsLog {
 		if err := m.Names.Watch(ctx, name, from); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -62,7 +62,7 @@ type Options struct {
 	// Progress, where set, is told how many records of how many are copied.
 	Progress func(done, total uint64)
 	// Names is the quarantine of the old place, with a fuse.
-	Names *quarantine.Ledger
+	Names *journal.Quarantine
 	// Fused says that sinks wait before much damage in the old place, and not only in the new
 	// one: then a person has to accept it first. Otherwise they have passed over it already.
 	Fused  bool

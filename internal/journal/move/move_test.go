@@ -22,7 +22,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
@@ -148,7 +147,7 @@ func (f *failingTable) Sync(ctx context.Context) error {
 }
 
 func keep(name string) store.Options {
-	if name == quarantine.Events {
+	if name == journal.EventsLog {
 		return store.Options{MaxBytes: 64 << 20, Allocate: true}
 	}
 	return store.Options{}
@@ -159,7 +158,7 @@ func run(t *testing.T, from, to *site, f *faults) error {
 	t.Helper()
 	a, b := from.open(t, f), to.open(t, f)
 	defer func() { require.NoError(t, errors.Join(a.Close(), b.Close())) }()
-	names, err := quarantine.Open(t.Context(), a, quarantine.Options{
+	names, err := journal.OpenQuarantine(t.Context(), a, journal.QuarantineOptions{
 		Logger: quiet, Registerer: prometheus.NewRegistry(), Fuse: true, Ready: make(chan struct{}),
 	})
 	require.NoError(t, err)
@@ -227,7 +226,7 @@ func (s *site) picture(t *testing.T) picture {
 
 // rooms are what the rooms of a relay have open on a store.
 type rooms struct {
-	names   *quarantine.Ledger
+	names   *journal.Quarantine
 	journal *journal.Journal
 	letters *deadletters.Store
 	pushers *credentials.Store
@@ -239,7 +238,7 @@ var environment = credentials.Environment{Project: "acme", Environment: "live"}
 func openRooms(t *testing.T, s store.Store) *rooms {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: quiet, Registerer: reg, Fuse: true, Ready: make(chan struct{})})
+	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: quiet, Registerer: reg, Fuse: true, Ready: make(chan struct{})})
 	require.NoError(t, err)
 	cfg := &config.Config{}
 	cfg.SetDefaults()
@@ -323,7 +322,7 @@ func filled(t *testing.T) (from *site, keys, password string) {
 		require.NoError(t, r.letters.Reject(t.Context(), "slow", []relay.Rejection{{Event: relay.Event{ID: fmt.Sprint("l", i), Body: []byte("{}")}, Reason: "no", Attempts: 1}}))
 	}
 	require.NoError(t, r.letters.Remove(t.Context(), []uint64{2}))
-	require.NoError(t, r.names.NameRecord(t.Context(), quarantine.Events, 3, "a test", []byte("bytes")))
+	require.NoError(t, r.names.NameRecord(t.Context(), journal.EventsLog, 3, "a test", []byte("bytes")))
 	issued, err := r.pushers.Prepare(t.Context(), environment)
 	require.NoError(t, err)
 	require.NoError(t, r.pushers.Promote(t.Context(), environment, issued.LastFour))
@@ -336,7 +335,7 @@ func filled(t *testing.T) (from *site, keys, password string) {
 	require.NoError(t, audit.UseNextKey(filepath.Join(keys, "key")))
 	withTrail(t, s, keys, func(trail *audit.Trail) { enter(t, trail, 5) })
 	r.close()
-	for _, log := range []string{quarantine.Events, deadletters.LogName, audit.EntriesLog} {
+	for _, log := range []string{journal.EventsLog, deadletters.LogName, audit.EntriesLog} {
 		_, err = damage.Of(from.dir).FlipRecord(log, 0)
 		require.NoError(t, err)
 	}
@@ -363,7 +362,7 @@ func works(t *testing.T, at *site, keys, password string, pending []string) {
 	assert.True(t, ok)
 	before, err := r.names.All(t.Context())
 	require.NoError(t, err)
-	for _, name := range []string{quarantine.Events, deadletters.LogName} {
+	for _, name := range []string{journal.EventsLog, deadletters.LogName} {
 		l, err := s.Log(t.Context(), name, keep(name))
 		require.NoError(t, err)
 		for gap, err := range l.Scrub(t.Context()) {
@@ -396,7 +395,7 @@ func TestEverythingMovesAndComesBack(t *testing.T) {
 	want := here.picture(t)
 	require.Equal(t, want, there.picture(t))
 	require.Len(t, want.Logs, 5)
-	assert.Equal(t, []store.Pos{1}, want.Logs[quarantine.Events].Lost)
+	assert.Equal(t, []store.Pos{1}, want.Logs[journal.EventsLog].Lost)
 	require.ErrorContains(t, here.check(t), "this journal was moved to "+there.String())
 	require.NoError(t, there.check(t))
 	works(t, there, keys, password, events[3:])
@@ -518,7 +517,7 @@ func TestAPlaceInUseIsNotLeft(t *testing.T) {
 	here, _, _ := filled(t)
 	a, b := here.open(t, nil), onDisk(t).open(t, nil)
 	defer func() { require.NoError(t, errors.Join(a.Close(), b.Close())) }()
-	names, err := quarantine.Open(t.Context(), a, quarantine.Options{Logger: quiet, Registerer: prometheus.NewRegistry(), Ready: make(chan struct{})})
+	names, err := journal.OpenQuarantine(t.Context(), a, journal.QuarantineOptions{Logger: quiet, Registerer: prometheus.NewRegistry(), Ready: make(chan struct{})})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, names.Close()) }()
 	o := move.Options{From: a, To: b, Keep: keep, Names: names, Logger: quiet, Alone: func(context.Context) error { return assert.AnError }}
@@ -554,7 +553,7 @@ func TestDamageBetweenTwoRunsOfAMove(t *testing.T) {
 	require.NoError(t, damage.CopyDir(here.dir, copied.dir))
 	require.NoError(t, run(t, copied, onCluster(t, srv.ClientURL()), all))
 	require.ErrorIs(t, run(t, here, there, &faults{at: all.n - 1}), errKilled) // all that is left is the mark that decides
-	_, err := damage.Of(here.dir).FlipRecord(quarantine.Events, 6)
+	_, err := damage.Of(here.dir).FlipRecord(journal.EventsLog, 6)
 	require.NoError(t, err)
 	js := natstest.JetStream(t, srv)
 	stream, err := js.Stream(t.Context(), there.prefix+"_TRAIL-ENTRIES")
@@ -562,7 +561,7 @@ func TestDamageBetweenTwoRunsOfAMove(t *testing.T) {
 	lost, err := stream.GetMsg(t.Context(), 3)
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(t.Context(), lost.Sequence))
-	require.NotContains(t, there.picture(t).Logs[quarantine.Events].Lost, store.Pos(8))
+	require.NotContains(t, there.picture(t).Logs[journal.EventsLog].Lost, store.Pos(8))
 	err = run(t, here, there, nil)
 	require.ErrorIs(t, err, move.ErrRefused)
 	require.ErrorContains(t, err, "has lost position 4 of the log trail.entries")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
@@ -21,7 +20,7 @@ import (
 type Journal struct {
 	*journal.Journal
 	Store      *disk.Store
-	Quarantine *quarantine.Ledger
+	Quarantine *journal.Quarantine
 	// Shut closes everything, once. It runs at the end of the test.
 	Shut func()
 }
@@ -41,7 +40,7 @@ func Open(t testing.TB, dataDir string, cfg config.Journal, opts Options) *Journ
 	})
 	require.NoError(t, err)
 	reg := prometheus.NewRegistry()
-	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: log, Registerer: reg, Fuse: true, Lost: opts.Lost})
+	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: reg, Fuse: true, Lost: opts.Lost})
 	require.NoError(t, err)
 	opts.Journal.Logger, opts.Journal.Registerer, opts.Journal.Quarantine = log, reg, names
 	j, err := journal.Open(t.Context(), s, cfg, opts.Journal)

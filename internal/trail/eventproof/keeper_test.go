@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -160,7 +160,7 @@ func TestDamagedPositionsAreNamed(t *testing.T) {
 		s.push("event_log.LOGIN", 1)
 	}
 	s.shut()
-	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 15)
+	_, err := damage.Of(dir).FlipRecord(journal.EventsLog, 15)
 	require.NoError(t, err)
 
 	s = open(t, dir)

@@ -1,4 +1,4 @@
-package quarantine
+package journal
 
 import (
 	"context"
@@ -53,7 +53,7 @@ type fuse struct {
 	waiting  map[string]string // the reason by sink; guarded by mu
 }
 
-func newFuse(o Options) *fuse {
+func newFuse(o QuarantineOptions) *fuse {
 	f := &fuse{on: o.Fuse, log: o.Logger, blown: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "auditrelay_journal_damage_held",
 		Help: "1 while sinks wait before damaged records until a person accepts the damage.",
@@ -152,14 +152,14 @@ func (f *fuse) wait(sink, why string) {
 
 // HoldBefore waits while the fuse holds a sink before a gap of the events, which is named
 // already. The source gives out nothing after the gap meanwhile, so nobody acknowledges it.
-func (l *Ledger) HoldBefore(ctx context.Context, sink string, gap store.Gap) error {
-	defer l.fuse.wait(sink, "")
+func (q *Quarantine) HoldBefore(ctx context.Context, sink string, gap store.Gap) error {
+	defer q.fuse.wait(sink, "")
 	for {
-		until, held := l.fuse.holds(gap.From, gap.To)
+		until, held := q.fuse.holds(gap.From, gap.To)
 		if !held {
 			return nil
 		}
-		l.fuse.wait(sink, fmt.Sprintf("a person to accept the damage at positions %d to %d", gap.From, gap.To))
+		q.fuse.wait(sink, fmt.Sprintf("a person to accept the damage at positions %d to %d", gap.From, gap.To))
 		select {
 		case <-until:
 		case <-ctx.Done():
@@ -170,17 +170,17 @@ func (l *Ledger) HoldBefore(ctx context.Context, sink string, gap store.Gap) err
 
 // HoldVersion has a sink wait at a record of a later version until ctx ends. The record is
 // sound, and a later version delivers it.
-func (l *Ledger) HoldVersion(ctx context.Context, sink string, pos store.Pos, why error) error {
-	l.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
+func (q *Quarantine) HoldVersion(ctx context.Context, sink string, pos store.Pos, why error) error {
+	q.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
 		"sink", sink, "position", pos, "error", why, "do", "run the version of auditrelay that wrote it, or a later one")
-	l.fuse.wait(sink, fmt.Sprintf("position %d: %v", pos, why))
-	defer l.fuse.wait(sink, "")
+	q.fuse.wait(sink, fmt.Sprintf("position %d: %v", pos, why))
+	defer q.fuse.wait(sink, "")
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // Damage is the damage that no person has accepted.
-func (l *Ledger) Damage() Damage { return l.fuse.state() }
+func (q *Quarantine) Damage() Damage { return q.fuse.state() }
 
 // ErrNoDamage means that there is no damage to accept.
 var ErrNoDamage = errors.New("the journal has no damage to be accepted")
@@ -188,12 +188,12 @@ var ErrNoDamage = errors.New("the journal has no damage to be accepted")
 // Accept lets sinks pass over all damaged events up to the present end, found already or
 // not, and returns the damage. A crash before the put changes nothing, and after it the
 // next start goes on.
-func (l *Ledger) Accept(ctx context.Context) (Damage, error) {
-	was := l.fuse.state()
+func (q *Quarantine) Accept(ctx context.Context) (Damage, error) {
+	was := q.fuse.state()
 	if was.Records == 0 {
 		return was, ErrNoDamage
 	}
-	state, err := l.state(ctx, Events)
+	state, err := q.state(ctx, EventsLog)
 	if err != nil {
 		return was, err
 	}
@@ -201,31 +201,31 @@ func (l *Ledger) Accept(ctx context.Context) (Damage, error) {
 	if err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
-	if _, err := l.store.Table().Put(ctx, acceptedKey, value, store.If{}); err != nil {
+	if _, err := q.store.Table().Put(ctx, acceptedKey, value, store.If{}); err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
-	l.fuse.accept(state.End)
+	q.fuse.accept(state.End)
 	return was, nil
 }
 
 // loadDamage sets the fuse by the names of the events, and by what a person accepted.
-func (l *Ledger) loadDamage(ctx context.Context) error {
-	state, err := l.state(ctx, Events)
+func (q *Quarantine) loadDamage(ctx context.Context) error {
+	state, err := q.state(ctx, EventsLog)
 	if err != nil {
 		return err
 	}
-	value, err := l.store.Table().Get(ctx, acceptedKey)
+	value, err := q.store.Table().Get(ctx, acceptedKey)
 	if err != nil {
 		return fmt.Errorf("read the accepted damage: %w", err)
 	}
 	var accepted acceptance
 	if json.Unmarshal(value.Data, &accepted) == nil && accepted.ID == state.ID.String() {
-		l.fuse.accept(accepted.Through)
+		q.fuse.accept(accepted.Through)
 	}
-	if err := l.lock(ctx); err != nil {
+	if err := q.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
-	l.fuse.note(l.damaged[state.ID.String()], l.readable(&state))
+	defer q.unlock()
+	q.fuse.note(q.damaged[state.ID.String()], q.readable(&state))
 	return nil
 }

@@ -1,16 +1,4 @@
-// Package quarantine names every position of every log whose record was lost or cannot be
-// read, exactly once.
-//
-// The names stand in a log of their own. Whoever meets a gap calls [Ledger.Name] before it
-// goes on, and [Ledger.Watch] looks for gaps in places that nobody reads. Positions that
-// were named already are left out, so a second sink, a second start or a second relay on
-// the same cluster adds nothing. The audit trail follows the quarantine ([Ledger.Follow])
-// and has an entry for each name, journal.quarantined.
-//
-// Some damage is chance. More than ten damaged events' records, or more than 1 in 100, look
-// like a mistake of ours: the fuse blows (fuse.go), and sinks wait before the damage until
-// a person accepts it.
-package quarantine
+package journal
 
 import (
 	"context"
@@ -27,24 +15,37 @@ import (
 )
 
 const (
-	// Events is the log whose losses cost events, and which has the fuse.
-	Events = "events"
-	// Name is the log of the names.
-	Name = "quarantine"
+	// EventsLog is the log whose losses cost events, and which has the fuse.
+	EventsLog = "events"
+	// QuarantineLog is the log of the names.
+	QuarantineLog = "quarantine"
 )
 
 // busyPause is the wait before another attempt where somebody else writes names.
 const busyPause = 50 * time.Millisecond
 
-// Ledger is the account of the lost positions. It is safe for concurrent use.
-type Ledger struct {
+// Quarantine names every position of every log whose record was lost or cannot be
+// read, exactly once.
+//
+// The names stand in a log of their own. Whoever meets a gap calls [Quarantine.Name] before it
+// goes on, and [Quarantine.Watch] looks for gaps in places that nobody reads. Positions that
+// were named already are left out, so a second sink, a second start or a second relay on
+// the same cluster adds nothing. The audit trail follows the quarantine ([Quarantine.Follow])
+// and has an entry for each name, journal.quarantined.
+//
+// Some damage is chance. More than ten damaged events' records, or more than 1 in 100, look
+// like a mistake of ours: the fuse blows (fuse.go), and sinks wait before the damage until
+// a person accepts it.
+//
+// It is safe for concurrent use.
+type Quarantine struct {
 	log     *slog.Logger
 	store   store.Store
 	names   store.Log
 	lost    func()
-	metrics metrics
+	metrics lossMetrics
 	fuse    *fuse
-	ready   <-chan struct{} // Options.Ready
+	ready   <-chan struct{} // QuarantineOptions.Ready
 
 	life      context.Context // ends at Close
 	stop      context.CancelFunc
@@ -66,12 +67,12 @@ type Ledger struct {
 // account has positions that mean the same records.
 type account struct{ log, id string }
 
-// Options are what a ledger needs besides its store.
-type Options struct {
+// QuarantineOptions are what a quarantine needs besides its store.
+type QuarantineOptions struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Lost, if set, is called at each loss of events, from any goroutine. It must not call
-	// the ledger.
+	// the quarantine.
 	Lost func()
 	// Ready is closed once the relay takes pushes, and only then are logs read through. Nil
 	// means at once.
@@ -81,13 +82,13 @@ type Options struct {
 	Fuse bool
 }
 
-type metrics struct {
+type lossMetrics struct {
 	quarantined prometheus.Counter
 	lost        prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) metrics {
-	m := metrics{
+func newLossMetrics(reg prometheus.Registerer) lossMetrics {
+	m := lossMetrics{
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "auditrelay_journal_quarantined_records_total",
 			Help: "Records that could not be read and were set aside.",
@@ -101,32 +102,32 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	return m
 }
 
-// Open opens the quarantine of a store, or makes it. It watches itself.
-func Open(ctx context.Context, s store.Store, o Options) (*Ledger, error) {
-	names, err := s.Log(ctx, Name, store.Options{})
+// OpenQuarantine opens the quarantine of a store, or makes it. It watches itself.
+func OpenQuarantine(ctx context.Context, s store.Store, o QuarantineOptions) (*Quarantine, error) {
+	names, err := s.Log(ctx, QuarantineLog, store.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("open the quarantine: %w", err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Ledger{
+	q := &Quarantine{
 		log: o.Logger, store: s, names: names, lost: o.Lost,
-		metrics: newMetrics(o.Registerer), fuse: newFuse(o), ready: o.Ready,
+		metrics: newLossMetrics(o.Registerer), fuse: newFuse(o), ready: o.Ready,
 		life: life, stop: stop, scrubbing: make(chan struct{}, 1),
 		watched: map[string]store.Log{}, turn: make(chan struct{}, 1), named: map[account]ranges{}, damaged: map[string]ranges{},
 	}
-	if _, err := l.catchUp(ctx, l.remember); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if _, err := q.catchUp(ctx, q.remember); err != nil {
+		return nil, errors.Join(err, q.Close())
 	}
-	if err := l.Watch(ctx, Name, names); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err := q.Watch(ctx, QuarantineLog, names); err != nil {
+		return nil, errors.Join(err, q.Close())
 	}
-	return l, nil
+	return q, nil
 }
 
 // Close ends all watches.
-func (l *Ledger) Close() error {
-	l.stop()
-	l.watchers.Wait()
+func (q *Quarantine) Close() error {
+	q.stop()
+	q.watchers.Wait()
 	return nil
 }
 
@@ -136,47 +137,47 @@ func (l *Ledger) Close() error {
 //
 // A crash before the append leaves the gap, which is met again; after it, the next start
 // knows the names.
-func (l *Ledger) Name(ctx context.Context, log string, gap store.Gap) error {
+func (q *Quarantine) Name(ctx context.Context, log string, gap store.Gap) error {
 	if gap.Why == store.Trimmed {
 		return nil
 	}
-	return l.name(ctx, lossOf(log, gap), nil)
+	return q.name(ctx, lossOf(log, gap), nil)
 }
 
 // NameRecord names a record that is there, but whose content cannot be decoded. The
 // quarantine keeps the bytes, as far as there is room for them.
-func (l *Ledger) NameRecord(ctx context.Context, log string, pos store.Pos, reason string, data []byte) error {
-	return l.name(ctx, Loss{Log: log, From: pos, To: pos, Reason: reason}, data)
+func (q *Quarantine) NameRecord(ctx context.Context, log string, pos store.Pos, reason string, data []byte) error {
+	return q.name(ctx, Loss{Log: log, From: pos, To: pos, Reason: reason}, data)
 }
 
-func (l *Ledger) name(ctx context.Context, loss Loss, data []byte) error {
+func (q *Quarantine) name(ctx context.Context, loss Loss, data []byte) error {
 	if loss.From == 0 || loss.To < loss.From {
 		return fmt.Errorf("positions %d to %d of %s are no gap", loss.From, loss.To, loss.Log)
 	}
-	state, err := l.state(ctx, loss.Log)
+	state, err := q.state(ctx, loss.Log)
 	if err != nil {
 		return err
 	}
 	loss.ID = state.ID.String()
-	if err := l.lock(ctx); err != nil {
+	if err := q.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
+	defer q.unlock()
 	for {
-		missing := l.named[account{loss.Log, loss.ID}].missing(loss.From, loss.To)
+		missing := q.named[account{loss.Log, loss.ID}].missing(loss.From, loss.To)
 		if len(missing) == 0 {
 			return nil
 		}
-		drafts, err := l.drafts(ctx, &loss, missing, data)
+		drafts, err := q.drafts(ctx, &loss, missing, data)
 		if err != nil {
 			return err
 		}
 		// The condition is what names a position once where two relays share a cluster.
-		_, err = l.names.AppendAt(ctx, l.read, drafts...)
+		_, err = q.names.AppendAt(ctx, q.read, drafts...)
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("name the lost positions %d to %d of %s: %w", loss.From, loss.To, loss.Log, err)
 		}
-		news, err := l.catchUp(ctx, l.tell)
+		news, err := q.catchUp(ctx, q.tell)
 		if err != nil {
 			return err
 		}
@@ -189,8 +190,8 @@ func (l *Ledger) name(ctx context.Context, loss Loss, data []byte) error {
 }
 
 // drafts are the records that name positions.
-func (l *Ledger) drafts(ctx context.Context, loss *Loss, missing ranges, data []byte) ([]store.Draft, error) {
-	state, err := l.names.State(ctx)
+func (q *Quarantine) drafts(ctx context.Context, loss *Loss, missing ranges, data []byte) ([]store.Draft, error) {
+	state, err := q.names.State(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the quarantine: %w", err)
 	}
@@ -201,7 +202,7 @@ func (l *Ledger) drafts(ctx context.Context, loss *Loss, missing ranges, data []
 	for i, span := range missing {
 		one := *loss
 		one.From, one.To = span.from, span.to
-		if drafts[i], err = one.draft(data, l.names.MaxRecord()); err != nil {
+		if drafts[i], err = one.draft(data, q.names.MaxRecord()); err != nil {
 			return nil, err
 		}
 	}
@@ -210,25 +211,25 @@ func (l *Ledger) drafts(ctx context.Context, loss *Loss, missing ranges, data []
 
 // catchUp reads the names that are new, and calls take with each. The turn is held, except
 // in Open.
-func (l *Ledger) catchUp(ctx context.Context, take func(context.Context, *Loss)) (news bool, err error) {
-	state, err := l.names.State(ctx)
+func (q *Quarantine) catchUp(ctx context.Context, take func(context.Context, *Loss)) (news bool, err error) {
+	state, err := q.names.State(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read the state of the quarantine: %w", err)
 	}
-	if state.ID != l.id { // the first time, or a cluster lost the end of it
-		l.id, l.read, l.named, l.damaged = state.ID, 0, map[account]ranges{}, map[string]ranges{}
-		take = l.remember
-		l.metrics.lost.Set(0)
+	if state.ID != q.id { // the first time, or a cluster lost the end of it
+		q.id, q.read, q.named, q.damaged = state.ID, 0, map[account]ranges{}, map[string]ranges{}
+		take = q.remember
+		q.metrics.lost.Set(0)
 	}
-	for item, err := range l.names.Read(ctx, l.read+1, false) {
+	for item, err := range q.names.Read(ctx, q.read+1, false) {
 		if err != nil {
 			return news, fmt.Errorf("read the quarantine: %w", err)
 		}
 		if item.Gap != nil { // its own watch names it
-			l.read, news = item.Gap.To, true
+			q.read, news = item.Gap.To, true
 			continue
 		}
-		l.read, news = item.Record.Pos, true
+		q.read, news = item.Record.Pos, true
 		if loss, ok := lossIn(item.Record); ok {
 			take(ctx, &loss)
 		}
@@ -237,43 +238,43 @@ func (l *Ledger) catchUp(ctx context.Context, take func(context.Context, *Loss))
 }
 
 // remember takes a name into account.
-func (l *Ledger) remember(ctx context.Context, loss *Loss) {
+func (q *Quarantine) remember(ctx context.Context, loss *Loss) {
 	at := account{loss.Log, loss.ID}
-	l.named[at] = l.named[at].with(loss.From, loss.To)
-	l.metrics.lost.Add(float64(loss.Positions()))
-	if loss.Log != Events || loss.Why == store.Doubtful { // each power cut may tear some
+	q.named[at] = q.named[at].with(loss.From, loss.To)
+	q.metrics.lost.Add(float64(loss.Positions()))
+	if loss.Log != EventsLog || loss.Why == store.Doubtful { // each power cut may tear some
 		return
 	}
-	l.damaged[loss.ID] = l.damaged[loss.ID].with(loss.From, loss.To)
+	q.damaged[loss.ID] = q.damaged[loss.ID].with(loss.From, loss.To)
 	// Before the events are watched, there is nothing to hold. Watch looks at all names.
-	if state, err := l.state(ctx, Events); err == nil && state.ID.String() == loss.ID {
-		l.fuse.note(ranges{{loss.From, loss.To}}, l.readable(&state))
+	if state, err := q.state(ctx, EventsLog); err == nil && state.ID.String() == loss.ID {
+		q.fuse.note(ranges{{loss.From, loss.To}}, q.readable(&state))
 	}
 }
 
 // tell is remember for a name that is new.
-func (l *Ledger) tell(ctx context.Context, loss *Loss) {
-	l.remember(ctx, loss)
-	l.metrics.quarantined.Inc()
-	l.log.Error("records cannot be read and were set aside", "log", loss.Log,
+func (q *Quarantine) tell(ctx context.Context, loss *Loss) {
+	q.remember(ctx, loss)
+	q.metrics.quarantined.Inc()
+	q.log.Error("records cannot be read and were set aside", "log", loss.Log,
 		"first_position", loss.From, "last_position", loss.To, "reason", loss.Reason, "kept", loss.Kept)
-	if loss.Log == Events && l.lost != nil {
-		l.lost()
+	if loss.Log == EventsLog && q.lost != nil {
+		q.lost()
 	}
 }
 
 // readable is how many records of the events are there and not named. The turn is held.
-func (l *Ledger) readable(events *store.State) uint64 {
+func (q *Quarantine) readable(events *store.State) uint64 {
 	all := uint64(events.End + 1 - events.First)
-	lost := l.named[account{Events, events.ID.String()}].count(events.First, events.End)
+	lost := q.named[account{EventsLog, events.ID.String()}].count(events.First, events.End)
 	return all - min(all, lost)
 }
 
 // All returns the content of the quarantine, oldest first.
-func (l *Ledger) All(ctx context.Context) ([]Loss, error) { return All(ctx, l.names) }
+func (q *Quarantine) All(ctx context.Context) ([]Loss, error) { return Losses(ctx, q.names) }
 
-// All reads the losses from a log of them.
-func All(ctx context.Context, names store.Log) (all []Loss, err error) {
+// Losses reads the losses from a log of them.
+func Losses(ctx context.Context, names store.Log) (all []Loss, err error) {
 	for item, err := range names.Read(ctx, 1, false) {
 		if err != nil {
 			return nil, fmt.Errorf("read the quarantine: %w", err)
@@ -289,10 +290,10 @@ func All(ctx context.Context, names store.Log) (all []Loss, err error) {
 }
 
 // state describes a watched log.
-func (l *Ledger) state(ctx context.Context, log string) (store.State, error) {
-	l.mu.Lock()
-	of := l.watched[log]
-	l.mu.Unlock()
+func (q *Quarantine) state(ctx context.Context, log string) (store.State, error) {
+	q.mu.Lock()
+	of := q.watched[log]
+	q.mu.Unlock()
 	if of == nil {
 		return store.State{}, fmt.Errorf("the log %s is not watched by the quarantine", log)
 	}
@@ -303,13 +304,13 @@ func (l *Ledger) state(ctx context.Context, log string) (store.State, error) {
 	return state, nil
 }
 
-func (l *Ledger) lock(ctx context.Context) error {
+func (q *Quarantine) lock(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
+	case q.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (l *Ledger) unlock() { <-l.turn }
+func (q *Quarantine) unlock() { <-q.turn }

@@ -1,4 +1,4 @@
-package quarantine
+package journal
 
 import (
 	"log/slog"
@@ -62,7 +62,7 @@ func TestTheFuseBlows(t *testing.T) {
 		"eleven of many":      {11, 100_000, true},
 		"nothing is readable": {30_850, 0, true},
 	} {
-		f := newFuse(Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Fuse: true})
+		f := newFuse(QuarantineOptions{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Fuse: true})
 		f.note(ranges{{101, 100 + c.damaged}}, c.readable)
 		assert.Equal(t, c.held, f.state().Held, name)
 		assert.Equal(t, c.held, testutil.ToFloat64(f.blown) == 1, name)

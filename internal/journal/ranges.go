@@ -1,4 +1,4 @@
-package quarantine
+package journal
 
 import (
 	"slices"

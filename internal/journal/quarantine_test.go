@@ -1,4 +1,4 @@
-package quarantine_test
+package journal_test
 
 import (
 	"bytes"
@@ -19,14 +19,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
 // stage is a ledger on a store of its own, with a log of events.
 type stage struct {
-	*quarantine.Ledger
+	*journal.Quarantine
 	t      testing.TB
 	dir    string
 	store  *disk.Store
@@ -50,9 +50,9 @@ func (s *stage) begin() {
 		Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(s.t, err)
-	s.events = s.open(quarantine.Events)
-	s.Ledger, s.reg = s.ledger(true)
-	require.NoError(s.t, s.Watch(s.t.Context(), quarantine.Events, s.events))
+	s.events = s.open(journal.EventsLog)
+	s.Quarantine, s.reg = s.ledger(true)
+	require.NoError(s.t, s.Watch(s.t.Context(), journal.EventsLog, s.events))
 }
 
 func (s *stage) open(log string) store.Log {
@@ -62,10 +62,10 @@ func (s *stage) open(log string) store.Log {
 	return l
 }
 
-func (s *stage) ledger(fuse bool) (*quarantine.Ledger, *prometheus.Registry) {
+func (s *stage) ledger(fuse bool) (*journal.Quarantine, *prometheus.Registry) {
 	s.t.Helper()
 	reg := prometheus.NewRegistry()
-	l, err := quarantine.Open(s.t.Context(), s.store, quarantine.Options{
+	l, err := journal.OpenQuarantine(s.t.Context(), s.store, journal.QuarantineOptions{
 		Logger: slog.New(slog.DiscardHandler), Registerer: reg, Fuse: fuse, Lost: func() { s.lost.Add(1) },
 	})
 	require.NoError(s.t, err)
@@ -146,44 +146,44 @@ func gap(from, to store.Pos) store.Gap { return store.Gap{From: from, To: to, Wh
 func TestAPositionIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(5, 7)))
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(5, 5)))
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(3, 9)))
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, store.Gap{From: 1, To: 2, Why: store.Trimmed}))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(5, 7)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(5, 5)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(3, 9)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, store.Gap{From: 1, To: 2, Why: store.Trimmed}))
 	want := [][2]store.Pos{{5, 7}, {3, 4}, {8, 9}}
-	assert.Equal(t, want, s.spans(quarantine.Events))
+	assert.Equal(t, want, s.spans(journal.EventsLog))
 	assert.EqualValues(t, 3, s.lost.Load())
 	assert.InDelta(t, 3, s.metric("auditrelay_journal_quarantined_records_total"), 0)
 	assert.InDelta(t, 7, s.metric("auditrelay_journal_lost_records"), 0)
 
 	s.restart()
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(3, 9)))
-	require.NoError(t, s.NameRecord(t.Context(), quarantine.Events, 4, "no", []byte("raw")))
-	assert.Equal(t, want, s.spans(quarantine.Events), "the next start adds nothing")
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(3, 9)))
+	require.NoError(t, s.NameRecord(t.Context(), journal.EventsLog, 4, "no", []byte("raw")))
+	assert.Equal(t, want, s.spans(journal.EventsLog), "the next start adds nothing")
 	assert.EqualValues(t, 3, s.lost.Load())
 	assert.InDelta(t, 7, s.metric("auditrelay_journal_lost_records"), 0, "over the journal's life")
 
 	require.NoError(t, s.Watch(t.Context(), "other", s.open("other")))
 	require.NoError(t, s.Name(t.Context(), "other", gap(5, 5)))
 	assert.Equal(t, [][2]store.Pos{{5, 5}}, s.spans("other"), "positions of another log are others")
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, store.Gap{From: 5, To: 10, Why: store.Rewound}))
-	assert.Equal(t, append(want, [2]store.Pos{10, 10}), s.spans(quarantine.Events), "whatever it was lost by")
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, store.Gap{From: 5, To: 10, Why: store.Rewound}))
+	assert.Equal(t, append(want, [2]store.Pos{10, 10}), s.spans(journal.EventsLog), "whatever it was lost by")
 
 	require.ErrorContains(t, s.Name(t.Context(), "nobody's", gap(1, 1)), "not watched")
-	require.ErrorContains(t, s.Name(t.Context(), quarantine.Events, gap(0, 1)), "no gap")
-	require.ErrorContains(t, s.Name(t.Context(), quarantine.Events, gap(2, 1)), "no gap")
+	require.ErrorContains(t, s.Name(t.Context(), journal.EventsLog, gap(0, 1)), "no gap")
+	require.ErrorContains(t, s.Name(t.Context(), journal.EventsLog, gap(2, 1)), "no gap")
 }
 
 // Positions mean other records where the log was made again.
 func TestANewLogHasPositionsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 1)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
 	s.end()
-	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", quarantine.Events)))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", "lazy"))) // the table would remember the log
 	s.begin()
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 1)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
 	all, err := s.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
@@ -196,18 +196,18 @@ func TestManyNameTheSamePositions(t *testing.T) {
 	s := open(t)
 	another, _ := s.ledger(true)
 	defer func() { require.NoError(t, another.Close()) }()
-	require.NoError(t, another.Watch(t.Context(), quarantine.Events, s.events))
+	require.NoError(t, another.Watch(t.Context(), journal.EventsLog, s.events))
 	var wg sync.WaitGroup
 	for i := range 40 {
-		l := []*quarantine.Ledger{s.Ledger, another}[i%2]
+		l := []*journal.Quarantine{s.Quarantine, another}[i%2]
 		wg.Go(func() {
 			from := store.Pos(1 + i*7%20)
-			assert.NoError(t, l.Name(t.Context(), quarantine.Events, gap(from, from+5)))
+			assert.NoError(t, l.Name(t.Context(), journal.EventsLog, gap(from, from+5)))
 		})
 	}
 	wg.Wait()
 	times := map[store.Pos]int{}
-	for _, span := range s.spans(quarantine.Events) {
+	for _, span := range s.spans(journal.EventsLog) {
 		for pos := span[0]; pos <= span[1]; pos++ {
 			times[pos]++
 		}
@@ -222,19 +222,19 @@ func TestAnUndecodableRecordIsKept(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	raw := []byte("line\nand\x00bytes")
-	require.NoError(t, s.NameRecord(t.Context(), quarantine.Events, 7, "a\nb", raw))
+	require.NoError(t, s.NameRecord(t.Context(), journal.EventsLog, 7, "a\nb", raw))
 	huge := bytes.Repeat([]byte("x"), s.events.MaxRecord())
-	require.NoError(t, s.NameRecord(t.Context(), quarantine.Events, 8, "huge", huge))
+	require.NoError(t, s.NameRecord(t.Context(), journal.EventsLog, 8, "huge", huge))
 	all, err := s.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	assert.Equal(t, quarantine.Loss{
-		Log: quarantine.Events, ID: all[0].ID, From: 7, To: 7, Reason: "a\nb", Time: all[0].Time, Bytes: len(raw),
+	assert.Equal(t, journal.Loss{
+		Log: journal.EventsLog, ID: all[0].ID, From: 7, To: 7, Reason: "a\nb", Time: all[0].Time, Bytes: len(raw),
 	}, all[0])
 	assert.WithinRange(t, all[0].Time, time.Now().Add(-time.Hour), time.Now())
 	assert.Less(t, all[1].Bytes, len(huge), "what does not fit is left out")
 	assert.Greater(t, all[1].Bytes, len(huge)-1000)
-	for item, err := range s.open(quarantine.Name).Read(t.Context(), 1, false) {
+	for item, err := range s.open(journal.QuarantineLog).Read(t.Context(), 1, false) {
 		require.NoError(t, err)
 		assert.True(t, bytes.HasSuffix(item.Record.Data, raw) || len(item.Record.Data) > 1000)
 	}
@@ -248,16 +248,16 @@ func TestRotIsNamedWhereNobodyReads(t *testing.T) {
 		s.push(s.events, 20)
 		letters := s.open("deadletters")
 		s.push(letters, 20)
-		s.rot(quarantine.Events, contentOf(4))
+		s.rot(journal.EventsLog, contentOf(4))
 		s.restart()
 		require.NoError(t, s.Watch(t.Context(), "deadletters", s.open("deadletters")))
 		synctest.Wait()
-		assert.Equal(t, [][2]store.Pos{{4, 4}}, s.spans(quarantine.Events))
-		s.rot(quarantine.Events, contentOf(7))
+		assert.Equal(t, [][2]store.Pos{{4, 4}}, s.spans(journal.EventsLog))
+		s.rot(journal.EventsLog, contentOf(7))
 		s.rot("deadletters", contentOf(20))
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		assert.Equal(t, [][2]store.Pos{{4, 4}, {7, 7}}, s.spans(quarantine.Events))
+		assert.Equal(t, [][2]store.Pos{{4, 4}, {7, 7}}, s.spans(journal.EventsLog))
 		assert.Equal(t, [][2]store.Pos{{20, 20}}, s.spans("deadletters"))
 		all, err := s.All(t.Context())
 		require.NoError(t, err)
@@ -273,17 +273,17 @@ func TestTheQuarantineIsDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		s.push(s.events, 20)
-		s.rot(quarantine.Events, contentOf(4))
-		s.rot(quarantine.Events, contentOf(8))
+		s.rot(journal.EventsLog, contentOf(4))
+		s.rot(journal.EventsLog, contentOf(8))
 		s.restart()
 		synctest.Wait()
-		require.Equal(t, [][2]store.Pos{{4, 4}, {8, 8}}, s.spans(quarantine.Events))
+		require.Equal(t, [][2]store.Pos{{4, 4}, {8, 8}}, s.spans(journal.EventsLog))
 		s.end()
-		s.rot(quarantine.Name, []byte(`"from":4`))
+		s.rot(journal.QuarantineLog, []byte(`"from":4`))
 		s.begin()
 		synctest.Wait()
-		assert.Equal(t, [][2]store.Pos{{8, 8}, {4, 4}}, s.spans(quarantine.Events))
-		assert.Equal(t, [][2]store.Pos{{1, 1}}, s.spans(quarantine.Name))
+		assert.Equal(t, [][2]store.Pos{{8, 8}, {4, 4}}, s.spans(journal.EventsLog))
+		assert.Equal(t, [][2]store.Pos{{1, 1}}, s.spans(journal.QuarantineLog))
 	})
 }
 
@@ -291,13 +291,13 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(7, 8)))
+		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(7, 8)))
 		failures := 3
 		var told []store.Pos
 		until := func(last store.Pos) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := s.Follow(ctx, func() store.If { return store.If{} }, func(_ context.Context, loss quarantine.Loss) error {
+			err := s.Follow(ctx, func() store.If { return store.If{} }, func(_ context.Context, loss journal.Loss) error {
 				if failures--; failures >= 0 {
 					return assert.AnError
 				}
@@ -312,11 +312,11 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		until(7)
-		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(9, 9)))
+		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(9, 9)))
 		s.restart()
 		go func() {
 			time.Sleep(time.Second)
-			assert.NoError(t, s.Name(t.Context(), quarantine.Events, gap(11, 11)))
+			assert.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(11, 11)))
 		}()
 		until(11)
 		assert.Equal(t, []store.Pos{7, 9, 11}, told, "each is told once")
@@ -329,7 +329,7 @@ func TestAFollowerWithoutTheTurnKeepsNoPosition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(7, 8)))
+		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(7, 8)))
 		const epoch = "cluster/epoch/control"
 		lost, err := s.store.Table().Put(t.Context(), epoch, []byte("{}"), store.If{})
 		require.NoError(t, err)
@@ -337,7 +337,7 @@ func TestAFollowerWithoutTheTurnKeepsNoPosition(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		told := 0
-		err = s.Follow(ctx, func() store.If { return store.If{Key: epoch, Rev: lost} }, func(context.Context, quarantine.Loss) error {
+		err = s.Follow(ctx, func() store.If { return store.If{Key: epoch, Rev: lost} }, func(context.Context, journal.Loss) error {
 			if told++; told == 2 {
 				cancel()
 			}
@@ -355,18 +355,18 @@ func TestSinksWaitBeforeMuchDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		s.push(s.events, 300)
-		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(10, 12)))
+		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(10, 12)))
 		require.NoError(t, s.HoldBefore(t.Context(), "kafka", gap(10, 12)))
 		require.False(t, s.Damage().Held)
 		_, err := s.Accept(t.Context())
 		require.NoError(t, err, "little damage can be accepted too")
 		_, err = s.Accept(t.Context())
-		require.ErrorIs(t, err, quarantine.ErrNoDamage)
+		require.ErrorIs(t, err, journal.ErrNoDamage)
 
 		s.push(s.events, 100)
-		require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(310, 320)))
+		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(310, 320)))
 		for range 2 {
-			assert.Equal(t, quarantine.Damage{Held: true, Records: 11, Readable: 386, First: 310, Waiting: map[string]string{}}, s.Damage())
+			assert.Equal(t, journal.Damage{Held: true, Records: 11, Readable: 386, First: 310, Waiting: map[string]string{}}, s.Damage())
 			assert.InDelta(t, 1, s.metric("auditrelay_journal_damage_held"), 0)
 			require.NoError(t, s.HoldBefore(t.Context(), "kafka", gap(11, 12)), "accepted damage holds nobody")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -383,7 +383,7 @@ func TestSinksWaitBeforeMuchDamage(t *testing.T) {
 		assert.EqualValues(t, 11, was.Records)
 		require.NoError(t, <-ended)
 		s.restart()
-		assert.Equal(t, quarantine.Damage{Readable: 386, Waiting: map[string]string{}}, s.Damage())
+		assert.Equal(t, journal.Damage{Readable: 386, Waiting: map[string]string{}}, s.Damage())
 		require.NoError(t, s.HoldBefore(t.Context(), "kafka", gap(310, 320)))
 	})
 }
@@ -394,15 +394,15 @@ func TestSinksDoNotWaitAfterAPowerCut(t *testing.T) {
 	s := open(t)
 	s.push(s.events, 300)
 	torn := store.Gap{From: 301, To: 400, Why: store.Doubtful}
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, torn))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, torn))
 	for range 2 {
 		assert.Zero(t, s.Damage().Records)
 		require.NoError(t, s.HoldBefore(t.Context(), "kafka", torn))
-		assert.Equal(t, [][2]store.Pos{{301, 400}}, s.spans(quarantine.Events), "they are named")
+		assert.Equal(t, [][2]store.Pos{{301, 400}}, s.spans(journal.EventsLog), "they are named")
 		s.restart()
 	}
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 11)))
-	assert.Equal(t, quarantine.Damage{Held: true, Records: 11, Readable: 289, First: 1, Waiting: map[string]string{}}, s.Damage())
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 11)))
+	assert.Equal(t, journal.Damage{Held: true, Records: 11, Readable: 289, First: 1, Waiting: map[string]string{}}, s.Damage())
 	require.NoError(t, s.HoldBefore(t.Context(), "kafka", torn))
 }
 
@@ -411,16 +411,16 @@ func TestAnotherLogIsNotAccepted(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.push(s.events, 300)
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 20)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 20)))
 	_, err := s.Accept(t.Context())
 	require.NoError(t, err)
 	s.end()
-	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", quarantine.Events)))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", "lazy"))) // the table would remember the log
 	s.begin()
 	s.push(s.events, 300)
 	assert.Zero(t, s.Damage().Records)
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 20)))
+	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 20)))
 	assert.True(t, s.Damage().Held)
 }
 
@@ -429,10 +429,10 @@ func TestAnExternalClusterHasNoFuse(t *testing.T) {
 	s := open(t)
 	l, reg := s.ledger(false)
 	defer func() { require.NoError(t, l.Close()) }()
-	require.NoError(t, l.Watch(t.Context(), quarantine.Events, s.events))
-	require.NoError(t, l.Name(t.Context(), quarantine.Events, gap(1, 5000)))
+	require.NoError(t, l.Watch(t.Context(), journal.EventsLog, s.events))
+	require.NoError(t, l.Name(t.Context(), journal.EventsLog, gap(1, 5000)))
 	require.NoError(t, l.HoldBefore(t.Context(), "kafka", gap(1, 5000)))
-	assert.Equal(t, quarantine.Damage{Waiting: map[string]string{}}, l.Damage())
+	assert.Equal(t, journal.Damage{Waiting: map[string]string{}}, l.Damage())
 	n, err := testutil.GatherAndCount(reg, "auditrelay_journal_lost_records")
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)

@@ -1,4 +1,4 @@
-package quarantine
+package journal
 
 import (
 	"context"
@@ -18,40 +18,40 @@ const (
 	scrubShare = 300
 )
 
-// Watch tells the ledger of a log, and reads all of it back now and then, until Close. Each
+// Watch tells the quarantine of a log, and reads all of it back now and then, until Close. Each
 // gap is named. One log is read at a time.
-func (l *Ledger) Watch(ctx context.Context, name string, log store.Log) error {
-	l.mu.Lock()
-	l.watched[name] = log
-	l.mu.Unlock()
-	if name == Events {
-		if err := l.loadDamage(ctx); err != nil {
+func (q *Quarantine) Watch(ctx context.Context, name string, log store.Log) error {
+	q.mu.Lock()
+	q.watched[name] = log
+	q.mu.Unlock()
+	if name == EventsLog {
+		if err := q.loadDamage(ctx); err != nil {
 			return err
 		}
 	}
-	l.watchers.Go(func() { l.watch(l.life, name, log) })
+	q.watchers.Go(func() { q.watch(q.life, name, log) })
 	return nil
 }
 
-func (l *Ledger) watch(ctx context.Context, name string, log store.Log) {
-	if l.ready != nil {
+func (q *Quarantine) watch(ctx context.Context, name string, log store.Log) {
+	if q.ready != nil {
 		select {
-		case <-l.ready:
+		case <-q.ready:
 		case <-ctx.Done():
 			return
 		}
 	}
 	for {
 		took := time.Duration(0)
-		err := l.insist(ctx, "reading back the log "+name, func() error {
+		err := q.insist(ctx, "reading back the log "+name, func() error {
 			select {
-			case l.scrubbing <- struct{}{}:
+			case q.scrubbing <- struct{}{}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			defer func() { <-l.scrubbing }()
+			defer func() { <-q.scrubbing }()
 			began := time.Now()
-			err := l.scrub(ctx, name, log)
+			err := q.scrub(ctx, name, log)
 			took = time.Since(began)
 			return err
 		})
@@ -61,12 +61,12 @@ func (l *Ledger) watch(ctx context.Context, name string, log store.Log) {
 	}
 }
 
-func (l *Ledger) scrub(ctx context.Context, name string, log store.Log) error {
+func (q *Quarantine) scrub(ctx context.Context, name string, log store.Log) error {
 	for gap, err := range log.Scrub(ctx) {
 		if err != nil {
 			return err
 		}
-		if err := l.Name(ctx, name, gap); err != nil {
+		if err := q.Name(ctx, name, gap); err != nil {
 			return err
 		}
 	}
@@ -74,8 +74,8 @@ func (l *Ledger) scrub(ctx context.Context, name string, log store.Log) error {
 }
 
 // insist calls do until it succeeds, ctx ends or the store is closed.
-func (l *Ledger) insist(ctx context.Context, what string, do func() error) error {
-	return retry.Insist(ctx, l.log, what, func(err error) bool { return errors.Is(err, store.ErrClosed) }, do)
+func (q *Quarantine) insist(ctx context.Context, what string, do func() error) error {
+	return retry.Insist(ctx, q.log, what, func(err error) bool { return errors.Is(err, store.ErrClosed) }, do)
 }
 
 // followedKey is the table's key of what the follower has handled.
@@ -91,17 +91,17 @@ type followed struct {
 // ctx ends or the store is closed. It repeats a failed call for as long as it takes. Its
 // position outlives restarts, so handle hears of a loss from before a crash too. Of several
 // relays one follows, and guard is the condition that it still is that one.
-func (l *Ledger) Follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
-	return l.insist(ctx, "following the quarantine", func() error { return l.follow(ctx, guard, handle) })
+func (q *Quarantine) Follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
+	return q.insist(ctx, "following the quarantine", func() error { return q.follow(ctx, guard, handle) })
 }
 
-func (l *Ledger) follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
-	state, err := l.names.State(ctx)
+func (q *Quarantine) follow(ctx context.Context, guard func() store.If, handle func(context.Context, Loss) error) error {
+	state, err := q.names.State(ctx)
 	if err != nil {
 		return err
 	}
 	at := followed{ID: state.ID.String()}
-	value, err := l.store.Table().Get(ctx, followedKey)
+	value, err := q.store.Table().Get(ctx, followedKey)
 	if err != nil {
 		return fmt.Errorf("read the follower's position: %w", err)
 	}
@@ -109,35 +109,35 @@ func (l *Ledger) follow(ctx context.Context, guard func() store.If, handle func(
 	if json.Unmarshal(value.Data, &known) == nil && known.ID == at.ID {
 		at.Pos = min(known.Pos, state.End)
 	}
-	for item, err := range l.names.Read(ctx, at.Pos+1, true) {
+	for item, err := range q.names.Read(ctx, at.Pos+1, true) {
 		if err != nil {
 			return err
 		}
 		if item.Gap != nil {
-			if err := l.Name(ctx, Name, *item.Gap); err != nil {
+			if err := q.Name(ctx, QuarantineLog, *item.Gap); err != nil {
 				return err
 			}
 			continue
 		}
 		if loss, ok := lossIn(item.Record); ok {
-			err := l.insist(ctx, "telling of a loss", func() error { return handle(ctx, loss) })
+			err := q.insist(ctx, "telling of a loss", func() error { return handle(ctx, loss) })
 			if err != nil {
 				return err
 			}
 		}
 		// A crash before the put tells of the loss a second time.
 		at.Pos = item.Record.Pos
-		if err := l.keepFollowed(ctx, guard, at); err != nil {
+		if err := q.keepFollowed(ctx, guard, at); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (l *Ledger) keepFollowed(ctx context.Context, guard func() store.If, at followed) error {
+func (q *Quarantine) keepFollowed(ctx context.Context, guard func() store.If, at followed) error {
 	value, err := json.Marshal(at)
 	if err != nil {
 		return fmt.Errorf("encode the follower's position: %w", err)
 	}
-	return l.store.Table().PutLazy(ctx, followedKey, value, guard())
+	return q.store.Table().PutLazy(ctx, followedKey, value, guard())
 }
