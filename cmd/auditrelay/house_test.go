@@ -77,7 +77,6 @@ func floors() map[string]int {
 		"internal/testbed/workspacesim": 1,
 		"internal/testbed/testlog":      1,
 		"relay/relaytest":               1,
-		"sinks/template":                1,
 		"internal/json/jsonscan":        0,
 		"internal/json/jsondiff":        0,
 		"internal/routing/match":        0,

@@ -7,7 +7,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // maker knows how entries are made. It is immutable, and may be used concurrently.
@@ -42,7 +41,7 @@ func newMaker(cfg config.Datadog) *maker {
 type text struct {
 	attribute string
 	list      bool
-	parts     []*template.Template
+	parts     []*relay.Template
 	constant  []byte // the member, if it is the same for every event
 }
 
@@ -50,7 +49,7 @@ type text struct {
 func (m *maker) add(t text, templates ...string) {
 	constant := true
 	for _, s := range templates {
-		part := template.Parse(s)
+		part := relay.ParseTemplate(s)
 		if s != "" {
 			t.parts = append(t.parts, part)
 			constant = constant && part.Constant()
@@ -96,7 +95,7 @@ func (t *text) join(dst []byte, e *relay.Event) []byte {
 
 // appendTag appends a tag to a list, unless all of its values are empty, since "env:" would be
 // of no use.
-func appendTag(list []byte, p *template.Template, e *relay.Event) []byte {
+func appendTag(list []byte, p *relay.Template, e *relay.Event) []byte {
 	start := len(list)
 	if start > 0 {
 		list = append(list, ',')

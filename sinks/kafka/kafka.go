@@ -37,7 +37,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // Options are what a sink is given besides its section.
@@ -66,7 +65,7 @@ type Sink struct {
 	transport *transport
 	log       *slog.Logger
 
-	topic       *template.Template
+	topic       *relay.Template
 	form        form
 	spread      spread
 	compression kafka.Compression

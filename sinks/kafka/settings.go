@@ -11,13 +11,12 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // configure reads cfg, except for what the transport needs.
 func (s *Sink) configure(cfg config.Kafka) {
 	s.brokers = cfg.Brokers
-	s.topic = template.Parse(cfg.Topic)
+	s.topic = relay.ParseTemplate(cfg.Topic)
 	s.form = form{key: keyNamed(cfg.Key), mode: modeNamed(cfg.Mode)}
 	s.spread.balancer = balancerNamed(cfg.Partitioner)
 	s.compression = compressionNamed(cfg.Compression)

@@ -63,7 +63,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // Options are what a sink is given besides its section.
@@ -81,9 +80,9 @@ type Sink struct {
 	hide   *strings.Replacer // removes the credentials from Loki's answers
 
 	limits
-	tenant *template.Template // nil if none is sent
-	labels []label            // sorted by name
-	own    attributes         // those that are sent as metadata
+	tenant *relay.Template // nil if none is sent
+	labels []label         // sorted by name
+	own    attributes      // those that are sent as metadata
 
 	closing context.Context // ends when the sink is closed
 	close   context.CancelCauseFunc

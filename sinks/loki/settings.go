@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/sinks/template"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // limits are Loki's limits, as they are configured.
@@ -26,7 +26,7 @@ const (
 // label is one label of the streams.
 type label struct {
 	name  string
-	value *template.Template
+	value *relay.Template
 }
 
 // lateLabel marks the streams of late entries.
@@ -41,10 +41,10 @@ func (s *Sink) configure(cfg config.Loki) {
 		lateAfter:       cfg.LateAfter,
 	}
 	if cfg.Tenant != "" {
-		s.tenant = template.Parse(cfg.Tenant)
+		s.tenant = relay.ParseTemplate(cfg.Tenant)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Labels)) {
-		s.labels = append(s.labels, label{name, template.Parse(cfg.Labels[name])})
+		s.labels = append(s.labels, label{name, relay.ParseTemplate(cfg.Labels[name])})
 	}
 	s.own = s.attributes()
 }

@@ -1,6 +1,6 @@
 package nats
 
-import "github.com/auditrelay/auditrelay/sinks/template"
+import "github.com/auditrelay/auditrelay/relay"
 
 const hex = "0123456789ABCDEF"
 
@@ -34,7 +34,7 @@ func appendHeaderEscaped(dst []byte, value string) []byte {
 // everything except printable ASCII. "_" becomes "%5F", since "_" stands for the empty value.
 // So different values are different tokens, and percent-decoding gives them back.
 func appendToken(dst []byte, value string) []byte {
-	if value == template.Empty {
+	if value == relay.NoValue {
 		return append(dst, "%5F"...)
 	}
 	for i := range len(value) {

@@ -12,7 +12,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 func TestContractJetStream(t *testing.T) {
@@ -79,7 +78,7 @@ func TestTokensAreReversible(t *testing.T) {
 	t.Parallel()
 	values := []string{"", "_", "a", "a.b", "%", "%2E", ".", "*", ">", "$JS", " ", "\x00", "é日本", "a_b", "__"}
 	seen := map[string]string{}
-	name := template.Parse("{project}")
+	name := relay.ParseTemplate("{project}")
 	for _, v := range values {
 		token := string(name.AppendName(nil, &relay.Event{Project: v}, appendToken))
 		require.NotContains(t, seen, token, "%q and %q are the same token", v, seen[token])

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // lastType is how a subject ends that ends with the event's type. The dots of the type remain
@@ -14,13 +13,13 @@ const lastType = ".{type}"
 // subject is a template of subjects.
 type subject struct {
 	text     string
-	before   *template.Template // the whole template, or the part before lastType
+	before   *relay.Template // the whole template, or the part before lastType
 	typeLast bool
 }
 
 func parseSubject(text string) subject {
 	before, typeLast := strings.CutSuffix(text, lastType)
-	return subject{text: text, before: template.Parse(before), typeLast: typeLast}
+	return subject{text: text, before: relay.ParseTemplate(before), typeLast: typeLast}
 }
 
 // appendFor appends the subject of e.
@@ -37,7 +36,7 @@ func (s *subject) appendFor(dst []byte, e *relay.Event) []byte {
 func appendTokens(dst []byte, value string) []byte {
 	switch {
 	case value == "":
-		return append(dst, template.Empty...)
+		return append(dst, relay.NoValue...)
 	case strings.HasPrefix(value, "."), strings.HasSuffix(value, "."), strings.Contains(value, ".."):
 		return appendToken(dst, value)
 	}

@@ -1,43 +1,38 @@
-// Package template builds a topic or a subject from an event's attributes:
-// texts such as "events.{project}.{environment}.{type}".
-package template
+package relay
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/auditrelay/auditrelay/relay"
-)
-
-// Template is a parsed text. It is immutable and may be shared.
+// Template builds the name of a topic or a subject from an event's attributes: it is a parsed
+// text such as "events.{project}.{environment}.{type}". It is immutable and may be shared.
 type Template struct {
 	text  string
-	parts []part
+	parts []templatePart
 }
 
-// part is literal text, or the value of an attribute if field is not none.
-type part struct {
+// templatePart is literal text, or the value of an attribute if field is not noField.
+type templatePart struct {
 	literal string
-	field   field
+	field   templateField
 }
 
-type field uint8
+type templateField uint8
 
 const (
-	none field = iota
+	noField templateField = iota
 	fieldType
 	fieldProject
 	fieldEnvironment
 )
 
-// Parse reads text. Only {type}, {project} and {environment} are names; any other brace stands
+// ParseTemplate reads text. Only {type}, {project} and {environment} are names; any other brace stands
 // for itself, and the configuration refuses such a text.
-func Parse(text string) *Template {
+func ParseTemplate(text string) *Template {
 	t := &Template{text: text}
 	for rest := text; rest != ""; {
 		before, name, f := cutField(rest)
 		t.literal(before)
-		if f != none {
-			t.parts = append(t.parts, part{field: f})
+		if f != noField {
+			t.parts = append(t.parts, templatePart{field: f})
 		}
 		rest = rest[len(before)+len(name):]
 	}
@@ -46,7 +41,7 @@ func Parse(text string) *Template {
 
 // cutField finds the first {NAME} in text, and returns the text before it, the name with its
 // braces, and its field. If there is none, before is all of text.
-func cutField(text string) (before, name string, f field) {
+func cutField(text string) (before, name string, f templateField) {
 	for at := range len(text) {
 		if text[at] != '{' {
 			continue
@@ -58,16 +53,16 @@ func cutField(text string) (before, name string, f field) {
 			}
 		}
 	}
-	return text, "", none
+	return text, "", noField
 }
 
 func (t *Template) literal(s string) {
 	if s != "" {
-		t.parts = append(t.parts, part{literal: s})
+		t.parts = append(t.parts, templatePart{literal: s})
 	}
 }
 
-func fieldNamed(name string) (field, bool) {
+func fieldNamed(name string) (templateField, bool) {
 	switch name {
 	case "type":
 		return fieldType, true
@@ -76,21 +71,21 @@ func fieldNamed(name string) (field, bool) {
 	case "environment":
 		return fieldEnvironment, true
 	}
-	return none, false
+	return noField, false
 }
 
-// Empty replaces, in a name, an attribute that is missing, such as the environment of a whole
+// NoValue replaces, in a name, an attribute that is missing, such as the environment of a whole
 // project's event.
-const Empty = "_"
+const NoValue = "_"
 
 // AppendName appends the name of a topic, a subject or a tenant for e. It is like Append, but
-// uses [Empty] for each attribute that e lacks: "auth.{environment}" becomes "auth._", since
+// uses [NoValue] for each attribute that e lacks: "auth.{environment}" becomes "auth._", since
 // "auth." is not a valid name. Labels and tags may have empty values, and use Append.
-func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
+func (t *Template) AppendName(dst []byte, e *Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
-		if p.field != none && p.field.of(e) == "" {
-			dst = append(dst, Empty...)
+		if p.field != noField && p.field.of(e) == "" {
+			dst = append(dst, NoValue...)
 			continue
 		}
 		dst = p.append(dst, e, escape)
@@ -101,16 +96,16 @@ func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte
 // Append appends the text for e to dst. escape appends a value in the destination's form; it
 // gets only the values, never the literal text. If it is nil, they are appended as they are. A
 // missing attribute has the empty value. Append allocates only if dst grows.
-func (t *Template) Append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
+func (t *Template) Append(dst []byte, e *Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		dst = t.parts[i].append(dst, e, escape)
 	}
 	return dst
 }
 
-func (p *part) append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
+func (p *templatePart) append(dst []byte, e *Event, escape func(dst []byte, value string) []byte) []byte {
 	switch {
-	case p.field == none:
+	case p.field == noField:
 		return append(dst, p.literal...)
 	case escape == nil:
 		return append(dst, p.field.of(e)...)
@@ -119,7 +114,7 @@ func (p *part) append(dst []byte, e *relay.Event, escape func(dst []byte, value 
 	}
 }
 
-func (f field) of(e *relay.Event) string {
+func (f templateField) of(e *Event) string {
 	switch f {
 	case fieldType:
 		return e.Type
@@ -138,7 +133,7 @@ func (t *Template) Text() string { return t.text }
 // Constant reports whether the template is the same for every event; it is then equal to its
 // Text.
 func (t *Template) Constant() bool {
-	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].field == none
+	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].field == noField
 }
 
 // Map returns the template's text with each name replaced by value: the pattern of all its
@@ -146,7 +141,7 @@ func (t *Template) Constant() bool {
 func (t *Template) Map(value string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
-		if p.field == none {
+		if p.field == noField {
 			b.WriteString(p.literal)
 		} else {
 			b.WriteString(value)
