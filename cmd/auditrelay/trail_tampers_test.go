@@ -268,7 +268,7 @@ func (x *tamperer) pin() tampered {
 // marks spoils notes: they are evidence, and no part of the trail. Without one there is
 // nothing to find.
 func (x *tamperer) marks() tampered {
-	name := pick(x, filepath.Join(entriesDir, "end"), filepath.Join(keptDir, "end"), app.ForwardedFile, "audit.key.verified", "trail.index", "rhythm.json")
+	name := pick(x, filepath.Join(entriesDir, "end"), filepath.Join(keptDir, "end"), app.ForwardedFile, "trail.index", "rhythm.json")
 	return tampered{kind: "marks spoilt, no finding", what: x.spoil(name)}
 }
 
@@ -276,7 +276,7 @@ func (x *tamperer) marks() tampered {
 func (x *tamperer) rolledBack() tampered {
 	c := tampered{kind: "rolled back, " + pick(x, "pin kept", "note kept", "files kept", "checkpoint elsewhere")}
 	parts := map[string]string{"rolled back, pin kept": pinName, "rolled back, note kept": app.ForwardedFile, "rolled back, files kept": "tlog"}
-	for _, name := range []string{app.StoreDir, pinName, app.ForwardedFile, "tlog", "audit.key", "audit.key.verified", "trail.index"} {
+	for _, name := range []string{app.StoreDir, pinName, app.ForwardedFile, "tlog", "audit.key", "trail.index"} {
 		if parts[c.kind] != name {
 			x.put(x.made.older, name)
 		}

@@ -157,7 +157,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, version, elsewhere string
 // leaves them to the next start; until then they lack the newest entries.
 func withTrail(ctx context.Context, cfg *config.Config, s store.Store, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
 	o := app.TrailOptions(cfg)
-	o.ReadAll, o.Logger = true, log
+	o.Logger = log
 	trail, err := audit.Open(ctx, s, o)
 	if err != nil {
 		return err

@@ -13,9 +13,8 @@ import (
 )
 
 // newest has the index of each resource's newest sound entry. It is derived from the entries
-// and complete up to the last one that this Trail knows: a whole reading makes it, each
-// appended entry is added, and a start takes it from the note of the newest reading
-// (resume.go) and reads the entries after that.
+// and complete up to the last one that this Trail knows: reading them makes it, and each
+// appended entry is added.
 type newest struct {
 	mu sync.Mutex
 	of map[string]int64 // by resource; guarded by mu

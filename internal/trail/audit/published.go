@@ -44,8 +44,8 @@ const (
 
 // takePublished takes the newest published checkpoint as handed on, if it is newer. Those
 // of unknown keys are foreign: see foreignEnd.
-func (r *examiner) takePublished(x *examination, list []Published) {
-	for _, p := range list {
+func (r *examiner) takePublished(x *examination) {
+	for _, p := range x.published {
 		if c, err := r.openKnown(x, p.Note); err == nil {
 			if at := c.place(); c.size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
 				x.forwarded, x.given = &at, inFiles
@@ -172,19 +172,4 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 	return slices.ContainsFunc(x.foreign, func(c checkpoint) bool {
 		return x.isOfTrail(&c) && c.base+c.size > x.lastEntry()+1 && c.base+c.size <= end
 	})
-}
-
-// fitsPublished holds the tree of a resumed trail against the published checkpoints. c is
-// the newest kept checkpoint.
-func (t *Trail) fitsPublished(c checkpoint) bool {
-	for _, p := range publishedIn(t.options.Files) {
-		made, err := t.fileKey.Load().openOr(p.Note, p.PublicKey)
-		if err != nil || made.size == 0 {
-			continue // damaged: they are written again
-		}
-		if at := made.place(); at.Index >= t.next() || made.public == t.key.public && !t.fits(c, &at) {
-			return false
-		}
-	}
-	return true
 }

@@ -22,10 +22,7 @@ import (
 // A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
 // itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
-	t.dropVerified()
-	examiner := t.examiner()
-	examiner.pinExpected, examiner.marked, examiner.still = t.hasWritten(), t.marked, !t.options.Shared
-	x, err := examiner.examine(ctx)
+	x, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +58,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
 		return err
 	}
-	t.newKey, t.sound = false, true
+	t.newKey = false
 	t.offerAgain(x)
 	t.show(viewOf(x))
 	t.grown()
@@ -69,6 +66,20 @@ func (t *Trail) restore(ctx context.Context) error {
 		t.nudge()
 	}
 	return nil
+}
+
+// look examines the trail: at the start at a glance, if that will do.
+func (t *Trail) look(ctx context.Context) (*examination, error) {
+	r := t.examiner()
+	r.pinExpected, r.marked, r.still = t.hasWritten(), t.marked, !t.options.Shared
+	if !t.restored && !t.newKey && t.marked && r.still {
+		x := r.glance(ctx)
+		if t.glanced = x != nil; t.glanced {
+			return x, nil
+		}
+		r.quick = false
+	}
+	return r.examine(ctx)
 }
 
 // goOn continues the newest generation with its key.

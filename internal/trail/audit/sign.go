@@ -27,9 +27,6 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 			t.log.Info("the audit trail is signed again")
 		}
 		failing = err != nil && !errors.Is(err, ErrUnavailable)
-		if t.Size()-t.lastNoted.Load() >= maxResume/2 {
-			t.noteReading(ctx)
-		}
 	})
 }
 

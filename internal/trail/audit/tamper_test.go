@@ -146,43 +146,33 @@ func TestTampering(t *testing.T) {
 			want: []string{"the checkpoint next to the key: check signature"},
 		},
 	} {
-		for _, test := range []struct {
-			named string
-			noted bool // a start need not read everything first
-		}{{"", false}, {", as at a quick start", true}} {
-			t.Run(name+test.named, func(t *testing.T) {
-				t.Parallel()
-				copied := o
-				copied.KeyFile = copyKey(t, o.KeyFile, !tc.noPin)
-				if test.noted {
-					note, err := os.ReadFile(trail.verifiedFile())
-					require.NoError(t, err)
-					require.NoError(t, os.WriteFile(copied.KeyFile+".verified", note, 0o600))
-				}
-				if tc.pin != nil {
-					require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
-				}
-				st, _ := startStore(t, t.TempDir())
-				changed := tc.checkpoints
-				if changed == nil {
-					changed = keep
-				}
-				replace(t, st, EntriesLog, tc.entries(copyAll(entries)), tc.delete)
-				replace(t, st, CheckpointsLog, changed(copyAll(checkpoints)), 0)
-				named := openAndName(t, st, copied)
-				if tc.want == nil {
-					require.Empty(t, named)
-					return
-				}
-				text := spellOut(named)
-				t.Log(text)
-				for _, want := range tc.want {
-					require.Contains(t, text, want)
-				}
-				require.LessOrEqual(t, strings.Count(text, ";"), 2*len(tc.want), "too much is named: %s", text)
-				require.Equal(t, named, openAndName(t, st, copied), "a second start names it again, or forgets it")
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			copied := o
+			copied.KeyFile = copyKey(t, o.KeyFile, !tc.noPin)
+			if tc.pin != nil {
+				require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
+			}
+			st, _ := startStore(t, t.TempDir())
+			changed := tc.checkpoints
+			if changed == nil {
+				changed = keep
+			}
+			replace(t, st, EntriesLog, tc.entries(copyAll(entries)), tc.delete)
+			replace(t, st, CheckpointsLog, changed(copyAll(checkpoints)), 0)
+			named := openAndName(t, st, copied)
+			if tc.want == nil {
+				require.Empty(t, named)
+				return
+			}
+			text := spellOut(named)
+			t.Log(text)
+			for _, want := range tc.want {
+				require.Contains(t, text, want)
+			}
+			require.LessOrEqual(t, strings.Count(text, ";"), 2*len(tc.want), "too much is named: %s", text)
+			require.Equal(t, named, openAndName(t, st, copied), "a second start names it again, or forgets it")
+		})
 	}
 }
 

@@ -95,8 +95,6 @@ type Options struct {
 	// none. After an error it is asked again. It may take its time, and is called by one
 	// goroutine.
 	Cosign func(context.Context, Offer) ([]byte, error)
-	// ReadAll reads all of the trail before Open returns.
-	ReadAll bool
 	// Files are what was derived from the trail before; nil for none.
 	Files Files
 	// Logger and Registerer may be nil.
@@ -157,24 +155,22 @@ type reading struct {
 	newKey   bool   // generated since the last restore
 	keyLoss  string // why it had to be, if something was signed before
 	restored bool   // it was opened once
-	resumed  bool   // by resume
-	sound    bool   // all of it was read by this process, and what was found is named
+	glanced  bool   // then at a glance: the rest is read in the background
 	tried    time.Time
 	failure  error // why the last try to restore failed
 	outage   retry.Failure
 }
 
-// keeper is the work in the background: it signs in time, reads a resumed trail back, and has
+// keeper is the work in the background: it signs in time, reads the trail back, and has
 // witnesses asked.
 type keeper struct {
-	stop      context.CancelFunc
-	grew      chan struct{} // of one place: there is something to sign
-	done      chan struct{} // closed when nobody signs in time any more
-	read      chan struct{} // closed when the reading in the background has ended
-	lastNoted atomic.Int64  // the entries in the note of the newest reading; see noteReading
-	offers    chan offered  // of one place: the newest checkpoint, for witnesses
-	asked     chan struct{} // closed when nobody asks witnesses any more
-	cosigned  atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
+	stop     context.CancelFunc
+	grew     chan struct{} // of one place: there is something to sign
+	done     chan struct{} // closed when nobody signs in time any more
+	read     chan struct{} // closed when the reading in the background has ended
+	offers   chan offered  // of one place: the newest checkpoint, for witnesses
+	asked    chan struct{} // closed when nobody asks witnesses any more
+	cosigned atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
 }
 
 func newKeeper() keeper {
@@ -189,9 +185,9 @@ const retryPause = 5 * time.Second
 
 // Open opens the trail in a store, makes it where there is none, and begins to sign.
 //
-// It goes on from the newest checkpoint, and reads every entry back in the background, or
+// It goes on from the newest checkpoint, and reads everything back in the background, or
 // before it returns where something is not as a clean stop or a kill leaves it
-// (resume.go). Each entry is checked as [Trail.Verify] does. An entry names the damage,
+// (glance.go). All is checked as [Trail.Verify] does. An entry names the damage,
 // once, and the trail goes on. The reading takes 64 bytes of memory an entry; later a
 // Trail holds the tree's edge and the index of the newest entries only.
 //
@@ -234,13 +230,9 @@ func (t *Trail) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if !t.restored && !t.options.ReadAll && t.resume(ctx) {
-		t.resumed = true
-	} else {
-		t.stale.Store(false) // before: anything met from now on counts
-		if err := t.restore(ctx); err != nil {
-			return err
-		}
+	t.stale.Store(false) // before: anything met from now on counts
+	if err := t.restore(ctx); err != nil {
+		return err
 	}
 	if !t.restored {
 		t.restored = true
@@ -338,7 +330,6 @@ func (t *Trail) Stop(ctx context.Context) error {
 	if err := t.signAll(ctx, true); err != nil {
 		return fmt.Errorf("close audit trail: %w", err)
 	}
-	t.noteReading(ctx)
 	return nil
 }
 

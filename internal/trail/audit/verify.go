@@ -34,7 +34,8 @@ type examination struct {
 	marked    bool              // the key is known to have signed
 	forwarded *Place            // the newest entry handed on or published, where it is known
 	given     string            // to whom: givenToSinks or inFiles
-	foreign   []checkpoint      // published, under keys unknown to the trail
+	published []Published       // the newest checkpoints of the files
+	foreign   []checkpoint      // of these, under keys unknown to the trail
 	files     Files             // nil for none
 	copied    []copied          // entries found only there
 	newest    map[string]int64  // the newest entry of each resource, sound or not
@@ -83,23 +84,29 @@ type examiner struct {
 	key           keyPair // without a Signer where there is none
 
 	paced       bool // it rests now and then
+	quick       bool // it decodes the trail's entries about itself only
 	marked      bool // the key is known to have signed
 	pinExpected bool // the pin of a used key was kept before this began
 	still       bool // nobody signs meanwhile
 }
 
-func (r *examiner) examine(ctx context.Context) (*examination, error) {
+// begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
+// entries: each may speak of the next only, and all three grow while they are read.
+func (r *examiner) begin() *examination {
 	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files, named: namedDamage{runs: map[string][]span{}}}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	x.given = givenToSinks
-	published := publishedIn(r.files)
-	// The pin first, then the checkpoints, then the entries: each may speak of
-	// the next only, and all three grow while they are read.
+	x.published = publishedIn(r.files)
 	var err error
 	if x.pinText, err = durable.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
 	}
+	return x
+}
+
+func (r *examiner) examine(ctx context.Context) (*examination, error) {
+	x := r.begin()
 	if err := r.readCheckpoints(ctx, x); err != nil {
 		return nil, err
 	}
@@ -107,7 +114,6 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 		return nil, err
 	}
 	r.readPin(x)
-	r.takePublished(x, published)
 	keys := x.proveAll(r.key)
 	now := time.Time{}
 	if !r.still {
@@ -115,9 +121,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	}
 	x.report.Gaps = x.gaps(keys, now)
 	x.endorse()
-	r.checkPin(x)
-	x.checkForwarded()
-	x.checkForeign()
+	r.holdAgainstNotes(x)
 	r.checkHistory(x)
 	x.setApart()
 	last := x.gens[len(x.gens)-1]
@@ -125,6 +129,15 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x.report.Root = tree{}.With(x.leaves[min(last.Base, int64(len(x.leaves))):]...).Root()
 	x.report.Generations = x.gens
 	return x, nil
+}
+
+// holdAgainstNotes holds a trail against what was noted about it elsewhere: next to the key, for the
+// sinks, and in its files.
+func (r *examiner) holdAgainstNotes(x *examination) {
+	r.takePublished(x)
+	r.checkPin(x)
+	x.checkForwarded()
+	x.checkForeign()
 }
 
 func (x *examination) problem(kind string, from, to int64, format string, args ...any) {
@@ -214,6 +227,10 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 		}
 		leaf, _ := r.codec.leafOf(item.Record)
 		x.leaves = append(x.leaves, leaf)
+		if r.quick && item.Record.Key != ownResource {
+			x.newest[item.Record.Key] = index
+			return nil
+		}
 		e, record, err := r.codec.open(item.Record)
 		if err != nil {
 			x.problem("misfiled", index, index, "%v", err)

@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// crash ends a trail as a kill does: nothing more is signed.
+func crash(trail *Trail) {
+	trail.stop()
+	<-trail.done
+	<-trail.read
+}
+
+// A start goes on from the newest checkpoint, after a clean stop and after a kill.
+func TestAStartReadsInTheBackground(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	require.False(t, trail.glanced, "nothing is known yet")
+	appendEntries(t, trail, 0, 10)
+	require.NoError(t, trail.Close(t.Context()))
+
+	trail = openTrail(t, st, o)
+	require.True(t, trail.glanced)
+	requireWhole(t, trail, 10)
+	require.EqualValues(t, 10, trail.signed.Len())
+	require.EqualValues(t, 10, trail.Generations()[0].Size)
+	require.NoError(t, trail.sign(t.Context()))
+	appendEntries(t, trail, 10, 15)
+	<-trail.read
+	require.False(t, trail.stale.Load())
+	crash(trail)
+
+	trail = openTrail(t, st, o)
+	require.True(t, trail.glanced)
+	require.EqualValues(t, 15, trail.Size())
+	last, found, err := trail.Last(t.Context(), "acme", "live", "resource.2")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.EqualValues(t, 14, last.Index)
+	appendEntries(t, trail, 15, 20)
+	require.NoError(t, trail.Close(t.Context()))
+	trail = openTrail(t, st, o)
+	requireWhole(t, trail, 20)
+	require.Len(t, trail.Generations(), 1, "the tree is the same one")
+}
+
+// Entries unlike the signed ones are found before anything of them is handed on.
+func TestAStartHashesAllEntries(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	for name, spoil := range map[string]func(m []*store.Draft) []*store.Draft{
+		"a signed one":   func(m []*store.Draft) []*store.Draft { alter(m[7]); return m },
+		"the first one":  func(m []*store.Draft) []*store.Draft { alter(m[0]); return m },
+		"one is lost":    func(m []*store.Draft) []*store.Draft { m[3].Kind, m[3].Data = kindLost, nil; return m },
+		"the last ones":  func(m []*store.Draft) []*store.Draft { return m[:18] },
+		"another order":  func(m []*store.Draft) []*store.Draft { m[3], m[12] = m[12], m[3]; return m },
+		"another log":    func(m []*store.Draft) []*store.Draft { return copyAll(newDamageable(t).entries) },
+		"nothing at all": func(m []*store.Draft) []*store.Draft { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			copied := *d
+			copied.o.KeyFile = copyKey(t, d.o.KeyFile, true)
+			st, _ := startStore(t, t.TempDir())
+			replace(t, st, EntriesLog, spoil(copyAll(d.entries)), 0)
+			replace(t, st, CheckpointsLog, copyAll(d.checkpoints), 0)
+			trail, err := Open(t.Context(), st, copied.o)
+			require.NoError(t, err)
+			require.False(t, trail.glanced)
+			require.NotEmpty(t, openingOf(t, trail).Problems)
+			require.NoError(t, trail.Close(t.Context()))
+		})
+	}
+}
+
+// What no hash of the newest checkpoint covers is found and named while the relay runs.
+func TestWhatAGlanceDoesNotSeeIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	entries := copyAll(d.entries)
+	entries[6].Key = entries[5].Key
+	trail, st := d.reopen(t, entries, d.checkpoints, 0)
+	require.True(t, trail.glanced, "the entries give the signed root")
+	index, err := trail.Append(t.Context(), testEntry(20))
+	require.NoError(t, err)
+	require.EqualValues(t, 21, index, "after the entry that names it")
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 6 misfiled")
+	require.NoError(t, trail.Close(t.Context()))
+	again := openTrail(t, st, d.o)
+	require.False(t, again.glanced, "an entry has no weight, and only a whole reading tells which")
+	require.EqualValues(t, 22, again.Size(), "it is named once")
+	e, err := again.Get(t.Context(), 7)
+	require.NoError(t, err)
+	require.False(t, e.Unsound)
+}
+
+// A start goes on at a glance in a later generation too: the entry that opens it has the hash of
+// all entries before it.
+func TestAGlanceKnowsAllGenerations(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 10)
+	for range 2 {
+		_, err := trail.Rotate(t.Context(), Person{User: "alice", Host: "h"})
+		require.NoError(t, err)
+	}
+	want := trail.Generations()
+	require.Len(t, want, 3)
+	require.NoError(t, trail.Close(t.Context()))
+	trail = openTrail(t, st, o)
+	require.True(t, trail.glanced)
+	got := trail.Generations()
+	require.Equal(t, want[:2], got[:2])
+	require.True(t, got[2].Endorsed)
+	require.NoError(t, trail.Close(t.Context()))
+
+	entries := records(t, st, EntriesLog)
+	alter(entries[3])
+	replace(t, st, EntriesLog, entries, 0)
+	trail = openTrail(t, st, o)
+	require.False(t, trail.glanced)
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 3 altered")
+}
+
+// TestAMillionEntriesOpen prints what an opening takes: with everything read first, and at a
+// glance. Set AUDITRELAY_MILLION=1; it takes minutes.
+func TestAMillionEntriesOpen(t *testing.T) {
+	if os.Getenv("AUDITRELAY_MILLION") == "" {
+		t.Skip("SKIPPED: with AUDITRELAY_MILLION=1 a trail of a million entries is opened, which takes minutes")
+	}
+	const n = 1_000_000
+	o := testOptions(t)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	require.NoError(t, trail.Close(t.Context()))
+	drafts := make([]store.Draft, 0, 1000)
+	for i := range n {
+		record, err := encodeRecord(testEntry(i))
+		require.NoError(t, err)
+		drafts = append(drafts, trail.codec.pack("acme.live."+token(testEntry(i).Subject), record))
+		if len(drafts) == cap(drafts) {
+			_, err = st.log(EntriesLog).Append(t.Context(), drafts...)
+			require.NoError(t, err)
+			drafts = drafts[:0]
+		}
+	}
+	start := time.Now()
+	trail = openTrail(t, st, o)
+	t.Logf("opened with everything read: %v", time.Since(start).Round(time.Millisecond))
+	waitSigned(t, trail, n)
+	require.NoError(t, trail.Close(t.Context()))
+	for range 5 {
+		start := time.Now()
+		trail, err := Open(t.Context(), st, o) // without a wait for what is read in the background
+		require.NoError(t, err)
+		t.Logf("opened at a glance: %v", time.Since(start).Round(10*time.Microsecond))
+		require.True(t, trail.glanced)
+		require.EqualValues(t, n, trail.Size())
+		require.NoError(t, trail.Close(t.Context()))
+	}
+	start = time.Now()
+	trail = openTrail(t, st, o)
+	<-trail.read
+	t.Logf("read in the background: %v", time.Since(start).Round(time.Millisecond))
+	require.False(t, trail.stale.Load())
+}
