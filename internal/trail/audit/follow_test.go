@@ -166,10 +166,10 @@ func TestAnotherRelayGoesOn(t *testing.T) {
 	seen, stop = forward(one)
 	defer stop()
 	appendEntries(t, other, 4, 5)
-	select { // one of them, or both
-	case index := <-seen:
-		require.EqualValues(t, 4, index)
-	case index := <-taken:
-		require.EqualValues(t, 4, index)
+	for index := int64(3); index < 4; { // one of them gives it, or both; what was just given may come again
+		select {
+		case index = <-seen:
+		case index = <-taken:
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/store"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -38,11 +37,10 @@ func (r *examiner) glance(ctx context.Context) *examination {
 	x.keptSeq = c.seq
 	x.kept(*c)
 	r.quick = true
-	if r.readLeaves(ctx, x) != nil || !x.chain(c) || len(x.named.runs[countsEntries]) > 0 {
+	if r.readLeaves(ctx, x) != nil || !x.continues(c) || !x.chain(c) || len(x.named.runs[countsEntries]) > 0 {
 		return nil
 	}
 	r.readPin(x)
-	x.end, x.signed = c.size, tree{}.With(x.leaves[c.base:c.base+c.size]...)
 	r.holdAgainstNotes(x)
 	if len(x.report.Problems) > 0 || !x.isPinned(c.base, x.signed) {
 		return nil
@@ -64,13 +62,21 @@ func (r *examiner) newestKept(ctx context.Context) (*checkpoint, error) {
 	return &c, err
 }
 
-// chain takes the generations from the entries that open them, up to a checkpoint's. It reports
-// whether all entries are there, and those up to the checkpoint are the signed ones: the entry that
-// opens a generation has the hash of all entries before it.
-func (x *examination) chain(c *checkpoint) bool {
-	if slices.Contains(x.leaves, tlog.Hash{}) || !x.isOfTheEntries(*c) {
+// continues reports whether all entries are there, and those of the newest generation are the ones
+// under its newest checkpoint.
+func (x *examination) continues(c *checkpoint) bool {
+	x.end = c.size
+	if c.base+c.size > int64(len(x.leaves)) || slices.Contains(x.leaves, tlog.Hash{}) {
 		return false
 	}
+	x.signed = tree{}.With(x.leaves[c.base : c.base+c.size]...)
+	return x.signed.Root() == c.root
+}
+
+// chain takes the generations from the entries that open them, up to a checkpoint's. It reports
+// whether the entries before that one are the ones that it has followed: the entry that opens a
+// generation has the hash of all entries before it.
+func (x *examination) chain(c *checkpoint) bool {
 	x.gens = []Generation{{Base: c.base, Origin: tlogproof.NoteOrigin([]byte(c.text)), PublicKey: c.public, Size: c.size, Root: c.root}}
 	for g := x.gens[0]; g.Base > 0; g = x.gens[0] {
 		o := x.openings[g.Base]
