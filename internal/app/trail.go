@@ -28,14 +28,9 @@ func (c *control) startTrail(ctx context.Context) (err error) {
 	o := TrailOptions(c.cfg)
 	o.Heartbeat = *c.cfg.Audit.Heartbeat
 	o.Logger, o.Registerer = c.log, c.reg
-	opened, err := c.addWitnesses(&o)
-	if err != nil {
-		return err
-	}
 	if c.trail, err = audit.Open(ctx, c.store, o); err != nil {
 		return err
 	}
-	opened(c.trail)
 	c.stack.push("audit trail", c.closeTrail)
 	c.watchTrail(ctx)
 	c.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return c.trail.Remark(), nil }})

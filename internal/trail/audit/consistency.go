@@ -8,7 +8,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/store"
-	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // proveConsistency proves the tree of the first old entries to begin o's tree (RFC 6962,
@@ -16,29 +15,29 @@ import (
 // read each, so memory does not grow with the distance; where these are damaged, they come from
 // the tiles, each proven with o's root. The proof is checked here: its refusal by a witness
 // is about the trees, and not about our reading.
-func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]tlog.Hash, error) {
-	if old <= 0 || old >= o.size {
+func (t *Trail) proveConsistency(ctx context.Context, o *Offer, old int64) ([]tlog.Hash, error) {
+	if old <= 0 || old >= o.Size {
 		return nil, nil
 	}
-	proof, err := tlog.ProveTree(o.size, old, tlog.HashReaderFunc(func(wanted []int64) ([]tlog.Hash, error) {
+	proof, err := tlog.ProveTree(o.Size, old, tlog.HashReaderFunc(func(wanted []int64) ([]tlog.Hash, error) {
 		return t.gather(ctx, o, old, wanted)
 	}))
 	if errors.Is(err, errNoTree) && t.files != nil {
-		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.files.Tiles(tlogproof.NoteOrigin(o.text)))
+		tiles := tlog.TileHashReader(tlog.Tree{N: o.Size, Hash: o.Root}, t.files.Tiles(o.Origin))
 		var failed error
-		if proof, failed = tlog.ProveTree(o.size, old, tiles); failed == nil {
+		if proof, failed = tlog.ProveTree(o.Size, old, tiles); failed == nil {
 			return proof, nil
 		}
 		err = fmt.Errorf("%w; from the tiles: %w", err, failed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("prove consistency of %d with %d entries: %w", o.size, old, err)
+		return nil, fmt.Errorf("prove consistency of %d with %d entries: %w", o.Size, old, err)
 	}
 	return proof, nil
 }
 
 // gather computes the hashes of wanted subtrees, by their stored index (see tlog).
-func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64) ([]tlog.Hash, error) {
+func (t *Trail) gather(ctx context.Context, o *Offer, old int64, wanted []int64) ([]tlog.Hash, error) {
 	before, err := t.treeBefore(ctx, Generation{Base: o.base}, o.base+old)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64
 	}
 	g.begin(before)
 	_, err = each(ctx, t.entries, store.Pos(o.base+old)+1, func(item store.Item) error {
-		if item.Record == nil || g.Len() == o.size {
+		if item.Record == nil || g.Len() == o.Size {
 			return errEnd
 		}
 		leaf, _ := t.codec.leafOf(item.Record) // the root tells
@@ -59,7 +58,7 @@ func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64
 	if err != nil && !errors.Is(err, errEnd) {
 		return nil, err
 	}
-	if g.Len() != o.size || g.Root() != o.root {
+	if g.Len() != o.Size || g.Root() != o.Root {
 		return nil, fmt.Errorf("%w: the entries do not give the signed root", errNoTree)
 	}
 	hashes := make([]tlog.Hash, len(wanted))

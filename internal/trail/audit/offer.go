@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -30,32 +29,31 @@ type Offer struct {
 	// Reaches reports whether some kept checkpoint covers size entries, the ones of other
 	// relays with the same logs included.
 	Reaches func(ctx context.Context, size int64) (bool, error)
-}
 
-// cosignAgain is the wait before a checkpoint is offered again.
-const cosignAgain = time.Second
-
-// offered is an Offer as the trail knows it.
-type offered struct {
-	text   []byte
 	public string // of the signature
-	base   int64
-	size   int64
-	root   tlog.Hash
-	seq    uint64 // of its kept checkpoint
+	base   int64  // of its generation
 }
 
-// offer has the witnesses asked for the newest checkpoint. It takes the place of an older
-// one not offered yet. Needs the turn.
+// Offers gives the newest checkpoint, whenever there is another, to one caller. One that was not
+// taken is replaced. The next start offers the newest one again.
+func (t *Trail) Offers() <-chan Offer {
+	t.witnessed.Store(true)
+	return t.offers
+}
+
+// offer offers the newest checkpoint. Needs the turn.
 func (t *Trail) offer() {
-	if t.options.Cosign == nil || t.signed.Len() == 0 || t.newestNote == nil {
+	if t.signed.Len() == 0 || t.newestNote == nil {
 		return
 	}
 	select {
 	case <-t.offers:
 	default:
 	}
-	t.offers <- offered{t.newestNote, t.key.public, t.base, t.signed.Len(), t.signed.Root(), t.keptSeq} // only who has the turn fills it
+	o := Offer{Note: t.newestNote, Origin: tlogproof.NoteOrigin(t.newestNote), Size: t.signed.Len(), Root: t.signed.Root(), public: t.key.public, base: t.base}
+	o.Prove = func(ctx context.Context, old int64) ([]tlog.Hash, error) { return t.proveConsistency(ctx, &o, old) }
+	o.Reaches = func(ctx context.Context, size int64) (bool, error) { return t.reaches(ctx, &o, size) }
+	t.offers <- o // only who has the turn fills it
 }
 
 // offerAgain offers the newest checkpoint of a trail read back. Needs the turn.
@@ -69,56 +67,8 @@ func (t *Trail) offerAgain(x *examination) {
 	}
 }
 
-// askWitnesses has each newest checkpoint cosigned, outside of the turn: a slow witness
-// delays no append and no signature. It ends with ctx; the next start offers the newest
-// checkpoint again.
-func (t *Trail) askWitnesses(ctx context.Context) {
-	defer close(t.asked)
-	again := time.NewTimer(cosignAgain)
-	defer again.Stop()
-	var o offered
-	for failing := false; ; {
-		var offer Offer
-		select {
-		case <-ctx.Done():
-			return
-		case o = <-t.offers:
-			offer = t.offerOf(o)
-		case <-again.C:
-			offer = t.offerOf(o)
-			offer.Again = true
-		}
-		if o.size == 0 {
-			continue
-		}
-		again.Stop()
-		text, err := t.options.Cosign(ctx, offer)
-		var kept error
-		if text != nil {
-			kept = t.keepCosigned(ctx, o, text)
-		}
-		if kept != nil && !failing && ctx.Err() == nil {
-			t.log.Error("a cosigned checkpoint cannot be kept; it is tried again", "error", kept)
-		}
-		failing = kept != nil
-		if err != nil || failing {
-			again.Reset(cosignAgain)
-			continue
-		}
-		t.cosigned.Store(o.base + o.size)
-	}
-}
-
-func (t *Trail) offerOf(o offered) Offer {
-	return Offer{
-		Note: o.text, Origin: tlogproof.NoteOrigin(o.text), Size: o.size, Root: o.root,
-		Prove:   func(ctx context.Context, old int64) ([]tlog.Hash, error) { return t.proveConsistency(ctx, o, old) },
-		Reaches: func(ctx context.Context, size int64) (bool, error) { return t.reaches(ctx, o, size) },
-	}
-}
-
 // reaches takes up the checkpoints kept by others, and compares.
-func (t *Trail) reaches(ctx context.Context, o offered, size int64) (bool, error) {
+func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (bool, error) {
 	if err := t.lock(ctx); err != nil {
 		return false, err
 	}
@@ -132,11 +82,11 @@ func (t *Trail) reaches(ctx context.Context, o offered, size int64) (bool, error
 	return t.base != o.base || t.signed.Len() >= size, nil
 }
 
-// keepCosigned keeps a checkpoint once more, with the witnesses' signatures. It comes after
-// all others or not at all: where the trail has grown since, the next one is on its way to
+// KeepCosigned keeps a checkpoint once more: text is its note with witnesses' signatures. It comes
+// after all others or not at all: where the trail has grown since, the next one is on its way to
 // the witnesses. A crash before it is kept leaves the checkpoint without them, until the next start
 // offers it again.
-func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error {
+func (t *Trail) KeepCosigned(ctx context.Context, o Offer, text []byte) error {
 	if err := t.lock(ctx); err != nil {
 		return err
 	}
@@ -144,7 +94,7 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	if t.key.public != o.public || t.signed.Len() != o.size || !sameText(t.newestNote, text) {
+	if t.key.public != o.public || t.signed.Len() != o.Size || !sameText(t.newestNote, text) {
 		return nil
 	}
 	c, err := openCheckpoint(o.public, text)
@@ -165,6 +115,9 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 	t.keptSeq, t.newestNote, t.pinDue = uint64(pos), text, true
 	return t.keepPin()
 }
+
+// Cosigned notes that all witnesses have signed a checkpoint.
+func (t *Trail) Cosigned(o Offer) { t.cosigned.Store(o.base + o.Size) }
 
 // sameText reports whether two signed notes differ in their signatures at most.
 func sameText(a, b []byte) bool {

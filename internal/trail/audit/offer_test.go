@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,6 +32,28 @@ func (o *offers) cosign(_ context.Context, offer Offer) ([]byte, error) {
 	return nil, nil
 }
 
+// witnesses has a trail's checkpoints cosigned, until the test ends.
+func witnesses(t *testing.T, trail *Trail, cosign func(context.Context, Offer) ([]byte, error)) {
+	t.Helper()
+	offers := trail.Offers()
+	go func() {
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case o := <-offers:
+				text, err := cosign(t.Context(), o)
+				if text != nil {
+					err = errors.Join(err, trail.KeepCosigned(t.Context(), o, text))
+				}
+				if err == nil {
+					trail.Cosigned(o)
+				}
+			}
+		}
+	}()
+}
+
 // of waits for the offer of n entries.
 func (o *offers) of(t *testing.T, n int64) Offer {
 	t.Helper()
@@ -52,8 +75,8 @@ func TestOffersAreProvenConsistent(t *testing.T) {
 	st, _ := startStore(t, t.TempDir())
 	var asked offers
 	o := testOptions(t)
-	o.Cosign = asked.cosign
 	trail := openTrail(t, st, o)
+	witnesses(t, trail, asked.cosign)
 	roots := map[int64]tlog.Hash{}
 	const last = 70
 	for n := int64(1); n <= last; n++ {
@@ -78,7 +101,7 @@ func TestOffersAreProvenConsistent(t *testing.T) {
 			asked.newest = Offer{}
 			asked.mu.Unlock()
 			require.NoError(t, trail.Close(t.Context()))
-			openTrail(t, st, o)
+			witnesses(t, openTrail(t, st, o), asked.cosign)
 		}
 	}
 }
@@ -92,8 +115,8 @@ func TestCosignedCheckpointsAreKept(t *testing.T) {
 		return append(o.Note, "— witness.example.com/w AAAAAGFiYw==\n"...), nil
 	}
 	o := testOptions(t)
-	o.Cosign = asked.cosign
 	trail := openTrail(t, st, o)
+	witnesses(t, trail, asked.cosign)
 	for n := range 5 {
 		appendEntries(t, trail, n, n+1)
 		waiting.Until(t, func() bool { return keptNote(t, trail, int64(n)+1, "— witness.example.com/w ") })
@@ -128,12 +151,12 @@ func TestASlowWitnessDelaysNothing(t *testing.T) {
 	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	called := make(chan struct{}, 1)
-	o.Cosign = func(ctx context.Context, _ Offer) ([]byte, error) {
+	trail := openTrail(t, st, o)
+	witnesses(t, trail, func(ctx context.Context, _ Offer) ([]byte, error) {
 		called <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}
-	trail := openTrail(t, st, o)
+	})
 	appendEntries(t, trail, 0, 1)
 	<-called
 	appendEntries(t, trail, 1, 20)

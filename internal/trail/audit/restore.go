@@ -98,10 +98,7 @@ func (t *Trail) goOn(x *examination) (err error) {
 
 // knownEnd is how many entries there were at least.
 func (x *examination) knownEnd() int64 {
-	end := int64(len(x.leaves))
-	for _, c := range x.history {
-		end = max(end, c.base+c.size)
-	}
+	end := max(int64(len(x.leaves)), x.covered())
 	if x.pin != nil {
 		end = max(end, x.pin.base+x.pin.size)
 	}

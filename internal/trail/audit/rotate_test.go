@@ -226,13 +226,13 @@ func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
 	o := testOptions(t)
 	var mu sync.Mutex
 	signed := map[string]int64{}
-	o.Cosign = func(_ context.Context, offer Offer) ([]byte, error) {
+	trail := openTrail(t, st, o)
+	witnesses(t, trail, func(_ context.Context, offer Offer) ([]byte, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		signed[offer.Origin] = offer.Size
 		return nil, nil
-	}
-	trail := openTrail(t, st, o)
+	})
 	appendEntries(t, trail, 0, 3)
 	first := trail.PublicKey()
 	public, err := trail.Rotate(t.Context(), Person{})

@@ -32,7 +32,8 @@
 // A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a Reader
 // with an appender and a keeper. The appender has the tree with its key (sign.go) and an index
 // of the newest entries (index.go); whoever uses it takes turns. The keeper works in the
-// background: it signs in time, reads all entries back, and has witnesses asked (offer.go).
+// background: it signs in time, and reads all entries back. Each newest checkpoint is offered to
+// whoever asks witnesses (offer.go).
 //
 // # Delivery
 //
@@ -90,11 +91,6 @@ type Options struct {
 	Heartbeat time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
 	SalvageDir string
-	// Cosign, where set, has witnesses sign a checkpoint: the one of each start, and each
-	// kept one. It returns the note with their signatures, to be kept too; nil if there is
-	// none. After an error it is asked again. It may take its time, and is called by one
-	// goroutine.
-	Cosign func(context.Context, Offer) ([]byte, error)
 	// Files are what was derived from the trail before; nil for none.
 	Files Files
 	// Logger and Registerer may be nil.
@@ -161,22 +157,21 @@ type reading struct {
 	outage   retry.Failure
 }
 
-// keeper is the work in the background: it signs in time, reads the trail back, and has
-// witnesses asked.
+// keeper is the work in the background: it signs in time, and reads the trail back.
 type keeper struct {
-	stop     context.CancelFunc
-	grew     chan struct{} // of one place: there is something to sign
-	done     chan struct{} // closed when nobody signs in time any more
-	read     chan struct{} // closed when the reading in the background has ended
-	offers   chan offered  // of one place: the newest checkpoint, for witnesses
-	asked    chan struct{} // closed when nobody asks witnesses any more
-	cosigned atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
+	stop      context.CancelFunc
+	grew      chan struct{} // of one place: there is something to sign
+	done      chan struct{} // closed when nobody signs in time any more
+	read      chan struct{} // closed when the reading in the background has ended
+	offers    chan Offer    // of one place: the newest checkpoint, for witnesses
+	witnessed atomic.Bool   // somebody asks them
+	cosigned  atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
 }
 
 func newKeeper() keeper {
 	return keeper{
 		grew: make(chan struct{}, 1), done: make(chan struct{}), read: make(chan struct{}),
-		offers: make(chan offered, 1), asked: make(chan struct{}),
+		offers: make(chan Offer, 1),
 	}
 }
 
@@ -214,7 +209,6 @@ func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
 	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
-	go t.askWitnesses(ctx)
 	go t.readBack(ctx)
 	return t, nil
 }
@@ -322,7 +316,6 @@ func (t *Trail) Size() int64 { return t.size.Load() }
 func (t *Trail) Stop(ctx context.Context) error {
 	t.stop()
 	<-t.done
-	<-t.asked
 	<-t.read
 	if err := t.isOpen(); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign

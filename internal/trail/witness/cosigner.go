@@ -35,13 +35,14 @@ type Cosigner struct {
 	patience time.Duration
 	log      *slog.Logger
 	metrics  *cosignMetrics
-	peers    []*peer // of the goroutine calling Cosign
+	// Run's own.
+	peers []*peer
+	trail *audit.Trail // takes entries about witnesses
 
-	mu      sync.Mutex   // guards the fields below
-	trail   *audit.Trail // takes entries about witnesses; nil until it is open
-	states  []peerState  // of peers
-	missing time.Time    // since when a quorum is missing; zero while there is one
-	alarmed bool         // the missing quorum was logged
+	mu      sync.Mutex  // guards the fields below
+	states  []peerState // of peers
+	missing time.Time   // since when a quorum is missing; zero while there is one
+	alarmed bool        // the missing quorum was logged
 }
 
 // peerState is a witness's state, for people.
@@ -80,16 +81,47 @@ func NewCosigner(o CosignOptions) (*Cosigner, error) {
 	return c, nil
 }
 
-// Record sets the trail that refusals are entered into. Until then they are only logged.
-func (c *Cosigner) Record(t *audit.Trail) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.trail = t
+// cosignAgain is the wait before a checkpoint is offered again.
+const cosignAgain = time.Second
+
+// Run has each newest checkpoint of a trail cosigned, until ctx ends. A slow witness delays no
+// append and no signature.
+func (c *Cosigner) Run(ctx context.Context, trail *audit.Trail) {
+	c.trail = trail
+	again := time.NewTimer(cosignAgain)
+	defer again.Stop()
+	var o audit.Offer
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case o = <-trail.Offers():
+		case <-again.C:
+			o.Again = true
+		}
+		if o.Size == 0 {
+			continue
+		}
+		again.Stop()
+		text, err := c.cosign(ctx, o)
+		var kept error
+		if text != nil {
+			kept = trail.KeepCosigned(ctx, o, text)
+		}
+		if kept != nil && !failing && ctx.Err() == nil {
+			c.log.Error("a cosigned checkpoint cannot be kept; it is tried again", "error", kept)
+		}
+		if failing = kept != nil; err != nil || failing {
+			again.Reset(cosignAgain)
+			continue
+		}
+		trail.Cosigned(o)
+	}
 }
 
-// Cosign asks all witnesses to sign a checkpoint, and returns its note with the signatures that
-// it got, or nil if none is new. The error says who did not sign. It is audit.Options.Cosign.
-func (c *Cosigner) Cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
+// cosign asks all witnesses to sign a checkpoint, and returns its note with the signatures that
+// it got, or nil if none is new. The error says who did not sign.
+func (c *Cosigner) cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
 	c.waitForQuorum(time.Now())
 	answers := c.askAll(ctx, o)
 	if ctx.Err() != nil {
@@ -200,12 +232,12 @@ func (c *Cosigner) succeeded(i int, o audit.Offer) {
 // agreement.
 func (c *Cosigner) tellAgreement(ctx context.Context, i int, o audit.Offer) error {
 	c.mu.Lock()
-	s, trail := c.states[i], c.trail
+	s := c.states[i]
 	c.mu.Unlock()
-	if s.told || trail == nil {
+	if s.told || c.trail == nil {
 		return nil
 	}
-	if err := trail.RecordAgreement(ctx, entryOf(s.Witness, o, nil)); err != nil {
+	if err := c.trail.RecordAgreement(ctx, entryOf(s.Witness, o, nil)); err != nil {
 		return fmt.Errorf("enter its agreement into the trail: %w", err)
 	}
 	c.setTold(i)
@@ -224,7 +256,7 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	errors.As(err, &refused)
 	c.metrics.failed(p.verifier.Name(), refused != nil)
 	c.mu.Lock()
-	before, trail := c.states[i], c.trail
+	before := c.states[i]
 	after := before
 	after.Failure, after.Refused = err.Error(), refused != nil
 	after.told = before.told && before.Refused == after.Refused
@@ -238,10 +270,10 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	case refused == nil && before.Failure == "":
 		c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
 	}
-	if refused == nil || after.told || trail == nil || lately {
+	if refused == nil || after.told || c.trail == nil || lately {
 		return err
 	}
-	if recordErr := trail.RecordRefusal(ctx, entryOf(before.Witness, o, refused)); recordErr != nil {
+	if recordErr := c.trail.RecordRefusal(ctx, entryOf(before.Witness, o, refused)); recordErr != nil {
 		return errors.Join(err, fmt.Errorf("enter its refusal into the trail: %w", recordErr))
 	}
 	c.setTold(i)

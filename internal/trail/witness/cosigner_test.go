@@ -149,17 +149,17 @@ func TestAllWitnessesSign(t *testing.T) {
 	a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 	s := newScene(t, 2, a, b)
 	for _, n := range []int64{1, 2, 20, 20, 50} {
-		text, err := s.Cosign(t.Context(), offer(l, n))
+		text, err := s.cosign(t.Context(), offer(l, n))
 		require.NoError(t, err)
 		requireSigned(t, l, text, a, b)
 	}
 	// The next start asks the witnesses for their sizes, and offers the cosigned note again.
-	text, err := s.Cosign(t.Context(), offer(l, 50))
+	text, err := s.cosign(t.Context(), offer(l, 50))
 	require.NoError(t, err)
 	next := newScene(t, 2, a, b)
 	again := offer(l, 50)
 	again.Note = text
-	text, err = next.Cosign(t.Context(), again)
+	text, err = next.cosign(t.Context(), again)
 	require.NoError(t, err)
 	requireSigned(t, l, text, a, b)
 	assert.Equal(t, "2 of 2 witnesses cosign, 2 are needed", next.Remark())
@@ -178,13 +178,13 @@ func TestCatchesUpWithTheWitness(t *testing.T) {
 		if i%2 == 1 {
 			s = another
 		}
-		text, err := s.Cosign(t.Context(), offer(l, n))
+		text, err := s.cosign(t.Context(), offer(l, n))
 		require.NoError(t, err)
 		requireSigned(t, l, text, a)
 	}
 	late := offer(l, 20)
 	late.Reaches = func(context.Context, int64) (bool, error) { return true, nil } // the other relay has kept 50
-	_, err := mine.Cosign(t.Context(), late)
+	_, err := mine.cosign(t.Context(), late)
 	require.ErrorIs(t, err, errLater)
 	assert.NotContains(t, mine.Remark(), "warning")
 }
@@ -204,13 +204,13 @@ func TestADeadWitnessAlarmsAfterAHeartbeat(t *testing.T) {
 				l := testlog.New(t, "example.com/log", 50, "entry")
 				a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 				s := newScene(t, 2, a, b)
-				_, err := s.Cosign(t.Context(), offer(l, 5))
+				_, err := s.cosign(t.Context(), offer(l, 5))
 				require.NoError(t, err)
 				a.set(away)
 				start := time.Now()
 				for ; time.Since(start) < 11*time.Minute; time.Sleep(30 * time.Second) {
 					alarmed := time.Since(start) > 10*time.Minute
-					text, err := s.Cosign(t.Context(), offer(l, 9))
+					text, err := s.cosign(t.Context(), offer(l, 9))
 					require.Error(t, err)
 					requireSigned(t, l, text, b)
 					if !alarmed {
@@ -226,7 +226,7 @@ func TestADeadWitnessAlarmsAfterAHeartbeat(t *testing.T) {
 
 				a.set(nil)
 				time.Sleep(longestPause)
-				text, err := s.Cosign(t.Context(), offer(l, 50))
+				text, err := s.cosign(t.Context(), offer(l, 50))
 				require.NoError(t, err)
 				requireSigned(t, l, text, a, b)
 				assert.NotContains(t, s.Remark(), "warning")
@@ -246,7 +246,7 @@ func TestOnlyMissingSignaturesAreAskedForAgain(t *testing.T) {
 		a, b := newPeerWitness(t, "a.example.com/w", l.Public), newPeerWitness(t, "b.example.com/w", l.Public)
 		s := newScene(t, 1, a, b)
 		a.set(refusesConnections)
-		text, err := s.Cosign(t.Context(), offer(l, 20))
+		text, err := s.cosign(t.Context(), offer(l, 20))
 		require.Error(t, err)
 		requireSigned(t, l, text, b)
 		b.set(refusesConnections)
@@ -254,17 +254,17 @@ func TestOnlyMissingSignaturesAreAskedForAgain(t *testing.T) {
 		again.Again = true
 		for range 10 {
 			time.Sleep(time.Second)
-			text, err = s.Cosign(t.Context(), again)
+			text, err = s.cosign(t.Context(), again)
 			require.ErrorContains(t, err, "a.example.com/w")
 			require.NotContains(t, err.Error(), "b.example.com/w")
 			require.Nil(t, text)
 		}
 		a.set(nil)
 		time.Sleep(longestPause)
-		text, err = s.Cosign(t.Context(), again)
+		text, err = s.cosign(t.Context(), again)
 		require.NoError(t, err)
 		requireSigned(t, l, text, a, b)
-		text, err = s.Cosign(t.Context(), offer(l, 20)) // a heartbeat: asked for the time of now
+		text, err = s.cosign(t.Context(), offer(l, 20)) // a heartbeat: asked for the time of now
 		require.Error(t, err)
 		requireSigned(t, l, text, a)
 	})
@@ -290,12 +290,12 @@ func TestARefusalAlarmsAtOnce(t *testing.T) {
 				t.Parallel()
 				a := newPeerWitness(t, "a.example.com/w", l.Public)
 				s := newScene(t, 1, a)
-				_, err := s.Cosign(t.Context(), offer(l, 30))
+				_, err := s.cosign(t.Context(), offer(l, 30))
 				require.NoError(t, err)
 				if restarted {
 					s = newScene(t, 1, a)
 				}
-				_, err = s.Cosign(t.Context(), offer(c.log, c.size))
+				_, err = s.cosign(t.Context(), offer(c.log, c.size))
 				require.ErrorContains(t, err, c.reason)
 				assert.Equal(t, 1, strings.Count(s.logs.String(), "level=ERROR"), s.logs.String())
 				assert.Contains(t, s.Remark(), "warning: a witness knows another history of the trail")
@@ -312,16 +312,16 @@ func TestAForgetfulWitnessIsNamed(t *testing.T) {
 		l := testlog.New(t, "example.com/log", 50, "entry")
 		a := newPeerWitness(t, "a.example.com/w", l.Public)
 		s := newScene(t, 1, a)
-		_, err := s.Cosign(t.Context(), offer(l, 30))
+		_, err := s.cosign(t.Context(), offer(l, 30))
 		require.NoError(t, err)
 		a.set(says(http.StatusConflict, SizeType, "10\n"))
-		_, err = s.Cosign(t.Context(), offer(l, 40))
+		_, err = s.cosign(t.Context(), offer(l, 40))
 		require.ErrorIs(t, err, errForgot)
 		require.ErrorContains(t, err, "it cosigned 30 entries, and knows of 10")
 		assert.NotContains(t, s.logs.String(), "another history")
 		a.set(nil)
 		time.Sleep(firstPause)
-		_, err = s.Cosign(t.Context(), offer(l, 40))
+		_, err = s.cosign(t.Context(), offer(l, 40))
 		require.NoError(t, err)
 	})
 }
@@ -344,7 +344,7 @@ func FuzzAnswers(f *testing.F) {
 			asked++
 			return says(status, kind, string(body))(w, r)
 		})
-		text, err := s.Cosign(t.Context(), offer(l, 9))
+		text, err := s.cosign(t.Context(), offer(l, 9))
 		require.Error(t, err)
 		require.Nil(t, text)
 		require.LessOrEqual(t, asked, asksPerRound)
@@ -358,7 +358,7 @@ func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
 	l := testlog.New(t, "example.com/log", 50, "entry")
 	a := newPeerWitness(t, "a.example.com/w", l.Public)
 	s, trail := newScene(t, 1, a), trailtest.New(t)
-	s.Record(trail)
+	s.trail = trail
 	size := int64(0)
 	inTurn := func() {
 		for range 10 {
@@ -367,7 +367,7 @@ func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
 				a.set(says(http.StatusUnprocessableEntity, "text/plain", "no"))
 			}
 			s.peers[0].next = time.Time{}
-			_, _ = s.Cosign(t.Context(), offer(l, size))
+			_, _ = s.cosign(t.Context(), offer(l, size))
 		}
 	}
 	inTurn()
@@ -379,7 +379,7 @@ func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
 	a.set(says(http.StatusUnprocessableEntity, "text/plain", "no"))
 	for range 3 {
 		s.peers[0].next = time.Time{}
-		_, err := s.Cosign(t.Context(), offer(l, 40))
+		_, err := s.cosign(t.Context(), offer(l, 40))
 		require.Error(t, err)
 	}
 	assert.EqualValues(t, 5, trail.Size(), "a lasting refusal is entered")

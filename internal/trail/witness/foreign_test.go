@@ -92,7 +92,7 @@ func ourClientAsks(t *testing.T, program string) {
 	s.peers[0], err = newPeer(config.Witness{URL: strings.TrimSpace(address), Key: key.Public()})
 	require.NoError(t, err)
 	for _, n := range []int64{1, 2, 17, 17, 255, 256, 300} {
-		text, err := s.Cosign(t.Context(), offer(l, n))
+		text, err := s.cosign(t.Context(), offer(l, n))
 		require.NoError(t, err)
 		requireSigned(t, l, text, known)
 	}
@@ -107,7 +107,7 @@ func ourClientAsks(t *testing.T, program string) {
 		next := newScene(t, 1, known)
 		next.peers[0], err = newPeer(config.Witness{URL: strings.TrimSpace(address), Key: key.Public()})
 		require.NoError(t, err)
-		_, err = next.Cosign(t.Context(), offer(c.log, c.size))
+		_, err = next.cosign(t.Context(), offer(c.log, c.size))
 		require.ErrorContains(t, err, reason)
 		assert.Contains(t, next.Remark(), "another history")
 	}
