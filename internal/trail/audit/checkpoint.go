@@ -35,42 +35,53 @@ type keptCheckpoint struct {
 	Time time.Time `json:"time,omitzero"`
 }
 
-// checkpoint is a keptCheckpoint whose signature is good.
-type checkpoint struct {
-	seq      uint64 // its position in the log of checkpoints; 0 for the one next to the key
-	base     int64  // index of its generation's first entry
-	public   string // of the signature
-	text     string // the signed note
-	size     int64  // entries of its generation
-	root     tlog.Hash
-	leaves   []tlog.Hash // of entries [size-len(leaves), size)
-	edge     []tlog.Hash // of the tree before leaves
-	signedAt time.Time   // by its timestamp; zero where it is not
+// Kept is a kept checkpoint with a good signature.
+type Kept struct {
+	// Seq numbers the kept checkpoints of all generations, from 1: it is the position in the log of
+	// checkpoints. 0: it is not from there.
+	Seq uint64
+	// Base is the first index of its generation, Origin and PublicKey are its signer's.
+	Base              int64
+	Origin, PublicKey string
+	// Note is the signed note, verbatim.
+	Note string
+	// Size and Root are of the generation's tree.
+	Size int64
+	Root tlog.Hash
+	// Leaves are the leaf hashes of the generation's entries [Size-len(Leaves), Size), as the
+	// trail keeps them. Only the root vouches for them.
+	Leaves []tlog.Hash
+	// Time is when it was signed, by its timestamp; zero where it has none.
+	Time time.Time
 
+	edge []tlog.Hash // of the tree before Leaves
 	// promised is whether the next checkpoint is due in the time of within, 0 for never.
 	within   time.Duration
 	promised bool
 }
 
+// Name is the key's, without its last part: with ORIGIN+HASH begin the ids of events.
+func (c *Kept) Name() string { return nameOf(c.PublicKey) }
+
 // repeats reports whether c signs the tree of old again: a heartbeat.
-func (c *checkpoint) repeats(old *checkpoint) bool {
-	return c.base == old.base && c.size == old.size && c.root == old.root && c.public == old.public && len(c.leaves) == 0
+func (c *Kept) repeats(old *Kept) bool {
+	return c.Base == old.Base && c.Size == old.Size && c.Root == old.Root && c.PublicKey == old.PublicKey && len(c.Leaves) == 0
 }
 
 // from is the index of the first of leaves.
-func (c *checkpoint) from() int64 { return c.size - int64(len(c.leaves)) }
+func (c *Kept) from() int64 { return c.Size - int64(len(c.Leaves)) }
 
 // tree is the right edge of a generation's Merkle tree.
 type tree = tlogproof.Edge
 
 // before is the tree before c's own leaves, and whether its hashes are those of such a tree.
-func (c *checkpoint) before() (tree, bool) { return tlogproof.EdgeOf(c.from(), c.edge) }
+func (c *Kept) before() (tree, bool) { return tlogproof.EdgeOf(c.from(), c.edge) }
 
 // alone is the tree of c's own hashes, and whether its root is signed.
-func (c *checkpoint) alone() (tree, bool) {
+func (c *Kept) alone() (tree, bool) {
 	before, ok := c.before()
-	t := before.With(c.leaves...)
-	return t, ok && t.Root() == c.root
+	t := before.With(c.Leaves...)
+	return t, ok && t.Root() == c.Root
 }
 
 // signCheckpoint gives the signed note of t, with an extension line or "", and with the
@@ -86,12 +97,12 @@ func signCheckpoint(ctx context.Context, key keyPair, t tree, extension string, 
 }
 
 // openCheckpoint checks the signature of a note, and reads it.
-func openCheckpoint(public string, signed []byte) (checkpoint, error) {
+func openCheckpoint(public string, signed []byte) (Kept, error) {
 	made, at, err := tlogproof.OpenAs(public, signed)
 	if err != nil {
-		return checkpoint{}, fmt.Errorf("check signature: %w", err)
+		return Kept{}, fmt.Errorf("check signature: %w", err)
 	}
-	c := checkpoint{base: tlogproof.BaseOf(made.Origin), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
+	c := Kept{Base: tlogproof.BaseOf(made.Origin), Origin: made.Origin, PublicKey: public, Note: string(signed), Size: made.Size, Root: made.Root, Time: at.UTC()}
 	c.within, c.promised = ReadPromise(strings.Join(made.Extensions, "\n"))
 	return c, nil
 }
@@ -110,21 +121,21 @@ func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []
 
 // decodeKept decodes the form of encodeKept. Hashes without sense are left out: they
 // help to name damage, and the signature does not cover them.
-func decodeKept(r *store.Record) (checkpoint, error) {
+func decodeKept(r *store.Record) (Kept, error) {
 	kept := keptCheckpoint{}
 	if err := json.Unmarshal(r.Data, &kept); err != nil {
-		return checkpoint{}, fmt.Errorf("decode checkpoint: %w", err)
+		return Kept{}, fmt.Errorf("decode checkpoint: %w", err)
 	}
 	c, err := openCheckpoint(kept.Key, []byte(kept.Note))
 	if err != nil {
-		return checkpoint{}, err
+		return Kept{}, err
 	}
-	if !kept.Time.Equal(c.signedAt) {
-		return checkpoint{}, fmt.Errorf("checkpoint is said to be of %s, and signed as of %s", kept.Time.Format(time.RFC3339), c.signedAt.UTC().Format(time.RFC3339))
+	if !kept.Time.Equal(c.Time) {
+		return Kept{}, fmt.Errorf("checkpoint is said to be of %s, and signed as of %s", kept.Time.Format(time.RFC3339), c.Time.Format(time.RFC3339))
 	}
-	c.seq = uint64(r.Pos)
-	if leaves := tlogproof.SplitHashes(kept.Leaves); int64(len(leaves)) <= c.size {
-		c.leaves, c.edge = leaves, tlogproof.SplitHashes(kept.Edge)
+	c.Seq = uint64(r.Pos)
+	if leaves := tlogproof.SplitHashes(kept.Leaves); int64(len(leaves)) <= c.Size {
+		c.Leaves, c.edge = leaves, tlogproof.SplitHashes(kept.Edge)
 	}
 	return c, nil
 }

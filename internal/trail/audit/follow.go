@@ -200,7 +200,7 @@ func (f *forwarder) handOnKept(ctx context.Context, item store.Item, last store.
 		return errEnd
 	}
 	if item.Record.Pos+maxPassed > last {
-		c, err := kept(item.Record)
+		c, err := decodeKept(item.Record)
 		if err == nil { // else the trail names it when it is read back
 			err = f.checkpoint(ctx, c)
 		} else {

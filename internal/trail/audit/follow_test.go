@@ -91,7 +91,7 @@ func TestForwardedCheckpoints(t *testing.T) {
 		require.EqualValues(t, i+1, c.Seq)
 		opened, err := openCheckpoint(d.public, []byte(c.Note))
 		require.NoError(t, err)
-		require.Equal(t, []any{opened.size, opened.root, "example.com/trail"}, []any{c.Size, c.Root, c.Origin})
+		require.Equal(t, []any{opened.Size, opened.Root, "example.com/trail"}, []any{c.Size, c.Root, c.Origin})
 		require.Equal(t, trail.NameOf(0), c.Name())
 		require.False(t, c.Time.IsZero())
 	}

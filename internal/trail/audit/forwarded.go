@@ -128,7 +128,7 @@ func (x *examination) truncatedFrom() int64 {
 // after the newest one from the entries.
 func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
 	for i := range x.history {
-		if c := &x.history[i]; c.base == g.Base && c.size >= n && c.from() <= n {
+		if c := &x.history[i]; c.Base == g.Base && c.Size >= n && c.from() <= n {
 			if t, sound := c.at(n); sound {
 				return t, true
 			}

@@ -36,7 +36,7 @@ func (d *damageable) putPinBack(t *testing.T, n int) {
 	}
 	c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 	require.NoError(t, err)
-	require.NoError(t, writePin(d.o.KeyFile+".checkpoint", []byte(c.text)))
+	require.NoError(t, writePin(d.o.KeyFile+".checkpoint", []byte(c.Note)))
 }
 
 // Streams and pin are put back to an earlier state together: the note of the newest entry

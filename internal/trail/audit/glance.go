@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // A start does not wait until all of the trail is checked. It hashes the entries: if they give
@@ -31,10 +30,10 @@ var ownResource = resource(OwnProject, "", ownSubject)
 func (r *examiner) glance(ctx context.Context) *examination {
 	x := r.begin()
 	c, err := r.newestKept(ctx)
-	if err != nil || c == nil || !r.key.isOwn(c.public) {
+	if err != nil || c == nil || !r.key.isOwn(c.PublicKey) {
 		return nil
 	}
-	x.keptSeq = c.seq
+	x.keptSeq = c.Seq
 	x.kept(*c)
 	r.quick = true
 	if r.readLeaves(ctx, x) != nil || !x.continues(c) || !x.chain(c) || len(x.named.runs[countsEntries]) > 0 {
@@ -42,14 +41,14 @@ func (r *examiner) glance(ctx context.Context) *examination {
 	}
 	r.readPin(x)
 	r.holdAgainstNotes(x)
-	if len(x.report.Problems) > 0 || !x.isPinned(c.base, x.signed) {
+	if len(x.report.Problems) > 0 || !x.isPinned(c.Base, x.signed) {
 		return nil
 	}
 	return x
 }
 
 // newestKept is the last record of the log of checkpoints; nil where there is none.
-func (r *examiner) newestKept(ctx context.Context) (*checkpoint, error) {
+func (r *examiner) newestKept(ctx context.Context) (*Kept, error) {
 	state, err := r.checkpoints.State(ctx)
 	if err != nil {
 		return nil, err
@@ -64,20 +63,20 @@ func (r *examiner) newestKept(ctx context.Context) (*checkpoint, error) {
 
 // continues reports whether all entries are there, and those of the newest generation are the ones
 // under its newest checkpoint.
-func (x *examination) continues(c *checkpoint) bool {
-	x.end = c.size
-	if c.base+c.size > int64(len(x.leaves)) || slices.Contains(x.leaves, tlog.Hash{}) {
+func (x *examination) continues(c *Kept) bool {
+	x.end = c.Size
+	if c.Base+c.Size > int64(len(x.leaves)) || slices.Contains(x.leaves, tlog.Hash{}) {
 		return false
 	}
-	x.signed = tree{}.With(x.leaves[c.base : c.base+c.size]...)
-	return x.signed.Root() == c.root
+	x.signed = tree{}.With(x.leaves[c.Base : c.Base+c.Size]...)
+	return x.signed.Root() == c.Root
 }
 
 // chain takes the generations from the entries that open them, up to a checkpoint's. It reports
 // whether the entries before that one are the ones that it has followed: the entry that opens a
 // generation has the hash of all entries before it.
-func (x *examination) chain(c *checkpoint) bool {
-	x.gens = []Generation{{Base: c.base, Origin: tlogproof.NoteOrigin([]byte(c.text)), PublicKey: c.public, Size: c.size, Root: c.root}}
+func (x *examination) chain(c *Kept) bool {
+	x.gens = []Generation{{Base: c.Base, Origin: c.Origin, PublicKey: c.PublicKey, Size: c.Size, Root: c.Root}}
 	for g := x.gens[0]; g.Base > 0; g = x.gens[0] {
 		o := x.openings[g.Base]
 		if o.Key != g.PublicKey || o.Previous == nil || o.Previous.Base >= g.Base || o.Found.Root != (tree{}).With(x.leaves[:g.Base]...).Root() {

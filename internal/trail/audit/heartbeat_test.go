@@ -89,7 +89,7 @@ func TestGapsAreNamedAndStopsAreNone(t *testing.T) {
 		for i, signed := range history(t, key, tc.promises, tc.at...) {
 			c, err := openCheckpoint(key.public, signed)
 			require.NoError(t, err)
-			p.add(&signedTime{uint64(i + 1), c.base, c.public, c.signedAt, c.within, c.promised})
+			p.add(&signedTime{uint64(i + 1), c.Base, c.PublicKey, c.Time, c.within, c.promised})
 		}
 		var got [][2]int
 		for _, g := range p.Gaps(minute(tc.now)) {
@@ -111,7 +111,7 @@ func TestAForgedTimeIsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.promised)
 	require.Equal(t, time.Hour, c.within)
-	require.True(t, c.signedAt.Equal(testTime))
+	require.True(t, c.Time.Equal(testTime))
 	for name, change := range map[string]func(k *keptCheckpoint){
 		"time":      func(k *keptCheckpoint) { k.Time = k.Time.Add(time.Second) },
 		"no time":   func(k *keptCheckpoint) { k.Time = time.Time{} },
@@ -156,7 +156,7 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 	for _, m := range kept {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: *m})
 		require.NoError(t, err)
-		require.WithinDuration(t, time.Now(), c.signedAt, time.Hour)
+		require.WithinDuration(t, time.Now(), c.Time, time.Hour)
 		if c.promised {
 			promises = append(promises, c.within.String())
 		}

@@ -59,8 +59,8 @@ func (t *Trail) offer() {
 // offerAgain offers the newest checkpoint of a trail read back. Needs the turn.
 func (t *Trail) offerAgain(x *examination) {
 	for _, c := range slices.Backward(x.history) {
-		if c.base == t.base && c.public == t.key.public && c.size == t.signed.Len() && c.root == t.signed.Root() {
-			t.newestNote = []byte(c.text)
+		if c.Base == t.base && c.PublicKey == t.key.public && c.Size == t.signed.Len() && c.Root == t.signed.Root() {
+			t.newestNote = []byte(c.Note)
 			t.offer()
 			return
 		}
@@ -101,7 +101,7 @@ func (t *Trail) KeepCosigned(ctx context.Context, o Offer, text []byte) error {
 	if err != nil {
 		return err
 	}
-	kept, err := encodeKept(t.key, text, c.signedAt, t.signed, nil)
+	kept, err := encodeKept(t.key, text, c.Time, t.signed, nil)
 	if err != nil {
 		return err
 	}

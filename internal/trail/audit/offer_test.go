@@ -142,7 +142,7 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 	c, err := keptRun{trail: trail}.get(t.Context(), trail.keptSeq)
 	require.NoError(t, err)
 	require.NotNil(t, c)
-	return c.size == n && strings.Contains(c.text, text)
+	return c.Size == n && strings.Contains(c.Note, text)
 }
 
 // A witness that never answers delays no append and no signature.

@@ -111,32 +111,32 @@ func (r *examiner) checkPin(x *examination) {
 	case x.pin == nil: // it is no pin, and is named, or there is none yet
 	case r.still && pinLag(*x.pin, own) > 1:
 		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
-			x.pin.size, pinLag(*x.pin, own))
-	case x.pin.size > 0:
+			x.pin.Size, pinLag(*x.pin, own))
+	case x.pin.Size > 0:
 		x.comparePin(r.marked)
 	}
 }
 
 // isPinned reports whether the checkpoint next to the key is of a generation's tree.
 func (x *examination) isPinned(base int64, signed tree) bool {
-	return x.pin != nil && x.pin.base == base && x.pin.size == signed.Len() && x.pin.root == signed.Root()
+	return x.pin != nil && x.pin.Base == base && x.pin.Size == signed.Len() && x.pin.Root == signed.Root()
 }
 
 // newestNote is the signed note of the newest generation's proven tree; nil where nothing is.
 func (x *examination) newestNote() []byte {
 	base, root := x.gens[len(x.gens)-1].Base, x.signed.Root()
 	for _, c := range append(x.pins(), x.history...) {
-		if c.base == base && c.size == x.signed.Len() && c.root == root {
-			return []byte(c.text)
+		if c.Base == base && c.Size == x.signed.Len() && c.Root == root {
+			return []byte(c.Note)
 		}
 	}
 	return nil
 }
 
 // ownHistory are the kept checkpoints under a key, the same tree signed again left out.
-func (x *examination) ownHistory(key keyPair) (own []checkpoint) {
+func (x *examination) ownHistory(key keyPair) (own []Kept) {
 	for _, c := range x.history {
-		if n := len(own); key.isOwn(c.public) && (n == 0 || own[n-1].base != c.base || own[n-1].size != c.size) {
+		if n := len(own); key.isOwn(c.PublicKey) && (n == 0 || own[n-1].Base != c.Base || own[n-1].Size != c.Size) {
 			own = append(own, c)
 		}
 	}
@@ -144,9 +144,9 @@ func (x *examination) ownHistory(key keyPair) (own []checkpoint) {
 }
 
 // pinLag is how many of the own checkpoints, in order, are newer than the pin.
-func pinLag(pin checkpoint, own []checkpoint) (newer int) {
+func pinLag(pin Kept, own []Kept) (newer int) {
 	for _, c := range own {
-		if cmp.Or(cmp.Compare(c.base, pin.base), cmp.Compare(c.size, pin.size)) > 0 {
+		if cmp.Or(cmp.Compare(c.Base, pin.Base), cmp.Compare(c.Size, pin.Size)) > 0 {
 			newer++
 		}
 	}
@@ -156,9 +156,9 @@ func pinLag(pin checkpoint, own []checkpoint) (newer int) {
 // isOfTheEntries reports whether a checkpoint's root is the root over the entries as they
 // are. Two relays with one trail sign at different sizes, and only one of both is kept:
 // the other's first pin is unpublished, and no less true.
-func (x *examination) isOfTheEntries(c checkpoint) bool {
-	end := c.base + c.size
-	return end <= int64(len(x.leaves)) && tree{}.With(x.leaves[c.base:end]...).Root() == c.root
+func (x *examination) isOfTheEntries(c Kept) bool {
+	end := c.Base + c.Size
+	return end <= int64(len(x.leaves)) && tree{}.With(x.leaves[c.Base:end]...).Root() == c.Root
 }
 
 // comparePin names a pin ahead of the kept checkpoints, or unlike them. Before a key is
@@ -166,19 +166,19 @@ func (x *examination) isOfTheEntries(c checkpoint) bool {
 func (x *examination) comparePin(marked bool) {
 	n, same := int64(-1), false
 	for _, c := range x.history {
-		if c.base == x.pin.base {
-			n = max(n, c.size)
-			same = same || c.size == x.pin.size && c.root == x.pin.root
+		if c.Base == x.pin.Base {
+			n = max(n, c.Size)
+			same = same || c.Size == x.pin.Size && c.Root == x.pin.Root
 		}
 	}
 	last := x.gens[len(x.gens)-1]
-	base := x.pin.base
+	base := x.pin.Base
 	switch {
-	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.size:
-	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
-		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint next to the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
-	case x.pin.size > n:
-		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
+	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.Size:
+	case x.pin.Size > n && int64(len(x.leaves)) < base+x.pin.Size:
+		x.problem("truncated", base+max(n, 0), base+x.pin.Size-1, "the checkpoint next to the key covers %d entries, the kept ones %d", x.pin.Size, max(n, 0))
+	case x.pin.Size > n:
+		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries, the kept ones only %d", x.pin.Size, max(n, 0))
 	case !same && !x.isOfTheEntries(*x.pin):
 		x.problem("pin", 0, 0, "the checkpoint next to the key is not among the kept ones")
 	}

@@ -114,7 +114,7 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 	if err != nil {
 		return tree{}, err
 	}
-	if c != nil && c.base == g.Base {
+	if c != nil && c.Base == g.Base {
 		if at, sound := c.at(n); sound {
 			return at, nil
 		}
@@ -138,12 +138,12 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 }
 
 // at is the tree of n leaves, as c's own hashes give it.
-func (c *checkpoint) at(n int64) (tree, bool) {
-	if _, sound := c.alone(); !sound || n < c.from() || n > c.size {
+func (c *Kept) at(n int64) (tree, bool) {
+	if _, sound := c.alone(); !sound || n < c.from() || n > c.Size {
 		return tree{}, false
 	}
 	before, _ := c.before()
-	return before.With(c.leaves[:n-c.from()]...), true
+	return before.With(c.Leaves[:n-c.from()]...), true
 }
 
 // keptRun are the kept checkpoints from first to last. Each covers more entries than the
@@ -156,7 +156,7 @@ type keptRun struct {
 
 // covering is the first checkpoint over the entries up to index, without it; nil for
 // none.
-func (k keptRun) covering(ctx context.Context, index int64) (found *checkpoint, err error) {
+func (k keptRun) covering(ctx context.Context, index int64) (found *Kept, err error) {
 	for low, high := k.first, k.last; low <= high && low > 0; {
 		middle := low + (high-low)/2
 		c, err := k.next(ctx, middle, high)
@@ -165,17 +165,17 @@ func (k keptRun) covering(ctx context.Context, index int64) (found *checkpoint, 
 			return nil, err
 		case c == nil:
 			high = middle - 1
-		case c.base+c.size >= index:
+		case c.Base+c.Size >= index:
 			found, high = c, middle-1
 		default:
-			low = c.seq + 1
+			low = c.Seq + 1
 		}
 	}
 	return found, nil
 }
 
 // next is the first readable checkpoint from seq on to last; nil for none.
-func (k keptRun) next(ctx context.Context, seq, last uint64) (*checkpoint, error) {
+func (k keptRun) next(ctx context.Context, seq, last uint64) (*Kept, error) {
 	for end := min(last, seq+maxSteps); seq <= end; seq++ {
 		if c, err := k.get(ctx, seq); c != nil || err != nil {
 			return c, err
@@ -185,7 +185,7 @@ func (k keptRun) next(ctx context.Context, seq, last uint64) (*checkpoint, error
 }
 
 // get is one checkpoint, nil where it cannot be read or is not good.
-func (k keptRun) get(ctx context.Context, seq uint64) (*checkpoint, error) {
+func (k keptRun) get(ctx context.Context, seq uint64) (*Kept, error) {
 	r, err := at(ctx, k.trail.checkpoints, store.Pos(seq))
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint %d: %w", seq, err)
@@ -210,10 +210,10 @@ func (k keptRun) newest(ctx context.Context) (tree, error) {
 		if c == nil {
 			continue
 		}
-		if c.base < k.generation.Base {
+		if c.Base < k.generation.Base {
 			break
 		}
-		if at, sound := c.alone(); sound && c.base == k.generation.Base {
+		if at, sound := c.alone(); sound && c.Base == k.generation.Base {
 			return at, nil
 		}
 	}

@@ -5,8 +5,8 @@ import "golang.org/x/mod/sumdb/tlog"
 // proof proves one generation. Its numbers are leaves of the generation's tree.
 type proof struct {
 	base    int64
-	leaves  []tlog.Hash  // as they are; zero where one is missing
-	history []checkpoint // of the generation
+	leaves  []tlog.Hash // as they are; zero where one is missing
+	history []Kept      // of the generation
 
 	signed   tree  // proven by the newest good checkpoint
 	end      int64 // covered by some checkpoint
@@ -20,17 +20,17 @@ type proof struct {
 func (g *proof) prove() []tlog.Hash {
 	var want []tlog.Hash
 	for _, c := range g.history {
-		if leaves, next, ok := g.signed.Explained(c.size, c.root, g.candidates(c)...); ok {
+		if leaves, next, ok := g.signed.Explained(c.Size, c.Root, g.candidates(c)...); ok {
 			want = append(want, leaves...)
 			g.signed = next
 			g.good++
 		} else if t, ok := c.alone(); ok && c.from() >= g.signed.Len() {
 			g.unproven(g.signed.Len(), c.from())
-			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.Len())...), c.leaves...)
+			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.Len())...), c.Leaves...)
 			g.signed = t
 			g.good++
 		}
-		g.end = max(g.end, c.size)
+		g.end = max(g.end, c.Size)
 	}
 	g.unproven(g.signed.Len(), g.end)
 	return want
@@ -49,18 +49,18 @@ func (g *proof) unproven(from, to int64) {
 
 // candidates are the leaves that may stand between the signed tree and c's: by the lists kept with
 // the checkpoints, and by the entries.
-func (g *proof) candidates(c checkpoint) (all [][]tlog.Hash) {
+func (g *proof) candidates(c Kept) (all [][]tlog.Hash) {
 	base := g.signed.Len()
-	if c.size < base {
+	if c.Size < base {
 		return nil
 	}
 	if from := c.from(); from <= base {
-		all = append(all, c.leaves[base-from:])
+		all = append(all, c.Leaves[base-from:])
 	} else if from <= int64(len(g.leaves)) { // a checkpoint between is missing
-		all = append(all, append(g.leaves[base:from:from], c.leaves...))
+		all = append(all, append(g.leaves[base:from:from], c.Leaves...))
 	}
-	if c.size <= int64(len(g.leaves)) {
-		all = append(all, g.leaves[base:c.size])
+	if c.Size <= int64(len(g.leaves)) {
+		all = append(all, g.leaves[base:c.Size])
 	}
 	return all
 }

@@ -32,8 +32,8 @@ func publishedIn(files Files) []Published {
 }
 
 // place is the place of the newest entry under a checkpoint.
-func (c *checkpoint) place() Place {
-	return Place{Index: c.base + c.size - 1, Origin: tlogproof.NoteOrigin([]byte(c.text)), Size: c.size, Root: &c.root}
+func (c *Kept) place() Place {
+	return Place{Index: c.Base + c.Size - 1, Origin: c.Origin, Size: c.Size, Root: &c.Root}
 }
 
 // The two sources of x.forwarded, as a problem's words for them.
@@ -47,7 +47,7 @@ const (
 func (r *examiner) takePublished(x *examination) {
 	for _, p := range x.published {
 		if c, err := r.openKnown(x, p.Note); err == nil {
-			if at := c.place(); c.size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
+			if at := c.place(); c.Size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
 				x.forwarded, x.given = &at, inFiles
 			}
 		} else if c, err := openCheckpoint(p.PublicKey, p.Note); err == nil {
@@ -63,9 +63,9 @@ func noteSum(note string) [8]byte {
 }
 
 // said tells checkpoints apart by what was signed and when, however the signatures are spelled.
-func (c *checkpoint) said() [8]byte {
-	text, _, _ := strings.Cut(c.text, "\n\n")
-	return noteSum(text + c.signedAt.UTC().String())
+func (c *Kept) said() [8]byte {
+	text, _, _ := strings.Cut(c.Note, "\n\n")
+	return noteSum(text + c.Time.String())
 }
 
 // checkHistory names the checkpoints that were left out of the log, and that the files have
@@ -80,10 +80,10 @@ func (r *examiner) checkHistory(x *examination) {
 			return
 		}
 		c, err := r.openKnown(x, p.Note)
-		if err != nil || c.signedAt.IsZero() || x.notes[c.said()] {
+		if err != nil || c.Time.IsZero() || x.notes[c.said()] {
 			return // the files are damaged, and are written again
 		}
-		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.base && c.size <= g.Size })
+		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.Base && c.Size <= g.Size })
 		named := slices.ContainsFunc(x.report.Problems, func(q Problem) bool {
 			return q.Kind == "checkpoint" && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
 		})
@@ -94,10 +94,10 @@ func (r *examiner) checkHistory(x *examination) {
 }
 
 // openKnown opens a note with the key, or an earlier signer's.
-func (r *examiner) openKnown(x *examination, text []byte) (checkpoint, error) {
+func (r *examiner) openKnown(x *examination, text []byte) (Kept, error) {
 	var keys []string
 	for i := range x.history {
-		if public := x.history[i].public; len(keys) == 0 || keys[len(keys)-1] != public {
+		if public := x.history[i].PublicKey; len(keys) == 0 || keys[len(keys)-1] != public {
 			keys = append(keys, public)
 		}
 	}
@@ -105,7 +105,7 @@ func (r *examiner) openKnown(x *examination, text []byte) (checkpoint, error) {
 }
 
 // openOr opens a note with the key, under the note's origin, or else with one of others.
-func (k keyPair) openOr(text []byte, others ...string) (c checkpoint, err error) {
+func (k keyPair) openOr(text []byte, others ...string) (c Kept, err error) {
 	own, err := k.named(tlogproof.NoteOrigin(text))
 	if err == nil {
 		others = append([]string{own.public}, others...)
@@ -124,7 +124,7 @@ func (x *examination) checkForeign() {
 	end := x.foreignEnd(x.knownEnd())
 	for i := range x.foreign {
 		c := &x.foreign[i]
-		last, from := c.base+c.size-1, x.truncatedFrom()
+		last, from := c.Base+c.Size-1, x.truncatedFrom()
 		kind := "forwarded"
 		switch {
 		case last <= x.lastEntry():
@@ -137,12 +137,12 @@ func (x *examination) checkForeign() {
 		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
 			continue // named already, as an entry known to the sinks
 		}
-		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, tlogproof.NoteOrigin([]byte(c.text)), c.public)
+		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.Size, c.Origin, c.PublicKey)
 	}
 }
 
-func (x *examination) isOfTrail(c *checkpoint) bool {
-	return tlogproof.TrailOf(tlogproof.NoteOrigin([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
+func (x *examination) isOfTrail(c *Kept) bool {
+	return tlogproof.TrailOf(c.Origin) == tlogproof.TrailOf(x.gens[0].Origin)
 }
 
 // maxForeign bounds the places kept after the trail's end for the entries of foreign logs:
@@ -156,11 +156,11 @@ const maxForeign = 1 << 16
 // nothing.
 func (x *examination) foreignEnd(end int64) int64 {
 	from := end
-	slices.SortFunc(x.foreign, func(a, b checkpoint) int { return cmp.Compare(a.base, b.base) })
+	slices.SortFunc(x.foreign, func(a, b Kept) int { return cmp.Compare(a.Base, b.Base) })
 	for i := range x.foreign {
 		c := &x.foreign[i]
-		if x.isOfTrail(c) && c.base <= end && c.base+c.size-from <= maxForeign {
-			end = max(end, c.base+c.size)
+		if x.isOfTrail(c) && c.Base <= end && c.Base+c.Size-from <= maxForeign {
+			end = max(end, c.Base+c.Size)
 		}
 	}
 	return end
@@ -169,7 +169,7 @@ func (x *examination) foreignEnd(end int64) int64 {
 // endsBeforeForeign reports whether an entry of a foreign log, of those before end, stands
 // after the newest entry.
 func (x *examination) endsBeforeForeign(end int64) bool {
-	return slices.ContainsFunc(x.foreign, func(c checkpoint) bool {
-		return x.isOfTrail(&c) && c.base+c.size > x.lastEntry()+1 && c.base+c.size <= end
+	return slices.ContainsFunc(x.foreign, func(c Kept) bool {
+		return x.isOfTrail(&c) && c.Base+c.Size > x.lastEntry()+1 && c.Base+c.Size <= end
 	})
 }

@@ -28,7 +28,7 @@ func (d *damageable) published(t *testing.T, checkpoints ...int) (list []Publish
 	for _, n := range checkpoints {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 		require.NoError(t, err)
-		list = append(list, Published{Note: []byte(c.text), PublicKey: c.public})
+		list = append(list, Published{Note: []byte(c.Note), PublicKey: c.PublicKey})
 	}
 	return list
 }

@@ -47,9 +47,9 @@ func FuzzDecodeKept(f *testing.F) {
 	f.Add([]byte(`{"checkpoint":"example.com/trail\n1\n\n\n— x"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: store.Draft{Data: data}})
-		if err == nil && key.isOwn(c.public) { // another key's is named
-			require.EqualValues(t, 2, c.size)
-			require.Equal(t, signedTree.Root(), c.root)
+		if err == nil && key.isOwn(c.PublicKey) { // another key's is named
+			require.EqualValues(t, 2, c.Size)
+			require.Equal(t, signedTree.Root(), c.Root)
 			c.alone()
 		}
 	})

@@ -195,7 +195,7 @@ func (r *Reader) Checkpoints(ctx context.Context, from uint64, handle func(Kept)
 		if item.Gap != nil {
 			return nil
 		}
-		c, err := kept(item.Record)
+		c, err := decodeKept(item.Record)
 		if err != nil {
 			return nil //nolint:nilerr // Verify names it
 		}

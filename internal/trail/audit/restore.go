@@ -100,7 +100,7 @@ func (t *Trail) goOn(x *examination) (err error) {
 func (x *examination) knownEnd() int64 {
 	end := max(int64(len(x.leaves)), x.covered())
 	if x.pin != nil {
-		end = max(end, x.pin.base+x.pin.size)
+		end = max(end, x.pin.Base+x.pin.Size)
 	}
 	if x.forwarded != nil {
 		end = max(end, x.forwarded.Index+1)
@@ -189,7 +189,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 		o.Previous = &x.gens[len(x.gens)-1]
 	}
 	if n := len(x.history); n > 0 {
-		o.Checkpoint = x.history[n-1].text
+		o.Checkpoint = x.history[n-1].Note
 	}
 	if x.pin != nil || o.Checkpoint == "" {
 		o.Checkpoint = string(x.pinText)

@@ -210,18 +210,18 @@ func (t *Trail) adopt(ctx context.Context) error {
 	return err
 }
 
-func (t *Trail) adoptOne(ctx context.Context, c *checkpoint) error {
-	if c.public != t.key.public {
-		return t.damage("checkpoint %d is signed with the key %s", c.seq, c.public)
+func (t *Trail) adoptOne(ctx context.Context, c *Kept) error {
+	if c.PublicKey != t.key.public {
+		return t.damage("checkpoint %d is signed with the key %s", c.Seq, c.PublicKey)
 	}
-	if c.size > t.tree.Len() {
+	if c.Size > t.tree.Len() {
 		if _, err := t.catchUp(ctx, nil); err != nil {
 			return err
 		}
 	}
-	if c.size > t.tree.Len() || c.size < t.signed.Len() || t.signed.With(t.pending[:c.size-t.signed.Len()]...).Root() != c.root {
-		return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
+	if c.Size > t.tree.Len() || c.Size < t.signed.Len() || t.signed.With(t.pending[:c.Size-t.signed.Len()]...).Root() != c.Root {
+		return t.damage("checkpoint %d, of size %d, is of other entries", c.Seq, c.Size)
 	}
-	t.signedUpTo(t.signed.With(t.pending[:c.size-t.signed.Len()]...), []byte(c.text), c.seq)
+	t.signedUpTo(t.signed.With(t.pending[:c.Size-t.signed.Len()]...), []byte(c.Note), c.Seq)
 	return nil
 }

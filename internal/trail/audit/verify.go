@@ -27,15 +27,15 @@ type examination struct {
 	openings  map[int64]opening // the first entries of generations, by index
 	rotations rotations         // by the trail's own entries
 	named     namedDamage       // by the trail's own entries
-	history   []checkpoint      // those with a good signature, in order, without heartbeats
+	history   []Kept            // those with a good signature, in order, without heartbeats
 	times     []signedTime      // of all with a good signature, in order
-	pin       *checkpoint       // the one next to the key, where it is good
+	pin       *Kept             // the one next to the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
 	forwarded *Place            // the newest entry handed on or published, where it is known
 	given     string            // to whom: givenToSinks or inFiles
 	published []Published       // the newest checkpoints of the files
-	foreign   []checkpoint      // of these, under keys unknown to the trail
+	foreign   []Kept            // of these, under keys unknown to the trail
 	files     Files             // nil for none
 	copied    []copied          // entries found only there
 	newest    map[string]int64  // the newest entry of each resource, sound or not
@@ -190,10 +190,10 @@ func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.It
 
 // kept takes in a checkpoint with a good signature. Of the many heartbeats, the times
 // only.
-func (x *examination) kept(c checkpoint) {
-	x.goodSeq = c.seq
-	x.notes[noteSum(c.text)], x.notes[c.said()] = true, true
-	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
+func (x *examination) kept(c Kept) {
+	x.goodSeq = c.Seq
+	x.notes[noteSum(c.Note)], x.notes[c.said()] = true, true
+	x.times = append(x.times, signedTime{c.Seq, c.Base, c.PublicKey, c.Time, c.within, c.promised})
 	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
 		x.report.Heartbeats++
 		return
@@ -253,7 +253,7 @@ func isCanonical(record []byte) bool {
 // covered is how many entries the kept checkpoints cover.
 func (x *examination) covered() (end int64) {
 	for _, c := range x.history {
-		end = max(end, c.base+c.size)
+		end = max(end, c.Base+c.Size)
 	}
 	return end
 }
@@ -310,13 +310,13 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		keys[base] = public
 		for _, c := range x.history {
 			switch {
-			case c.base == base && c.public == public:
+			case c.Base == base && c.PublicKey == public:
 				g.history = append(g.history, c)
-			case c.base == base:
-				x.checkpointProblem(c.seq, "it is signed with another key: "+c.public)
+			case c.Base == base:
+				x.checkpointProblem(c.Seq, "it is signed with another key: "+c.PublicKey)
 			}
 		}
-		if x.pin != nil && x.pin.base == base && x.pin.public == public && x.pin.size > 0 && (len(g.history) == 0 || x.pin.size > g.history[len(g.history)-1].size) {
+		if x.pin != nil && x.pin.Base == base && x.pin.PublicKey == public && x.pin.Size > 0 && (len(g.history) == 0 || x.pin.Size > g.history[len(g.history)-1].Size) {
 			g.history = append(g.history, *x.pin)
 		}
 		want := g.prove()
@@ -343,22 +343,22 @@ func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
 	first := ""
 	for n, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
 		switch isPin := n == len(x.history); {
-		case c.base != bases[i]:
-		case own.isOwn(c.public) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
-			return c.public
+		case c.Base != bases[i]:
+		case own.isOwn(c.PublicKey) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
+			return c.PublicKey
 		case first == "":
-			first = c.public
+			first = c.PublicKey
 		}
 	}
 	return first
 }
 
 // pins is the checkpoint next to the key, if it is good and covers anything.
-func (x *examination) pins() []checkpoint {
-	if x.pin == nil || x.pin.size == 0 {
+func (x *examination) pins() []Kept {
+	if x.pin == nil || x.pin.Size == 0 {
 		return nil
 	}
-	return []checkpoint{*x.pin}
+	return []Kept{*x.pin}
 }
 
 // bases are where generations begin: at 0, where an entry opens one, and where
@@ -366,10 +366,10 @@ func (x *examination) pins() []checkpoint {
 func (x *examination) bases() []int64 {
 	bases := map[int64]int64{0: 0} // and how far their checkpoints reach
 	for _, c := range x.history {
-		bases[c.base] = max(bases[c.base], c.base+c.size)
+		bases[c.Base] = max(bases[c.Base], c.Base+c.Size)
 	}
 	if x.pin != nil {
-		bases[x.pin.base] = max(bases[x.pin.base], x.pin.base+x.pin.size)
+		bases[x.pin.Base] = max(bases[x.pin.Base], x.pin.Base+x.pin.Size)
 	}
 	for index := range x.openings {
 		covered := false
@@ -393,7 +393,7 @@ func (x *examination) bases() []int64 {
 func (x *examination) generation(g *proof, own keyPair) Generation {
 	made := Generation{Base: g.base, Size: g.signed.Len(), Root: g.signed.Root()}
 	if n := len(g.history); n > 0 {
-		made.PublicKey = g.history[n-1].public
+		made.PublicKey = g.history[n-1].PublicKey
 	} else if o, ok := x.openings[g.base]; ok {
 		made.PublicKey = o.Key
 	} else if g.base == 0 {
