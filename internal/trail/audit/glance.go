@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
-
 )
 
 // A start does not wait until all of the trail is checked. It hashes the entries: if they give
