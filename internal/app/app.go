@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	r := &process{
 		cfg: cfg, log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
-		failed: make(chan error, 1), up: make(chan struct{}),
+		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
 		live:  map[string]relay.Sink{},
 		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments), environments: map[credentials.Environment]bool{},
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
@@ -104,6 +104,7 @@ type process struct {
 	stack     stack
 	failed    chan error    // takes the first failure of a part for good
 	up        chan struct{} // closed once pushes are taken
+	calm      chan struct{} // closed calmAfter up, for whatever reads much of the disk
 	ended     error         // why it stops; set before the stack is unwound
 	addresses Addresses     // Trail is guarded by mu
 

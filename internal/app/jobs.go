@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
@@ -58,11 +59,15 @@ func (r *process) startJobs(ctx context.Context) error {
 	return r.control.begin(ctx, new(lease.Turn))
 }
 
+// calmAfter leaves the disk, which may be slow while nothing is in memory, to the first pushes.
+const calmAfter = time.Second
+
 // startActing ends the start: pushes are taken, and the provider may be told to send them.
 func (r *process) startActing(ctx context.Context) error {
 	r.stack.push("acting control", r.control.stopActing)
 	r.admin.Running()
 	close(r.up)
+	time.AfterFunc(calmAfter, func() { close(r.calm) })
 	if r.inCluster() {
 		return nil // as soon as this relay has the turn
 	}

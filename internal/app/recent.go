@@ -69,7 +69,7 @@ func (r *process) startRecent(ctx context.Context) error {
 }
 
 // readBack fills the set, the newest events first, and calls enough once those are
-// known. It reports whether it came to the window's beginning.
+// known. The rest is read a little later. It reports whether it came to the window's beginning.
 //
 // It stops when the journal has emptied the set: the events it read may be lost.
 func (r *process) readBack(ctx context.Context, enough func()) bool {
@@ -84,6 +84,10 @@ func (r *process) readBack(ctx context.Context, enough func()) bool {
 		more := r.recent.Restore(record, epoch)
 		if events >= eagerEvents || bytes >= eagerBytes {
 			enough()
+			select {
+			case <-r.calm:
+			case <-ctx.Done():
+			}
 		}
 		return more
 	})

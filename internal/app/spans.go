@@ -18,7 +18,7 @@ func (c *control) startSpans(context.Context) error {
 	c.journal.Seal(c.spans.Note)
 	c.stack.push("event spans", background(func(ctx context.Context) {
 		select {
-		case <-c.up: // an earlier process may have left much of the journal to be digested
+		case <-c.calm: // an earlier process may have left much of the journal to be digested
 			c.spans.Run(ctx, c.journal, c.trail)
 		case <-ctx.Done():
 		}

@@ -48,7 +48,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	}
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
 	r.quarantine, err = journal.OpenQuarantine(ctx, r.store, journal.QuarantineOptions{
-		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.up, Fuse: r.cfg.Journal.URL == "",
+		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.calm, Fuse: r.cfg.Journal.URL == "",
 	})
 	if err != nil {
 		return err
