@@ -4,6 +4,8 @@ GOLANGCI      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROMTOOL_MODULE := github.com/prometheus/prometheus/cmd/promtool@v0.315.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME      ?= 20s
+HELM          := helm.sh/helm/v3/cmd/helm@v3.22.0
+KUBECONFORM   := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
@@ -12,7 +14,7 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
-.PHONY: help build demo test test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -87,6 +89,9 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 	  done; \
 	done
 
+manifests: $(TOOLS)/helm ## render deploy/manifests from the Helm chart
+	UPDATE_MANIFESTS=1 $(GO) test -count=1 -run TestManifests ./cmd/auditrelay
+
 bench: build ## measure the real binary over HTTP: throughput, latency, cost
 	bin/bench $(BENCH)
 
@@ -106,3 +111,9 @@ $(TOOLS)/golangci-lint:
 
 $(TOOLS)/govulncheck:
 	GOBIN=$(TOOLS) $(GO) install $(GOVULNCHECK)
+
+$(TOOLS)/helm: # five minutes of CPU
+	GOBIN=$(TOOLS) CGO_ENABLED=0 $(GO) install $(HELM)
+
+$(TOOLS)/kubeconform:
+	GOBIN=$(TOOLS) CGO_ENABLED=0 $(GO) install $(KUBECONFORM)

@@ -1,0 +1,141 @@
+{{- define "auditrelay.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "auditrelay.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "auditrelay.name" . -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "auditrelay.selector" -}}
+app.kubernetes.io/name: {{ include "auditrelay.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: relay
+{{- end -}}
+
+{{- define "auditrelay.labels" -}}
+{{ include "auditrelay.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "auditrelay.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "auditrelay.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "auditrelay.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty if the journal is on a NATS cluster. */}}
+{{- define "auditrelay.cluster" -}}
+{{- dig "journal" "url" "" .Values.config -}}
+{{- end -}}
+
+{{/* Not empty if each relay has a volume of its own. */}}
+{{- define "auditrelay.stateful" -}}
+{{- if or (not (include "auditrelay.cluster" .)) .Values.persistence.inCluster -}}true{{- end -}}
+{{- end -}}
+
+{{- define "auditrelay.replicas" -}}
+{{- if include "auditrelay.cluster" . -}}
+{{- default 3 .Values.replicas -}}
+{{- else if gt (int (default 1 .Values.replicas)) 1 -}}
+{{- fail "replicas: only one relay works on a disk; for several, set config.journal.url to a NATS cluster" -}}
+{{- else -}}
+1
+{{- end -}}
+{{- end -}}
+
+{{- define "auditrelay.scheme" -}}
+{{- ternary "HTTPS" "HTTP" (ne .Values.admin.tls.secretName "") -}}
+{{- end -}}
+
+{{/* What the chart sets. A person's config is merged over it; the schema keeps the two apart. */}}
+{{- define "auditrelay.own" -}}
+{{- $admin := printf "%s-admin" (include "auditrelay.fullname" .) -}}
+data_dir: /var/lib/auditrelay
+ingest:
+  listen: ":3100"
+  {{- if .Values.tls.secretName }}
+  tls:
+    cert_file: /etc/auditrelay/tls/tls.crt
+    key_file: /etc/auditrelay/tls/tls.key
+    {{- if .Values.tls.requireClientCertificates }}
+    client_ca_file: /etc/auditrelay/tls/ca.crt
+    {{- end }}
+  {{- else }}
+  behind_proxy: true
+  {{- end }}
+  limits:
+    in_flight_bytes: 192MiB
+admin:
+  listen: ":9100"
+  hosts:
+    - {{ $admin }}
+    - {{ $admin }}.{{ .Release.Namespace }}
+    - {{ $admin }}.{{ .Release.Namespace }}.svc
+    - {{ $admin }}.{{ .Release.Namespace }}.svc.cluster.local
+  {{- if .Values.admin.tls.secretName }}
+  tls:
+    cert_file: /etc/auditrelay/admin-tls/tls.crt
+    key_file: /etc/auditrelay/admin-tls/tls.key
+  {{- end }}
+  {{- if .Values.admin.tokenSecret.name }}
+  token: ${AUDITRELAY_ADMIN_TOKEN}
+  {{- end }}
+audit:
+  origin: auditrelay.local/{{ .Release.Namespace }}/{{ include "auditrelay.fullname" . }}
+  {{- if .Values.auditKeySecret.name }}
+  key_env: AUDITRELAY_AUDIT_KEY
+  {{- end }}
+log:
+  format: json
+{{- end -}}
+
+{{- define "auditrelay.config" -}}
+{{- if not .Values.config.environments -}}
+{{- fail "config.environments: name at least one environment; `auditrelay config init` explains the configuration" -}}
+{{- end -}}
+{{- if and (include "auditrelay.cluster" .) (not .Values.auditKeySecret.name) (not (dig "audit" "sign_command" "" .Values.config)) -}}
+{{- fail "auditKeySecret.name: relays that share a journal need one signing key; make it with `auditrelay trail keygen`, and put it into a secret" -}}
+{{- end -}}
+{{- if and .Values.auditKeySecret.name (dig "audit" "sign_command" "" .Values.config) -}}
+{{- fail "auditKeySecret.name: set it or config.audit.sign_command, not both" -}}
+{{- end -}}
+{{- include "auditrelay.noSecrets" (dict "value" .Values.config "path" "config") -}}
+{{- mustMergeOverwrite (include "auditrelay.own" . | fromYaml) (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* Fails if a secret of the configuration is written out: it would stand in a ConfigMap. */}}
+{{- define "auditrelay.noSecrets" -}}
+{{- $path := .path -}}
+{{- if kindIs "map" .value -}}
+{{- range $key, $value := .value -}}
+{{- $at := printf "%s.%s" $path $key -}}
+{{- if and (kindIs "string" $value) (regexMatch "(?i)^(secret|password|token|api_key|application_key|bearer_token|hash_key|.*authorization|.*-key|.*-token)$" $key) -}}
+{{- if not (regexMatch "^(file:/.+|[^$]*\\$\\{[A-Za-z_][A-Za-z0-9_]*\\})$" $value) -}}
+{{- fail (printf "%s: a ConfigMap is no place for a secret; write ${NAME} with NAME in secretEnv, or file:PATH" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- include "auditrelay.noSecrets" (dict "value" $value "path" $at) -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range $i, $value := .value -}}
+{{- include "auditrelay.noSecrets" (dict "value" $value "path" (printf "%s[%d]" $path $i)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
