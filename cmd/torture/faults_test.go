@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,23 +32,6 @@ func TestShortWritesAreReadFromATrace(t *testing.T) {
 	n, err := trace.injected()
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
-}
-
-func TestTimeNowIsGivenAnOffset(t *testing.T) {
-	t.Parallel()
-	root, err := goSays(t.Context(), "env", "GOROOT")
-	if err != nil {
-		t.Skip("Go is not here:", err)
-	}
-	source, err := os.ReadFile(filepath.Join(root, "src", "time", "time.go"))
-	if err != nil {
-		t.Skip("the standard library's sources are not here:", err)
-	}
-	moved, ok := withOffset(string(source))
-	require.True(t, ok, "this Go's time.Now is another one: the clock scenario would be skipped")
-	assert.Contains(t, moved, "runtimeNow()\n\tsec += TortureOffset.Load()\n")
-	_, ok = withOffset(moved[:len(moved)/2])
-	assert.False(t, ok)
 }
 
 func TestAnExcuseCoversWhatIsMissingAndNothingElse(t *testing.T) {
@@ -86,15 +68,4 @@ func TestSamplesAreAddedUp(t *testing.T) {
 	sum, samples := sumOf(metrics, `looks_total{result="ok"`)
 	assert.InDelta(t, 7, sum, 0)
 	assert.Equal(t, 2, samples)
-}
-
-func TestWithoutSourcesTheClockIsSkipped(t *testing.T) {
-	t.Parallel()
-	_, err := writeOverlay(t.TempDir(), t.TempDir(), t.TempDir())
-	var skipped *skip
-	require.ErrorAs(t, err, &skipped)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = (&clockBuild{done: make(chan struct{})}).wait(ended)
-	require.ErrorIs(t, err, context.Canceled)
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // flags are the command's.
@@ -115,9 +117,9 @@ func run(ctx context.Context, f flags, out *os.File) error {
 	fmt.Fprintf(out, "seed %d: 'torture --seed %d' draws the same moments again\n", f.seed, f.seed)
 	timed, cancel := context.WithTimeout(ctx, f.total)
 	defer cancel()
-	var clock *clockBuild
+	var clock *rig.ClockBuild
 	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.name == clockScenario }) {
-		clock = startClockBuild(timed, dir)
+		clock = rig.BuildWithClock(timed, dir)
 	}
 	rows := playAll(timed, chosen, func(name string) *trial {
 		return &trial{flags: f, dir: filepath.Join(dir, name), out: out, clock: clock, row: row{name: name}}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // scenario is one way to torture a relay. run returns an error if a process
@@ -78,7 +80,7 @@ type trial struct {
 	flags
 	dir   string // of its own
 	out   io.Writer
-	clock *clockBuild // nil unless a chosen scenario needs it
+	clock *rig.ClockBuild // nil unless a chosen scenario needs it
 	row   row
 }
 

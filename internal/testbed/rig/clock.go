@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"context"
@@ -8,21 +8,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 )
 
 const relayPackage = "github.com/auditrelay/auditrelay/cmd/auditrelay"
 
-// clockBuild is a build of the relay with a movable clock. It is made while the first scenarios
-// run, since with another time.Now everything is compiled again.
-type clockBuild struct {
+// ClockBuild is a build of the relay with a movable clock. It is made while other things are
+// played, since with another time.Now everything is compiled again.
+type ClockBuild struct {
 	done chan struct{}
 	path string // valid once done is closed
-	err  error  // likewise; a *skip if it cannot be built here
+	err  error  // likewise
 }
 
-func startClockBuild(ctx context.Context, dir string) *clockBuild {
-	b := &clockBuild{done: make(chan struct{})}
+// NoClockError says why no relay with a movable clock can be built here.
+type NoClockError struct{ Reason string }
+
+func (e *NoClockError) Error() string { return e.Reason }
+
+// BuildWithClock begins to build a relay from the sources in the working directory, into a folder.
+// SIGUSR1 moves its wall clock ahead by an hour, SIGUSR2 moves it back, and [AtClock] says
+// where it starts.
+func BuildWithClock(ctx context.Context, dir string) *ClockBuild {
+	b := &ClockBuild{done: make(chan struct{})}
 	go func() {
 		defer close(b.done)
 		b.path, b.err = buildWithClock(ctx, dir)
@@ -30,7 +40,9 @@ func startClockBuild(ctx context.Context, dir string) *clockBuild {
 	return b
 }
 
-func (b *clockBuild) wait(ctx context.Context) (path string, err error) {
+// Wait returns the built relay's file. The error is a [NoClockError] if there is no Go, no sources,
+// or another time.Now than the one that can be moved.
+func (b *ClockBuild) Wait(ctx context.Context) (path string, err error) {
 	select {
 	case <-b.done:
 		return b.path, b.err
@@ -39,29 +51,27 @@ func (b *clockBuild) wait(ctx context.Context) (path string, err error) {
 	}
 }
 
-// buildWithClock builds the relay from the sources in the working directory, with a standard
-// library whose wall clock has an offset. The product's own sources know nothing of it: for
-// this build, files replace some of them and are added to them.
-//
-// If there is no Go, no sources, or another time.Now, the error is a *skip.
+// buildWithClock builds the relay with a standard library whose wall clock has an offset. The
+// product's own sources know nothing of it: for this build, files replace some of them and are
+// added to them.
 func buildWithClock(ctx context.Context, dir string) (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", &skip{"Go is not installed, which builds a relay whose clock can be moved"}
+		return "", &NoClockError{"Go is not installed, which builds a relay whose clock can be moved"}
 	}
 	sources, err := goSays(ctx, "list", "-f", "{{.Dir}}", relayPackage)
 	if err != nil {
-		return "", &skip{"the relay's sources are not here, to build one whose clock can be moved: " + err.Error()}
+		return "", &NoClockError{"the relay's sources are not here, to build one whose clock can be moved: " + err.Error()}
 	}
 	root, err := goSays(ctx, "env", "GOROOT")
 	if err != nil {
-		return "", &skip{"the standard library's sources are not here: " + err.Error()}
+		return "", &NoClockError{"the standard library's sources are not here: " + err.Error()}
 	}
 	overlay, err := writeOverlay(dir, filepath.Join(root, "src", "time"), sources)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "auditrelay-clock")
-	// It compiles one package at a time, since scenarios run meanwhile.
+	// It compiles one package at a time, since other things run meanwhile.
 	_, err = goSays(ctx, "build", "-trimpath", "-p", "1", "-overlay", overlay, "-o", path, relayPackage)
 	return path, err
 }
@@ -83,17 +93,17 @@ func goSays(ctx context.Context, args ...string) (string, error) {
 func writeOverlay(dir, timeDir, mainDir string) (list string, err error) {
 	original, err := os.ReadFile(filepath.Join(timeDir, "time.go"))
 	if err != nil {
-		return "", &skip{"the standard library's sources are not here: " + err.Error()}
+		return "", &NoClockError{"the standard library's sources are not here: " + err.Error()}
 	}
 	moved, ok := withOffset(string(original))
 	if !ok {
-		return "", &skip{"this Go's time.Now is not the one that can be given an offset"}
+		return "", &NoClockError{"this Go's time.Now is not the one that can be given an offset"}
 	}
 	replace := map[string]string{}
 	for name, file := range map[string]struct{ target, text string }{
 		"time.go":   {filepath.Join(timeDir, "time.go"), moved},
-		"offset.go": {filepath.Join(timeDir, "torture_offset.go"), offsetSource},
-		"main.go":   {filepath.Join(mainDir, "torture_clock.go"), signalSource},
+		"offset.go": {filepath.Join(timeDir, "rig_offset.go"), offsetSource},
+		"main.go":   {filepath.Join(mainDir, "rig_clock.go"), signalSource},
 	} {
 		replace[file.target] = filepath.Join(dir, name)
 		if err := os.WriteFile(replace[file.target], []byte(file.text), 0o600); err != nil {
@@ -115,7 +125,7 @@ func withOffset(source string) (string, bool) {
 	if strings.Count(source, reads) != 1 {
 		return "", false
 	}
-	return strings.Replace(source, reads, reads+"\tsec += TortureOffset.Load()\n", 1), true
+	return strings.Replace(source, reads, reads+"\tsec += RigOffset.Load()\n", 1), true
 }
 
 // offsetSource is added to the package of time.go.
@@ -123,12 +133,16 @@ const offsetSource = `package time
 
 import "sync/atomic"
 
-// TortureOffset is how many seconds the wall clock is ahead.
-var TortureOffset atomic.Int64
+// RigOffset is how many seconds the wall clock is ahead.
+var RigOffset atomic.Int64
 `
 
-// clockVariable is how far ahead a process's clock is at its start, in seconds.
-const clockVariable = "AUDITRELAY_TORTURE_CLOCK"
+const clockVariable = "AUDITRELAY_RIG_CLOCK"
+
+// AtClock is what the environment of such a relay has for a clock that is so far ahead at its start.
+func AtClock(ahead time.Duration) string {
+	return clockVariable + "=" + strconv.FormatInt(int64(ahead/time.Second), 10)
+}
 
 // signalSource is added to the package of the relay's main.go: signals move the clock by an
 // hour.
@@ -144,15 +158,15 @@ import (
 
 func init() {
 	seconds, _ := strconv.ParseInt(os.Getenv("` + clockVariable + `"), 10, 64)
-	time.TortureOffset.Store(seconds)
+	time.RigOffset.Store(seconds)
 	jumps := make(chan os.Signal, 8)
 	signal.Notify(jumps, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {
 		for s := range jumps {
 			if s == syscall.SIGUSR1 {
-				time.TortureOffset.Add(3600)
+				time.RigOffset.Add(3600)
 			} else {
-				time.TortureOffset.Add(-3600)
+				time.RigOffset.Add(-3600)
 			}
 		}
 	}()
