@@ -14,7 +14,7 @@ import (
 
 const (
 	// watchInterval is how often a watch asks for new values.
-	watchInterval = 200 * time.Millisecond
+	watchInterval = 100 * time.Millisecond
 	// watchPatience bounds a round of questions. A question that a lost server leaves without
 	// an answer is asked again before other relays are taken for dead.
 	watchPatience = time.Second

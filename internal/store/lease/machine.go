@@ -23,8 +23,9 @@ type Timing struct {
 	Hold time.Duration
 }
 
-// DefaultTiming moves the jobs of a dead relay within five seconds.
-var DefaultTiming = Timing{Beat: time.Second, Dead: 4 * time.Second, Hold: 3 * time.Second}
+// DefaultTiming moves the jobs of a dead relay within five seconds: a heartbeat is seen a moment
+// after it was written, and what follows its end takes some writes.
+var DefaultTiming = Timing{Beat: 750 * time.Millisecond, Dead: 3500 * time.Millisecond, Hold: 2500 * time.Millisecond}
 
 // Epoch is the newest value of a job's epoch.
 type Epoch struct {

@@ -115,7 +115,7 @@ func (p *part) run(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, 1)
 	p.io.Go(func() { failed <- p.watch(inner) })
-	tick := time.NewTicker(p.Timing.Beat / 4)
+	tick := time.NewTicker(p.Timing.Beat / 10)
 	defer tick.Stop()
 	leaving := ctx.Done()
 	for {
@@ -141,10 +141,12 @@ func (p *part) run(ctx context.Context) error {
 	}
 }
 
-// hasLeft reports whether no job is under way any more, and no epoch names this relay. One that
-// is cut off does not wait for the latter.
+// hasLeft reports whether no job is under way any more, no epoch names this relay, and no
+// heartbeat is under way, which would keep it among the living. One that is cut off waits for
+// neither of the latter.
 func (p *part) hasLeft() bool {
-	return len(p.doing) == 0 && (!p.machine.holds() || p.now()-p.machine.heard >= p.Timing.Dead)
+	settled := !p.machine.holds() && !p.putting[beatKey+p.self]
+	return len(p.doing) == 0 && (settled || p.now()-p.machine.heard >= p.Timing.Dead)
 }
 
 // left tells the others that this relay has gone, so that they need not wait. A crash before
@@ -196,8 +198,7 @@ func (p *part) act(ctx context.Context, d Decision) {
 // do begins a job.
 func (p *part) do(ctx context.Context, job string, e Epoch) {
 	ctx, cancel := context.WithCancel(ctx)
-	turn := NewTurn(job, e.Rev)
-	turn.set(e)
+	turn := NewTurn(job, e)
 	turn.heard, turn.start, turn.within = &p.heard, p.start, (p.Timing.Beat+p.Timing.Dead)/2
 	p.doing[job] = &doing{turn, ctx, cancel}
 	p.Logger.Info("this relay does a job now", "job", job)

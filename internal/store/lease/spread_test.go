@@ -19,6 +19,7 @@ import (
 type cluster struct {
 	t      *testing.T
 	table  store.Table
+	slow   time.Duration // what a write takes
 	mu     sync.Mutex
 	doing  map[string][]string // relays, by job
 	twice  []string            // jobs that two relays did at a time
@@ -36,7 +37,8 @@ func newCluster(t *testing.T) *cluster {
 // cuttable is a relay's way to the table.
 type cuttable struct {
 	store.Table
-	cut chan struct{} // closed while it is cut
+	cut  chan struct{} // closed while it is cut
+	slow time.Duration // what a write takes
 }
 
 func (c *cuttable) Put(ctx context.Context, key string, data []byte, if_ store.If) (uint64, error) {
@@ -45,13 +47,14 @@ func (c *cuttable) Put(ctx context.Context, key string, data []byte, if_ store.I
 		<-ctx.Done()
 		return 0, store.ErrUnknown
 	default:
+		time.Sleep(c.slow)
 		return c.Table.Put(ctx, key, data, if_)
 	}
 }
 
 // join starts a relay. Leave ends it, and cut has nothing that it writes arrive.
 func (c *cluster) join(name string, work []string) (leave, cut func()) {
-	table := &cuttable{c.table, make(chan struct{})}
+	table := &cuttable{c.table, make(chan struct{}), c.slow}
 	todo := map[string]Work{}
 	for _, job := range work {
 		todo[job] = func(ctx context.Context, turn *Turn) error { return c.work(ctx, name, job, turn.Guard()) }
@@ -128,5 +131,25 @@ func TestJobsAreSpreadAndMoved(t *testing.T) {
 		leave3()
 		leave1()
 		require.Empty(t, c.shares())
+	})
+}
+
+// Whoever leaves while its last heartbeat is under way tells the others all the same, who would
+// wait for it otherwise.
+func TestALeaveDuringAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.slow = 200 * time.Millisecond
+		leave, _ := c.join("a", jobs(2))
+		time.Sleep(3 * time.Second)
+		for i := range 6 {
+			leaveToo, _ := c.join("b", jobs(2))
+			time.Sleep(5*time.Second + time.Duration(i)*140*time.Millisecond)
+			require.Equal(t, map[string]int{"a": 1, "b": 1}, c.shares())
+			leaveToo()
+			time.Sleep(time.Second)
+			require.Equal(t, map[string]int{"a": 2}, c.shares(), "leave %d", i)
+		}
+		leave()
 	})
 }

@@ -19,10 +19,10 @@ type Turn struct {
 	within time.Duration
 }
 
-// NewTurn returns the turn of a job whose epoch has a revision.
-func NewTurn(job string, rev uint64) *Turn {
+// NewTurn returns the turn of a job under an epoch.
+func NewTurn(job string, e Epoch) *Turn {
 	t := &Turn{epoch: epochKey + job}
-	t.rev.Store(rev)
+	t.set(e)
 	return t
 }
 
