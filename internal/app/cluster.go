@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,14 @@ func (r *process) showCluster(sinks positions) {
 }
 
 func (r *process) clusterStatus(ctx context.Context, sinks positions) (s ClusterStatus, err error) {
+	var all []journal.SinkPosition
+	var unread error
+	var asking sync.WaitGroup // the store may be far away
+	if sinks != nil {
+		asking.Go(func() { all, unread = sinks(ctx) })
+	}
 	state, err := lease.State(ctx, r.store.Table())
+	asking.Wait()
 	if err != nil {
 		return s, err
 	}
@@ -50,15 +58,11 @@ func (r *process) clusterStatus(ctx context.Context, sinks positions) (s Cluster
 	for i, job := range state.Jobs {
 		s.Jobs[i].Job = job
 	}
-	if sinks == nil {
-		return s, nil
-	}
-	all, err := sinks(ctx)
 	for i := range all {
 		s.jobOf(all[i].Sink).Position = &all[i]
 	}
 	slices.SortFunc(s.Jobs, func(a, b JobStatus) int { return strings.Compare(a.Name, b.Name) })
-	return s, err
+	return s, unread
 }
 
 // jobOf is the job that delivers to a sink. Where none has an epoch, one without a holder is

@@ -25,6 +25,7 @@ type line struct {
 	deaf  atomic.Bool
 	lost  atomic.Int64 // lost bytes
 	until atomic.Value // a string: the line goes deaf at it
+	held  sync.RWMutex // locked while answers have to wait
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
 }
@@ -74,6 +75,8 @@ func (h hearing) Write(b []byte) (int, error) {
 		h.line.lost.Add(int64(len(b)))
 		return len(b), nil
 	}
+	h.line.held.RLock()
+	defer h.line.held.RUnlock()
 	return h.Conn.Write(b)
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,4 +82,15 @@ func (s *Store) info(ctx context.Context, stream string) (*jetstream.StreamInfo,
 		return nil, s.closedOr(fmt.Errorf("ask for stream %s: %w", stream, err))
 	}
 	return handle.CachedInfo(), nil
+}
+
+// subjects asks the leader of a stream which subjects have messages.
+func subjects(ctx context.Context, stream jetstream.Stream) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return nil, fmt.Errorf("ask which subjects have messages: %w", err)
+	}
+	return slices.Collect(maps.Keys(info.State.Subjects)), nil
 }

@@ -104,6 +104,9 @@ func (s *Store) openTable(ctx context.Context) error {
 	info, err := s.ensure(ctx, jetstream.StreamConfig{
 		Name: s.table.stream, Subjects: []string{s.table.stream + ".>"}, MaxMsgsPerSubject: 1, MaxBytes: -1, Metadata: map[string]string{},
 	})
+	if err == nil {
+		s.table.handle, err = s.js.Stream(ctx, s.table.stream)
+	}
 	if err != nil {
 		return err
 	}

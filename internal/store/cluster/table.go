@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 type Table struct {
 	store  *Store
 	stream string
+	handle jetstream.Stream
 
 	turn      chan struct{} // held by whoever writes a lazy value
 	unwritten chan struct{} // takes a value when lazy values are to be written
@@ -71,27 +71,58 @@ func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
 	return t.get(ctx, subject, key)
 }
 
-// List implements [store.Table]. It asks the leader for one value after the other: a table is
-// small, and listed seldom.
+// listAtOnce bounds the questions of a [Table.List] that are under way.
+const listAtOnce = 32
+
+// List implements [store.Table]. It asks the leader which keys there are, and then for their
+// values, many at a time: over a slow network it takes as long as a few questions, however many
+// values there are. The servers answer for many values at once only where any replica may, and
+// that may lag.
 func (t *Table) List(ctx context.Context, prefix string) ([]store.Value, error) {
 	if err := t.flush(ctx, func(p *put) bool { return strings.HasPrefix(p.key, prefix) }); err != nil {
 		return nil, err
 	}
-	found := map[string]store.Value{}
-	_, err := t.scan(ctx, 1, prefix, func(v store.Value) bool {
-		found[v.Key] = v
-		return true
-	})
+	keys, err := t.keys(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the table: %w", err)
 	}
-	var all []store.Value
-	for _, key := range slices.Sorted(maps.Keys(found)) {
-		if found[key].Data != nil {
-			all = append(all, found[key])
+	all, failed := make([]store.Value, len(keys)), make([]error, len(keys))
+	var asking sync.WaitGroup
+	turns := make(chan struct{}, listAtOnce)
+	for i, key := range keys {
+		turns <- struct{}{}
+		asking.Go(func() {
+			all[i], failed[i] = t.get(ctx, t.subject(key), key)
+			<-turns
+		})
+	}
+	asking.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, fmt.Errorf("list the table: %w", err)
+	}
+	return slices.DeleteFunc(all, func(v store.Value) bool { return v.Data == nil }), nil
+}
+
+// keys are those with a prefix that have a value or a tombstone, sorted.
+func (t *Table) keys(ctx context.Context, prefix string) (keys []string, err error) {
+	all, err := subjects(ctx, t.handle)
+	for _, subject := range all {
+		if key, is := t.keyAt(subject); is && strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
 		}
 	}
-	return all, nil
+	slices.Sort(keys)
+	return keys, t.store.closedOr(err)
+}
+
+// keyAt is the key whose values stand at a subject.
+func (t *Table) keyAt(subject string) (key string, is bool) {
+	if key, is = strings.CutPrefix(subject, t.stream+".key."); is {
+		return key, true
+	}
+	text, is := strings.CutPrefix(subject, t.stream+".b64.")
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	return string(decoded), is && err == nil
 }
 
 func (t *Table) tellDamage(m message) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -110,6 +112,39 @@ func TestATableOutlastsAnOutage(t *testing.T) {
 	last = <-seen
 	assert.Equal(t, "a", last.Key)
 	assert.Nil(t, last.Data)
+}
+
+// A list asks for all values before it has the first one: over a slow network it takes a few
+// round trips, however many values there are.
+func TestAListAsksForAllAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	p := newLine(t, srv.Addr().String())
+	b := newBackend(t, "nats://"+p.l.Addr().String(), 1)
+	const values = 20
+	for i := range values {
+		_, err := b.Table().Put(t.Context(), fmt.Sprintf("a.%02d", i), []byte("v"), store.If{})
+		require.NoError(t, err)
+	}
+	var asked atomic.Int64
+	conn := natstest.JetStream(t, srv).Conn()
+	sub, err := conn.Subscribe("$JS.API.STREAM.MSG.GET."+b.store.table.stream, func(*nats.Msg) {
+		if asked.Add(1) == 1 {
+			p.held.Lock()
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, conn.Flush())
+	listed := make(chan []store.Value, 1)
+	go func() {
+		all, err := b.Table().List(t.Context(), "a.")
+		assert.NoError(t, err)
+		listed <- all
+	}()
+	waiting.Until(t, func() bool { return asked.Load() >= values }, "it waits for an answer before it asks on")
+	require.NoError(t, sub.Unsubscribe())
+	p.held.Unlock()
+	assert.Len(t, <-listed, values)
 }
 
 // Every key stands for itself.
