@@ -110,7 +110,7 @@ func (s *shared) takes(t *testing.T, job string) *lease.Turn {
 	t.Helper()
 	rev, err := s.store.Table().Put(t.Context(), "cluster/epoch/"+job, []byte("{}"), store.If{})
 	require.NoError(t, err)
-	return lease.NewTurn(job, rev)
+	return lease.NewTurn(job, lease.Epoch{Rev: rev, Number: rev})
 }
 
 func (s *shared) under(t *testing.T, turn *lease.Turn, sink string) *Source {
@@ -162,6 +162,33 @@ func TestNoPositionMovesAfterTheTurn(t *testing.T) {
 	state, err := j.events.State(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, state.First, "nobody has trimmed")
+}
+
+// What a relay delivers although another one has taken the sink over comes twice, and is counted.
+func TestWhatIsDeliveredTwiceAtATakeoverIsCounted(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	sinks := func(o *Options) { o.Sinks = []string{"k"} }
+	j, other := share(t, srv.ClientURL(), sinks), share(t, srv.ClientURL(), sinks)
+	overlap := func(s *shared) float64 { return s.metric(t, "auditrelay_sink_overlap_events_total") }
+	events := relaytest.Events(12)
+	j.push(t, events[:4])
+	source := j.under(t, j.takes(t, "sink/k"), "k")
+	read(t, source, 4, true)
+	require.NoError(t, j.table.Sync(t.Context()))
+	next := other.under(t, other.takes(t, "sink/k"), "k")
+	for i := 4; i < 12; i += 4 {
+		j.push(t, events[i:i+4])
+	}
+	read(t, source, 8, true)
+	assert.Equal(t, ids(events[4:]), ids(read(t, next, 8, true)))
+	require.NoError(t, other.table.Sync(t.Context()))
+	source.Close()
+	assert.InDelta(t, 8, overlap(j), 0)
+
+	j.under(t, j.takes(t, "sink/k"), "k")
+	next.Close()
+	assert.InDelta(t, 0, overlap(other), 0, "it has delivered nothing after it was replaced")
 }
 
 // A relay whose configuration lacks a new sink trims nothing that the sink has not had, even if

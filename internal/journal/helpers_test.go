@@ -32,7 +32,7 @@ type opened struct {
 	reg   *prometheus.Registry
 }
 
-// metric is the value of a counter or a gauge without labels.
+// metric is the value of a counter or a gauge, of the first one with labels.
 func (o *opened) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := o.reg.Gather()

@@ -127,7 +127,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
 		others: opts.Others, epoch: opts.Epoch, sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
-		metrics: newMetrics(opts.Registerer),
+		metrics: newMetrics(opts.Registerer, opts.Sinks),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
 		readers: readers{by: map[string]*Source{}},
 		checks:  checks{revs: map[string]uint64{}},

@@ -14,9 +14,10 @@ type metrics struct {
 	events, rawBytes, storedBytes prometheus.Counter
 	notKept, distrusted           prometheus.Counter
 	doubts                        prometheus.Gauge
+	overlap                       *prometheus.CounterVec // by sink
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, sinks []string) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_journal_" + name, Help: help})
 		reg.MustRegister(c)
@@ -40,7 +41,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "auditrelay_journal_trim_blocked",
 		Help: "1 while nothing is trimmed, as some sink's position is not known for certain; else 0.",
 	})
-	reg.MustRegister(m.commitSeconds, m.doubts)
+	m.overlap = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "auditrelay_sink_overlap_events_total",
+		Help: "Events that this relay delivered before it knew that another one had taken the sink over, which delivers them again.",
+	}, []string{"sink"})
+	for _, sink := range sinks {
+		m.overlap.WithLabelValues(sink)
+	}
+	reg.MustRegister(m.commitSeconds, m.doubts, m.overlap)
 	return m
 }
 

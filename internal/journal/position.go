@@ -44,7 +44,9 @@ type positionValue struct {
 	// At is when that record was committed.
 	At time.Time `json:"committed,omitzero"`
 	// Epoch is the number of the turn in which it was written; 0 where no other relay has the store.
-	Epoch uint64 `json:"epoch"`
+	// Began is the position at the begin of that turn.
+	Epoch uint64    `json:"epoch"`
+	Began store.Pos `json:"began,omitempty"`
 }
 
 // ErrNoPosition means that the journal keeps nothing for the sink.
@@ -100,7 +102,7 @@ func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
 func (s *Source) keep(ctx context.Context, m mark) error {
 	value, err := json.Marshal(positionValue{
 		Version: positionVersion, Sink: s.sink, Log: s.j.id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
-		Epoch: s.turn.Number(),
+		Epoch: s.turn.Number(), Began: s.began,
 	})
 	if err == nil {
 		err = s.j.table.PutLazy(ctx, positionKey+s.sink, value, s.turn.Guard())
@@ -256,31 +258,42 @@ func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]SinkPosition, len(sinks))
+	all, failed := make([]SinkPosition, len(sinks)), make([]error, len(sinks))
+	var asking sync.WaitGroup // the store may be far away
 	for i, sink := range sinks {
-		p := SinkPosition{Sink: sink, Kept: kept, Reading: j.readers.get(sink) != nil}
-		at, why, err := j.position(ctx, sink, &state)
-		if err != nil {
-			return nil, err
-		}
-		p.Acknowledged = uint64(at.pos)
-		if why != "" {
-			p.Unknown = "its position cannot be believed: " + why
-		}
-		if first := max(at.pos+1, state.First); first <= state.End {
-			p.Pending = uint64(state.End + 1 - first)
-			p.HeldBytes = int64(float64(state.Bytes) / float64(state.End+1-state.First) * float64(p.Pending))
-			r, err := recordFrom(ctx, j.events, first, state.End+1)
-			if err != nil {
-				return nil, err
-			}
-			if r != nil {
-				p.Oldest = r.Time
-			}
-		}
-		all[i] = p
+		asking.Go(func() {
+			all[i], failed[i] = j.sinkPosition(ctx, sink, &state)
+			all[i].Kept = kept
+		})
+	}
+	asking.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
 	}
 	return all, nil
+}
+
+func (j *Journal) sinkPosition(ctx context.Context, sink string, state *store.State) (p SinkPosition, err error) {
+	p = SinkPosition{Sink: sink, Reading: j.readers.get(sink) != nil}
+	at, why, err := j.position(ctx, sink, state)
+	if err != nil {
+		return p, err
+	}
+	p.Acknowledged = uint64(at.pos)
+	if why != "" {
+		p.Unknown = "its position cannot be believed: " + why
+	}
+	first := max(at.pos+1, state.First)
+	if first > state.End {
+		return p, nil
+	}
+	p.Pending = uint64(state.End + 1 - first)
+	p.HeldBytes = int64(float64(state.Bytes) / float64(state.End+1-state.First) * float64(p.Pending))
+	r, err := recordFrom(ctx, j.events, first, state.End+1)
+	if err == nil && r != nil {
+		p.Oldest = r.Time
+	}
+	return p, err
 }
 
 // PositionsIn reads the position of each sink from a store where nobody needs to have the

@@ -40,7 +40,7 @@ func committerOn(s *steadyLog) *committer {
 	c := &committer{
 		sealed: new(atomic.Pointer[func(Sealed)]),
 		log:    s, limit: func() int { return recordTarget },
-		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
+		metrics: newMetrics(prometheus.NewRegistry(), nil), patience: commitTimeout,
 		committed: func(mark, int, []sourceBytes) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
 		decoded:   record.NewCache(0), tip: &end{},

@@ -29,6 +29,7 @@ type Source struct {
 	turn  *lease.Turn
 	sink  string
 	limit relay.BatchLimit
+	began store.Pos // the position that it was opened with
 
 	decoded chan fetched // filled by the reading goroutine
 	cancel  context.CancelFunc
@@ -156,7 +157,7 @@ func (s *Source) open(ctx context.Context) error {
 			return err
 		}
 	}
-	s.acked, s.read = at, at
+	s.acked, s.read, s.began = at, at, at.pos
 	if err := s.keep(ctx, at); err != nil {
 		s.j.log.Warn("the position of a sink was not written yet", "sink", s.sink, "error", err)
 	}
@@ -355,5 +356,6 @@ func (s *Source) Close() {
 	s.cancel()
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
 	}
+	s.countOverlap()
 	s.j.readers.set(s.sink, nil)
 }
