@@ -68,8 +68,10 @@ func (r *process) startActing(ctx context.Context) error {
 	r.admin.Running()
 	close(r.up)
 	time.AfterFunc(calmAfter, func() { close(r.calm) })
-	if r.inCluster() {
-		return nil // as soon as this relay has the turn
+	if r.inCluster() { // it acts as soon as this relay has the turn
+		// What others can do goes to them before anything else is stopped here, which may take a while.
+		r.stack.push("sinks in the cluster", func(context.Context) error { r.leave(); return nil })
+		return nil
 	}
 	return r.control.act(ctx)
 }
@@ -99,9 +101,9 @@ func (r *process) joinCluster(ctx context.Context) error {
 			return durable.WriteFile(path, []byte(self))
 		},
 	}
-	r.stack.push("jobs in the cluster", background(func(ctx context.Context) {
-		ctx, r.leave = context.WithCancel(ctx)
-		defer r.leave()
+	ctx, r.leave = context.WithCancel(context.WithoutCancel(ctx))
+	r.stack.push("jobs in the cluster", background(func(stopping context.Context) {
+		defer context.AfterFunc(stopping, r.leave)()
 		if err := lease.Run(ctx, options); ctx.Err() == nil {
 			r.fail(err)
 		}
