@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/app"
@@ -19,6 +20,17 @@ type judge struct {
 	changes   map[changed]int   // how many changes of a setting were made
 	puts      int64
 	key       string // the trail's
+	newest    string // the file of the checkpoint that was served last
+	tally     tally
+}
+
+// tally is what the checks have counted.
+type tally struct {
+	verified, forks int // of the trail
+	changes         int // of settings
+	puts, fights    int // most PUTs in a round, and rounds with too many
+	zombies, silent int // relays that were replaced while they could not know it, and those that tried nothing
+	attempts        attempts
 }
 
 func newJudge(s *scene) *judge {
@@ -47,6 +59,7 @@ func (j *judge) change() error {
 	c, err := j.workspace.ChangeSomething()
 	if err == nil {
 		j.changes[settingOf(c)]++
+		j.tally.changes++
 	}
 	return err
 }
@@ -55,8 +68,8 @@ func settingOf(c workspacesim.Change) changed {
 	return changed{c.Project, c.Environment, c.Resource}
 }
 
-// check returns once everything has settled, with what is wrong.
-func (j *judge) check(ctx context.Context) (wrong []string) {
+// check returns once everything has settled after a round, with what is wrong.
+func (j *judge) check(ctx context.Context, r *round) (wrong []string) {
 	say := func(err error) {
 		if err != nil {
 			wrong = append(wrong, err.Error())
@@ -69,10 +82,30 @@ func (j *judge) check(ctx context.Context) (wrong []string) {
 	say(j.entered(ctx))
 	say(j.verified(ctx))
 	say(j.fights())
+	say(j.fenced(ctx, r))
 	for _, r := range j.relays {
 		say(r.endedBadly())
 	}
 	return wrong
+}
+
+// fenced counts what the relays have tried that others had replaced, and checks that it was refused.
+func (j *judge) fenced(ctx context.Context, r *round) error {
+	for _, zombie := range r.zombies {
+		a := r.tried(ctx, zombie)
+		j.tally.zombies++
+		if a == (attempts{}) {
+			j.tally.silent++
+			r.note("%s tried nothing", zombie.name)
+		}
+		j.tally.attempts.beats += a.beats
+		j.tally.attempts.positions += a.positions
+		j.tally.attempts.others += a.others
+	}
+	if _, trespass := j.fence.sum(); len(trespass) > 0 {
+		return fmt.Errorf("MOVED by a relay that others had replaced: %s", strings.Join(trespass, "; "))
+	}
+	return nil
 }
 
 // arrived waits until both sinks have all that was acknowledged so far.
@@ -152,7 +185,16 @@ func (j *judge) entered(ctx context.Context) error {
 	return nil
 }
 
-// verified has a relay's trail verified by the command.
+// doubled counts the entries about changes of settings that the trail has beyond one for each.
+func (j *judge) doubled() (n int) {
+	for setting, made := range j.changes {
+		n += max(0, j.sinks[sinkNames[0]].entries(setting)-made)
+	}
+	return n
+}
+
+// verified has a relay's trail verified by the command, together with the checkpoint that was
+// served after the round before: a trail with a fork holds only one of the two.
 func (j *judge) verified(ctx context.Context) error {
 	for _, r := range j.relays {
 		var all struct {
@@ -167,20 +209,36 @@ func (j *judge) verified(ctx context.Context) error {
 			j.key = all.Trail.PublicKey
 		}
 		if all.Trail.PublicKey != j.key {
-			return fmt.Errorf("%s signs the trail with %q, and others with %q", r.name, all.Trail.PublicKey, j.key)
+			j.tally.forks++
+			return fmt.Errorf("FORK: %s signs the trail with %q, and others with %q", r.name, all.Trail.PublicKey, j.key)
 		}
-		token, err := os.ReadFile(r.dataDir() + "/admin.token")
-		if err != nil {
-			return err
-		}
-		cmd := exec.CommandContext(ctx, j.binary, "trail", "verify", "--url", "http://"+r.admin+"/tlog/", "--key", j.key)
-		cmd.Env = append(os.Environ(), "AUDITRELAY_TLOG_TOKEN="+strings.TrimSpace(string(token)))
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("the trail of %s does not verify (%w): %s", r.name, err, strings.TrimSpace(string(said)))
-		}
-		return nil
+		return j.verify(ctx, r)
 	}
 	return errors.New("no relay writes the trail, so none was verified")
+}
+
+func (j *judge) verify(ctx context.Context, r *relayNode) error {
+	token, err := os.ReadFile(r.dataDir() + "/admin.token")
+	if err != nil {
+		return err
+	}
+	args := []string{"trail", "verify", "--url", "http://" + r.admin + "/tlog/", "--key", j.key}
+	if j.newest != "" {
+		args = append(args, "--checkpoint", j.newest)
+	}
+	cmd := exec.CommandContext(ctx, j.binary, args...)
+	cmd.Env = append(os.Environ(), "AUDITRELAY_TLOG_TOKEN="+strings.TrimSpace(string(token)))
+	j.tally.verified++
+	if said, err := cmd.CombinedOutput(); err != nil {
+		j.tally.forks++
+		return fmt.Errorf("FORK: the trail of %s does not verify (%w): %s", r.name, err, strings.TrimSpace(string(said)))
+	}
+	checkpoint, err := r.get(ctx, "/tlog/0/checkpoint")
+	if err != nil {
+		return err
+	}
+	j.newest = filepath.Join(j.dir, "checkpoint")
+	return os.WriteFile(j.newest, checkpoint, 0o600)
 }
 
 // fightsFrom is how many PUTs of one environment's streaming config in a round are a fight.
@@ -190,8 +248,10 @@ func (j *judge) fights() error {
 	now := j.scene.puts.Load()
 	n := now - j.puts
 	j.puts = now
+	j.tally.puts = max(j.tally.puts, int(n))
 	if most := int64(fightsFrom * len(j.workspace.Environments())); n >= most {
-		return fmt.Errorf("%d PUTs of streaming configs in one round: the relays fight", n)
+		j.tally.fights++
+		return fmt.Errorf("FIGHT: %d PUTs of streaming configs in one round", n)
 	}
 	return nil
 }

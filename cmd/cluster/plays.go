@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // act is one kind of fault.
@@ -30,7 +32,8 @@ func plays() []act {
 		{"isolate", "a relay with a job is cut off from everybody", isolateHolder},
 		{"split", "a NATS server is cut off from the other two, in one direction or both", splitServer},
 		{"slow", "200 ms and 5 % loss on all ways", slowNetwork},
-		{"freeze", "SIGSTOP of a relay with a job for up to 30 s", freezeHolder},
+		{"freeze", "SIGSTOP of a relay with a job for 30 s, with a delivery of each of its sinks under way", freezeHolder},
+		{clockPlay, "a relay whose clock is an hour off does all jobs, its clock is set, and it is frozen with another hour off", wrongClock},
 		{"upgrade", "SIGTERM and restart of one relay after the other", upgrade},
 		{"resize", "from one relay to three, and to two", resize},
 		{"several", "a slow network, while a server and a relay with a job are killed", several},
@@ -64,9 +67,11 @@ func choose(names []string) (chosen []act, err error) {
 // round is one play under way.
 type round struct {
 	*scene
-	rng   *rand.Rand
-	moves []move
-	notes []string
+	rng     *rand.Rand
+	change  func() error // changes a setting
+	moves   []move
+	zombies []victim // relays that others have replaced while they were frozen or cut off
+	notes   []string
 }
 
 // move is a job that another relay took over.
@@ -92,6 +97,14 @@ type victim struct {
 	sinks  []string
 }
 
+// has reports whether a job was the victim's.
+func (v victim) has(job string) bool {
+	return slices.Contains(v.jobs, job) || slices.Contains(v.sinks, strings.TrimPrefix(job, sinkJob))
+}
+
+// sinkJob begins the names of the sinks' jobs.
+const sinkJob = "sink/"
+
 // holder draws a job, and returns the relay that does it.
 func (r *round) holder(ctx context.Context) (v victim, err error) {
 	err = r.until(ctx, "some job has a relay", func() bool {
@@ -99,23 +112,39 @@ func (r *round) holder(ctx context.Context) (v victim, err error) {
 		if err != nil || len(status.Jobs) == 0 {
 			return false
 		}
-		v = victim{member: status.Jobs[r.rng.IntN(len(status.Jobs))].Holder}
-		if v.relayNode = r.relayOfMember(v.member); v.relayNode == nil {
+		relay := r.relayOfMember(status.Jobs[r.rng.IntN(len(status.Jobs))].Holder)
+		if relay == nil {
 			return false
 		}
-		for _, job := range status.Jobs {
-			if job.Holder == v.member && !strings.HasPrefix(job.Name, "sink/") {
-				v.jobs = append(v.jobs, job.Name)
-			}
-		}
+		v = r.victimIn(&status, relay)
 		return true
 	})
-	for _, sink := range sinkNames {
-		if v.relayNode != nil && r.sinks[sink].holder() == v.name {
+	return v, err
+}
+
+// victimOf is a relay with the jobs that it does by now.
+func (r *round) victimOf(ctx context.Context, relay *relayNode) victim {
+	status, err := r.standing(ctx)
+	if err != nil {
+		return victim{relayNode: relay, member: relay.member()}
+	}
+	return r.victimIn(&status, relay)
+}
+
+// victimIn leaves out the sinks to which the relay does not deliver yet.
+func (r *round) victimIn(status *app.ClusterStatus, relay *relayNode) victim {
+	v := victim{relayNode: relay, member: relay.member()}
+	for _, job := range status.Jobs {
+		if job.Holder != v.member {
+			continue
+		}
+		if sink, is := strings.CutPrefix(job.Name, sinkJob); !is {
+			v.jobs = append(v.jobs, job.Name)
+		} else if r.sinks[sink].holder() == v.name {
 			v.sinks = append(v.sinks, sink)
 		}
 	}
-	return v, err
+	return v
 }
 
 // String says who it is, for a round's line.
@@ -175,7 +204,7 @@ func killAny(ctx context.Context, r *round) error {
 	victim := r.relays[r.rng.IntN(len(r.relays))]
 	r.note("%s", victim.name)
 	victim.kill()
-	return retry.Sleep(ctx, r.between(0, 5*time.Second))
+	return retry.Sleep(ctx, r.between(0, 2*time.Second)) // often it is back before others take its jobs
 }
 
 // tableStream has the epochs, the heartbeats and the positions.
@@ -247,10 +276,11 @@ func (r *round) cutHolder(ctx context.Context, from []machine, sends, hears bool
 	r.note("%s", v)
 	since := time.Now()
 	r.cutOff(r.machineOf(v.relayNode), from, sends, hears)
+	r.zombies = append(r.zombies, v)
 	if err := r.movesFrom(ctx, v, "cut", since); err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, r.between(0, 5*time.Second))
+	return retry.Sleep(ctx, r.between(0, 2*time.Second))
 }
 
 func splitServer(ctx context.Context, r *round) error {
@@ -263,12 +293,12 @@ func splitServer(ctx context.Context, r *round) error {
 		}
 	}
 	r.cutOff(serverOf(i), others, both || sends, both || !sends)
-	return retry.Sleep(ctx, r.between(5*time.Second, 20*time.Second))
+	return retry.Sleep(ctx, r.between(5*time.Second, 15*time.Second))
 }
 
 func slowNetwork(ctx context.Context, r *round) error {
 	r.slow()
-	return retry.Sleep(ctx, r.between(10*time.Second, 20*time.Second))
+	return retry.Sleep(ctx, r.between(10*time.Second, 15*time.Second))
 }
 
 func (r *round) slow() {
@@ -279,21 +309,55 @@ func (r *round) slow() {
 	}
 }
 
+// soon is how long something may take that follows at once.
+const soon = 5 * time.Second
+
+// tried waits until the servers have refused a write of a relay that goes on after others have
+// replaced it.
+func (r *round) tried(ctx context.Context, v victim) attempts {
+	_ = rig.Until(ctx, soon, "the relay writes something", func() bool { return r.fence.attempts(v) != attempts{} }) // what it has not tried is counted
+	return r.fence.attempts(v)
+}
+
+// frozenFor is how long a relay is frozen.
+const frozenFor = 30 * time.Second
+
 func freezeHolder(ctx context.Context, r *round) error {
 	v, err := r.holder(ctx)
 	if err != nil {
 		return err
 	}
 	r.note("%s", v)
-	since, frozen := time.Now(), r.between(8*time.Second, 30*time.Second)
+	return r.freeze(ctx, v, frozenFor)
+}
+
+// freeze freezes a relay until others do its jobs, and for some time in any case. Each of its
+// sinks has a delivery under way, whose answer it reads as it goes on: then it has a position to
+// move.
+func (r *round) freeze(ctx context.Context, v victim, lasts time.Duration) error {
+	for _, sink := range v.sinks {
+		r.sinks[sink].hold(v.name)
+		defer r.sinks[sink].release()
+	}
+	for _, sink := range v.sinks {
+		err := rig.Until(ctx, soon, "a delivery to "+sink+" is under way", r.sinks[sink].holds)
+		if err != nil { // the job was given away meanwhile
+			r.note("%v", err)
+		}
+	}
+	since := time.Now()
 	if err := v.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	defer func() { _ = v.signal(syscall.SIGCONT) }()
+	for _, sink := range v.sinks {
+		r.sinks[sink].release()
+	}
+	r.zombies = append(r.zombies, v)
 	if err := r.movesFrom(ctx, v, "freeze", since); err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, time.Until(since.Add(frozen)))
+	return retry.Sleep(ctx, time.Until(since.Add(lasts)))
 }
 
 func upgrade(ctx context.Context, r *round) error {
@@ -301,29 +365,35 @@ func upgrade(ctx context.Context, r *round) error {
 		if err := r.leave(ctx, relay); err != nil {
 			return err
 		}
-		if err := relay.start(); err != nil {
-			return err
-		}
-		if err := r.joined(ctx, relay); err != nil {
+		if err := r.startAll(ctx, relay); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave stops a relay, whose jobs others then do.
+// leave stops a relay, whose jobs others do even before it has ended.
 func (r *round) leave(ctx context.Context, relay *relayNode) error {
-	v := victim{relayNode: relay}
-	for _, sink := range sinkNames {
-		if r.sinks[sink].holder() == relay.name {
-			v.sinks = append(v.sinks, sink)
+	v := r.victimOf(ctx, relay)
+	since, stopped := time.Now(), make(chan error, 1)
+	go func() { stopped <- relay.stop() }()
+	err := r.movesFrom(ctx, v, "leave", since)
+	return errors.Join(err, <-stopped)
+}
+
+// startAll starts relays, and waits until they take part.
+func (r *round) startAll(ctx context.Context, relays ...*relayNode) error {
+	for _, relay := range relays {
+		if err := relay.start(); err != nil {
+			return err
 		}
 	}
-	since := time.Now()
-	if err := relay.stop(); err != nil {
-		return err
+	for _, relay := range relays {
+		if err := r.joined(ctx, relay); err != nil {
+			return err
+		}
 	}
-	return r.movesFrom(ctx, v, "leave", since)
+	return nil
 }
 
 // joined waits until a relay takes part.
@@ -335,28 +405,22 @@ func (r *round) joined(ctx context.Context, relay *relayNode) error {
 }
 
 func resize(ctx context.Context, r *round) error {
-	order := r.rng.Perm(len(r.relays))
-	for _, i := range order[1:] {
-		if err := r.leave(ctx, r.relays[i]); err != nil {
+	var order []*relayNode
+	for _, i := range r.rng.Perm(len(r.relays)) {
+		order = append(order, r.relays[i])
+	}
+	for _, relay := range order[1:] {
+		if err := r.leave(ctx, relay); err != nil {
 			return err
 		}
 	}
-	if err := retry.Sleep(ctx, r.between(time.Second, 4*time.Second)); err != nil {
+	if err := r.startAll(ctx, order[1:]...); err != nil {
 		return err
 	}
-	for _, i := range order[1:] {
-		err := r.relays[i].start()
-		if err == nil {
-			err = r.joined(ctx, r.relays[i])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := retry.Sleep(ctx, r.between(time.Second, 4*time.Second)); err != nil {
+	if err := retry.Sleep(ctx, r.between(time.Second, 3*time.Second)); err != nil { // jobs are spread meanwhile
 		return err
 	}
-	return r.leave(ctx, r.relays[order[0]])
+	return r.leave(ctx, order[0])
 }
 
 func several(ctx context.Context, r *round) error {
@@ -373,7 +437,7 @@ func several(ctx context.Context, r *round) error {
 	since := time.Now()
 	v.kill()
 	r.servers.Kill(i)
-	err = retry.Sleep(ctx, r.between(5*time.Second, 20*time.Second))
+	err = retry.Sleep(ctx, r.between(5*time.Second, 15*time.Second))
 	heal(r.network)
 	return errors.Join(err, r.movesFrom(ctx, v, "several", since), r.servers.Restart(ctx, i))
 }

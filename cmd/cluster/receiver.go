@@ -24,6 +24,10 @@ type receiver struct {
 	from   string                 // the relay that delivered last
 	first  map[string][]time.Time // when each relay began to deliver after another one
 	twice  map[string][]delivered // events that came again, by prefix
+	whole  map[string]uint64      // up to which sequence number nothing is missing, by prefix
+	held   string                 // the relay whose deliveries get no answer
+	going  chan struct{}          // closed as soon as they get one
+	waits  bool                   // a delivery waits for its answer
 }
 
 // changed is a setting.
@@ -39,31 +43,70 @@ type delivered struct {
 func newReceiver() *receiver {
 	return &receiver{
 		counts: map[string][]uint8{}, audit: map[string]bool{}, change: map[changed]int{}, known: map[changed]bool{},
-		first: map[string][]time.Time{}, twice: map[string][]delivered{},
+		first: map[string][]time.Time{}, twice: map[string][]delivered{}, whole: map[string]uint64{},
 	}
+}
+
+// posted is an event as a webhook gets it.
+type posted struct {
+	ID   string
+	Data json.RawMessage
 }
 
 // takes answers the posts of a relay.
 func (r *receiver) takes(relay string) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		var batch []struct {
-			ID   string
-			Data json.RawMessage
-		}
+		var batch []posted
 		if err := json.NewDecoder(req.Body).Decode(&batch); err != nil {
 			return // it was cut off, and nobody waits for an answer
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		now := time.Now()
-		if r.from != relay {
-			r.from = relay
-			r.first[relay] = append(r.first[relay], now)
-		}
-		for i := range batch {
-			r.take(batch[i].ID, batch[i].Data, relay, now)
+		if going := r.takeAll(batch, relay); going != nil {
+			<-going
 		}
 		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// takeAll counts a batch. The answer is to wait for the channel, unless that is nil.
+func (r *receiver) takeAll(batch []posted, relay string) (going <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if r.from != relay {
+		r.from = relay
+		r.first[relay] = append(r.first[relay], now)
+	}
+	for i := range batch {
+		r.take(batch[i].ID, batch[i].Data, relay, now)
+	}
+	if r.held != relay {
+		return nil
+	}
+	r.waits = true
+	return r.going
+}
+
+// hold lets the deliveries of a relay wait for their answers until release.
+func (r *receiver) hold(relay string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held, r.waits, r.going = relay, false, make(chan struct{})
+}
+
+// holds reports whether a delivery waits.
+func (r *receiver) holds() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waits
+}
+
+// release lets all deliveries have their answers. It may be called again.
+func (r *receiver) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held != "" {
+		r.held = ""
+		close(r.going)
 	}
 }
 
@@ -106,14 +149,19 @@ func (r *receiver) takeAudit(id string, data []byte) {
 	}
 }
 
-// missing counts the events of ledgers that have not arrived.
+// missing counts the events of ledgers that have not arrived. Where nothing was missing once, it
+// does not look again.
 func (r *receiver) missing(ledgers []workspacesim.Ledger) (n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range ledgers {
-		counts := r.counts[l.Prefix]
+		counts, whole := r.counts[l.Prefix], r.whole[l.Prefix]
+		for whole < uint64(len(counts)) && counts[whole] > 0 {
+			whole++
+		}
+		r.whole[l.Prefix] = whole
 		for _, a := range l.Acknowledged {
-			for seq := a.From; seq < a.To; seq++ {
+			for seq := max(a.From, whole); seq < a.To; seq++ {
 				if seq >= uint64(len(counts)) || counts[seq] == 0 {
 					n++
 				}

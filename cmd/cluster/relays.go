@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,13 +23,14 @@ import (
 // relayNode is one relay. A process that ends by itself is started again, as by an operator's
 // supervisor.
 type relayNode struct {
-	name    string
-	dir     string
-	pushes  string // HOST:PORT, as this process reaches it
-	admin   string
-	command rig.Command
+	name   string
+	dir    string
+	pushes string // HOST:PORT, as this process reaches it
+	admin  string
+	binary string
 
 	mu      sync.Mutex // guards the fields below
+	command rig.Command
 	process *rig.Process
 	wanted  bool     // it is to run
 	ends    []string // how processes ended by themselves
@@ -36,7 +39,7 @@ type relayNode struct {
 
 func (s *scene) newRelay(i int) (r *relayNode, err error) {
 	m := relayOf(i)
-	r = &relayNode{name: fmt.Sprintf("r%d", i+1)}
+	r = &relayNode{name: fmt.Sprintf("r%d", i+1), binary: s.binary}
 	r.dir = filepath.Join(s.dir, r.name)
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ sinks:
 `, filepath.Join(r.dir, "data"), services, workspacesim.DemoKeyID, s.network.listensAt(m, portPushes), s.network.listensAt(m, portAdmin),
 		filepath.Join(s.dir, "audit.key"), url, journalBytes, replayWindow)
 	for _, sink := range sinkNames {
-		fmt.Fprintf(&b, "  - {name: %s, batch_events: 500, timeout: 10s, webhook: {url: \"http://%s/sinks/%s\"}}\n", sink, services, sink)
+		fmt.Fprintf(&b, "  - {name: %s, timeout: 40s, webhook: {url: \"http://%s/sinks/%s\"}}\n", sink, services, sink)
 	}
 	b.WriteString("environments:\n")
 	for i, e := range s.workspace.Environments() {
@@ -112,6 +115,21 @@ func (r *relayNode) start() (err error) {
 		r.process, err = r.command.Start()
 	}
 	return err
+}
+
+// run has it started from another binary from now on, whose clock is off, until the function that
+// it returns is called.
+func (r *relayNode) run(binary string, ahead time.Duration) (undo func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.command
+	r.command.Args, r.command.Env = slices.Clone(before.Args), append(slices.Clone(before.Env), rig.AtClock(ahead))
+	r.command.Args[slices.Index(before.Args, r.binary)] = binary
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.command = before
+	}
 }
 
 // kill ends it as a power cut does.
@@ -216,20 +234,28 @@ func (r *relayNode) status(ctx context.Context) (s app.ClusterStatus, err error)
 }
 
 func (r *relayNode) ask(ctx context.Context, path string, into any) error {
+	text, err := r.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+func (r *relayNode) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+path, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rig.ShowToken(req, r.dataDir())
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s: %s", r.name, path, resp.Status)
+		return nil, fmt.Errorf("%s answered %s: %s", r.name, path, resp.Status)
 	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return io.ReadAll(resp.Body)
 }

@@ -7,9 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // row is one kind of play's outcome.
@@ -24,6 +27,7 @@ type report struct {
 	rows  map[string]*row
 	moves map[string][]time.Duration
 	wrong []string
+	judge *judge
 }
 
 // play plays all rounds, or measures.
@@ -47,12 +51,17 @@ func play(ctx context.Context, f flags, dir string, out io.Writer) error {
 	if s.loopback {
 		fmt.Fprintln(out, "SKIPPED in slow and several: lost packets, since proxies lose none")
 	}
-	fmt.Fprintln(out, "SKIPPED: a clock an hour off, which nothing here gives to a static binary; 'torture --only clock' builds one that can")
-	rep := report{rows: map[string]*row{}, moves: map[string][]time.Duration{}}
+	if err := s.watchTable(ctx); err != nil {
+		return err
+	}
+	if chosen, _ := choose(f.only); slices.ContainsFunc(chosen, func(a act) bool { return a.name == clockPlay }) { // they were checked
+		s.clock = rig.BuildWithClock(ctx, dir)
+	}
+	rep := report{rows: map[string]*row{}, moves: map[string][]time.Duration{}, judge: newJudge(s)}
 	s.rounds(ctx, &rep)
 	stop()
 	<-done
-	if err := (&judge{scene: s}).arrived(ctx); ctx.Err() != nil {
+	if err := rep.judge.arrived(ctx); ctx.Err() != nil {
 		fmt.Fprintln(out, "It was interrupted: events on their way count as lost.")
 	} else if err != nil {
 		rep.wrong = append(rep.wrong, "the end: "+err.Error())
@@ -72,27 +81,27 @@ const setUp = "setup"
 
 // rounds plays, and prints a line for each.
 func (s *scene) rounds(ctx context.Context, rep *report) {
-	j := newJudge(s)
 	all, _ := choose(s.only) // they were checked
 	rng := rand.New(rand.NewPCG(s.seed, 1))
 	var order []int
-	s.one(ctx, rep, j, 0, act{name: setUp, run: func(ctx context.Context, _ *round) error { return j.looked(ctx) }}, rng)
+	s.one(ctx, rep, 0, act{name: setUp, run: func(ctx context.Context, _ *round) error { return rep.judge.looked(ctx) }}, rng)
 	for n := 1; n <= s.flags.rounds && ctx.Err() == nil; n++ {
 		if len(order) == 0 {
 			order = rng.Perm(len(all))
 		}
 		p := all[order[0]]
 		order = order[1:]
-		s.one(ctx, rep, j, n, p, rand.New(rand.NewPCG(s.seed, uint64(n)+1)))
+		s.one(ctx, rep, n, p, rand.New(rand.NewPCG(s.seed, uint64(n)+1)))
 	}
 }
 
 // one plays one round.
-func (s *scene) one(ctx context.Context, rep *report, j *judge, n int, p act, rng *rand.Rand) {
-	began := time.Now()
+func (s *scene) one(ctx context.Context, rep *report, n int, p act, rng *rand.Rand) {
+	began, j := time.Now(), rep.judge
 	_, before := s.load.acknowledged()
 	s.load.quietest()
-	r := &round{scene: s, rng: rng}
+	s.fence.begin()
+	r := &round{scene: s, rng: rng, change: j.change}
 	var wrong []string
 	steps := []func() error{j.change, func() error { return p.run(ctx, r) }, func() error { return r.restore(ctx) }}
 	if n == 0 {
@@ -103,7 +112,7 @@ func (s *scene) one(ctx context.Context, rep *report, j *judge, n int, p act, rn
 			wrong = append(wrong, err.Error())
 		}
 	}
-	wrong = append(wrong, j.check(ctx)...)
+	wrong = append(wrong, j.check(ctx, r)...)
 	if ctx.Err() != nil {
 		return
 	}
@@ -153,13 +162,24 @@ func (rep *report) table(s *scene) string {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", p.name, r.rounds, r.wrong, seconds(r.quiet), p.about)
 		}
 	}
-	fmt.Fprintln(w, "\njobs move after\ttimes\tmedian\tlongest")
-	for _, after := range []string{"kill", "cut", "freeze", "leave", "several"} {
-		if all := rep.moves[after]; len(all) > 0 {
-			slices.Sort(all)
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", after, len(all), seconds(all[len(all)/2]), seconds(all[len(all)-1]))
+	fmt.Fprintln(w, "\njobs move after\ttimes\tmedian\tlongest\twanted\tlater")
+	for _, a := range []struct {
+		after  string
+		within time.Duration
+	}{{"kill", 5 * time.Second}, {"cut", 15 * time.Second}, {"freeze", 5 * time.Second}, {"leave", time.Second}, {"several", 0}} {
+		all := rep.moves[a.after]
+		if len(all) == 0 {
+			continue
 		}
+		slices.Sort(all)
+		wanted, later := "", ""
+		if a.within > 0 {
+			i, _ := slices.BinarySearch(all, a.within+1)
+			wanted, later = a.within.String(), strconv.Itoa(len(all)-i)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", a.after, len(all), seconds(all[len(all)/2]), seconds(all[len(all)-1]), wanted, later)
 	}
+	rep.fences(w)
 	ledgers, events := s.load.acknowledged()
 	repeated := s.load.repeated()
 	fmt.Fprintln(w, "\nsink\tacknowledged\tlost\ttwice\tpushed twice, and taken twice")
@@ -168,7 +188,9 @@ func (rep *report) table(s *scene) string {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", name, events, s.sinks[name].missing(ledgers), twice, pushed)
 	}
 	_ = w.Flush() // to a strings.Builder
-	fmt.Fprintf(&b, "\n%d PUTs of streaming configs for %d environments\n", s.puts.Load(), len(s.workspace.Environments()))
+	t := rep.judge.tally
+	fmt.Fprintf(&b, "\nThe trail was verified %d times: %d forks. %d changes of settings: %d entries twice.\n", t.verified, t.forks, t.changes, rep.judge.doubled())
+	fmt.Fprintf(&b, "%d PUTs of streaming configs for %d environments, at most %d in a round: %d fights.\n", s.puts.Load(), len(s.workspace.Environments()), t.puts, t.fights)
 	for _, r := range s.relays {
 		for _, end := range r.ends {
 			fmt.Fprintf(&b, "%s ended by itself: %s\n", r.name, end)
@@ -182,6 +204,14 @@ func (rep *report) table(s *scene) string {
 		fmt.Fprintln(&b, "WRONG in", text)
 	}
 	return b.String()
+}
+
+// fences says what relays have tried that others had replaced.
+func (rep *report) fences(w io.Writer) {
+	t := rep.judge.tally
+	moves, trespass := rep.judge.fence.sum()
+	fmt.Fprintln(w, "\nrelays replaced while frozen or cut off\tthat wrote something then\tpositions refused\theartbeats refused\tothers refused\tmoved by them\tof positions")
+	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\n", t.zombies, t.zombies-t.silent, t.attempts.positions, t.attempts.beats, t.attempts.others, len(trespass), moves)
 }
 
 // counted lists texts, the most frequent first.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -30,6 +31,8 @@ type scene struct {
 	relays  []*relayNode
 	load    *load
 	sinks   map[string]*receiver
+	fence   *fence
+	clock   *rig.ClockBuild // nil unless a chosen play needs it
 
 	workspace *workspacesim.Simulator
 	puts      atomic.Int64 // PUTs of streaming configs
@@ -216,6 +219,19 @@ func (s *scene) relayOfMember(name string) *relayNode {
 			return r
 		}
 	}
+	return nil
+}
+
+// watchTable watches what the relays write to their table, until the scene is closed.
+func (s *scene) watchTable(ctx context.Context) error {
+	url, err := journalURL(s.network, here)
+	if err != nil {
+		return err
+	}
+	if s.fence, err = watchTable(ctx, tableStream, strings.Split(url, ",")); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.fence.close)
 	return nil
 }
 
