@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
@@ -70,7 +71,7 @@ func (k *Keeper) enter(ctx context.Context) error {
 	for _, w := range k.watches {
 		err := k.restore(ctx, w)
 		if err == nil {
-			err = errors.Join(k.enterGaps(ctx, w), k.enterState(ctx, w))
+			err = errors.Join(k.enterGaps(ctx, w), k.enterState(ctx, w), k.noteFlood(ctx, w))
 		}
 		if errs = append(errs, err); errors.Is(err, audit.ErrUnavailable) {
 			break
@@ -95,6 +96,20 @@ func (k *Keeper) restore(ctx context.Context, w *watch) error {
 		k.mu.Unlock()
 	}
 	w.entries.restored = true
+	return nil
+}
+
+// noteFlood takes over the newest migration of an environment.
+func (k *Keeper) noteFlood(ctx context.Context, w *watch) error {
+	e, found, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, migration.Subject)
+	if err != nil {
+		return fmt.Errorf("read the newest migration of %s: %w", w.name, err)
+	}
+	if found {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		w.flood = migration.FloodOf(e)
+	}
 	return nil
 }
 

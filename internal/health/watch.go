@@ -7,6 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
+	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -30,6 +31,7 @@ type watch struct {
 
 	memory
 	held   held
+	flood  migration.Flood // the events of the newest migration
 	model  *rhythm.Model
 	lesson lesson
 
@@ -50,11 +52,12 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 		e.Arrivals.Lateness = [3]float64{}
 	}
 	v := Judge(e, now)
+	v.Reason += w.flood.Text(now)
 	if v.State == Disabled || v.State == Misdirected {
 		w.kept = now
 	}
 	w.follow(v, e.fresh(now), now)
-	w.learn(v)
+	w.learn(v, now)
 	w.held.judged(v, w.declared.Interval, now)
 }
 
@@ -135,14 +138,14 @@ const leastLesson = time.Second
 
 // learn gives the time between pushes to the rhythm, at the later push. Silence itself is a
 // lesson, as the model takes it for rare, and so are far too few events; time without a chance
-// for a push is none.
-func (w *watch) learn(v Verdict) {
+// for a push is none, nor are the events of a migration.
+func (w *watch) learn(v Verdict, now time.Time) {
 	l, push := &w.lesson, w.arrivals.LastNew
 	if v.State.loses() && !v.State.ofArrivals() {
 		w.model.Forget()
 		l.spoilt = true
 	}
-	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown
+	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown || w.flood.Text(now) != ""
 	for _, p := range w.unsettled() {
 		l.spoilt = l.spoilt || !p.ofArrivals()
 	}

@@ -110,6 +110,11 @@ func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s health.Silen
 	return s, c.call(ctx, http.MethodPost, "/v1/silences/end", req, &s)
 }
 
+// EnterMigration enters the start or the end of a run into the trail.
+func (c *Client) EnterMigration(ctx context.Context, req EnterMigration) error {
+	return c.call(ctx, http.MethodPost, "/v1/migration/enter", req, &none{})
+}
+
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the
 // listing.
 func (c *Client) Letters(ctx context.Context, req ListLetters, yield func(*Letter) error) error {

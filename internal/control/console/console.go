@@ -155,6 +155,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /v1/silences":             answers(s.listSilences),
 		"POST /v1/silences/add":        answers(s.addSilence),
 		"POST /v1/silences/end":        answers(s.endSilence),
+		"POST /v1/migration/enter":     answers(s.enterMigration),
 		"POST /v1/workspace/read":      onDesk(s, (*workspace.Desk).Read),
 		"POST /v1/workspace/plan":      onDesk(s, (*workspace.Desk).Plan),
 		"POST /v1/workspace/do":        onDesk(s, (*workspace.Desk).Do),

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -241,4 +242,25 @@ func (s *Server) endSilence(ctx context.Context, req EndSilence) (health.Silence
 		s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "person", personOf(ctx).String())
 	}
 	return done, err
+}
+
+// EnterMigration asks to enter the start or the end of a run into the trail.
+type EnterMigration struct {
+	OfEnvironment
+	Ended bool           `json:"ended,omitempty"`
+	Note  migration.Note `json:"note"`
+}
+
+// enterMigration makes an entry of its own. A crash before it leaves nothing, and the run does not
+// begin; asked again, it stands there twice, and means the same as once.
+func (s *Server) enterMigration(ctx context.Context, req EnterMigration) (none, error) {
+	kind := migration.TypeStarted
+	if req.Ended {
+		kind = migration.TypeEnded
+	}
+	err := s.record(ctx, Loss{Type: kind, Project: req.Project, Environment: req.Environment, Subject: migration.Subject, Detail: req.Note})
+	if err == nil {
+		s.opts.Logger.Warn(req.Note.Summary, "project", req.Project, "environment", req.Environment, "person", personOf(ctx).String())
+	}
+	return none{}, err
 }

@@ -23,6 +23,9 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
+// Replace is [WriteFile] for content that is written piece by piece.
+func Replace(path string, write func(io.Writer) error) error { return osDisk().replace(path, write) }
+
 // CreateFile is [WriteFile] for a file that must not exist. If two calls make it at the same
 // time, the later one wins.
 func CreateFile(path string, data []byte) error {

@@ -24,6 +24,11 @@ import (
 //	POST /_sim/pause             stop generating events
 //	POST /_sim/resume            go on
 //
+// Of the second API, for migrations:
+//
+//	GET  /_sim/migrated          what it has taken, and how many requests came in any second
+//	POST /_sim/passwords         {"shared"}: whether passwords are shared, or scoped to each member
+//
 // A person's acts on one environment's streaming config; the modes and faults of the API do
 // not count for them:
 //
@@ -56,6 +61,8 @@ func (s *Simulator) Admin() http.Handler {
 		s.SetRateLimit(r.Rate)
 		return done, nil
 	}))
+	m.HandleFunc("GET /_sim/migrated", show(s.Migrated))
+	m.HandleFunc("POST /_sim/passwords", act(func(r passwordsRequest) (any, error) { return done, s.SharePasswords(r.Shared) }))
 	s.adminStreaming(m)
 	m.HandleFunc("POST /_sim/pause", act(func(struct{}) (any, error) { s.Pause(); return s.Counts(), nil }))
 	m.HandleFunc("POST /_sim/resume", act(func(struct{}) (any, error) { s.Resume(); return s.Counts(), nil }))
@@ -69,6 +76,10 @@ type adminRequest struct {
 	Resource    string  `json:"resource"`
 	Status      string  `json:"status"`
 	Rate        float64 `json:"rate"`
+}
+
+type passwordsRequest struct {
+	Shared bool `json:"shared"`
 }
 
 func (s *Simulator) adminChange(r adminRequest) (any, error) {

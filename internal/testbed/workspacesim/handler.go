@@ -46,8 +46,12 @@ func (s *Simulator) serve(w http.ResponseWriter, r *http.Request) {
 // respond checks a request from the outside in: credentials, rate, path,
 // method, body, and then the operation itself.
 func (s *Simulator) respond(w http.ResponseWriter, r *http.Request, f fault) *answer {
-	if !s.authorized(r) {
+	second := isSecondAPI(r.URL.Path)
+	if second && !isProjectKey(r) || !second && !s.authorized(r) {
 		return s.failure(errorFor(http.StatusUnauthorized))
+	}
+	if second && s.tooMany(r.URL.Path) {
+		return s.failure(errorFor(http.StatusTooManyRequests))
 	}
 	if wait := s.limiter.wait(); wait > 0 {
 		e := errorFor(http.StatusTooManyRequests)

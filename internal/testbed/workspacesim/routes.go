@@ -24,7 +24,7 @@ const (
 )
 
 // operations are in the order of the document's table. Project creation has no number
-// there, and comes last.
+// there. The last five are of the second API, for migrations.
 var operations = []operation{
 	{method: http.MethodGet, pattern: projectPath, handle: (*Simulator).getProject},
 	{method: http.MethodPatch, pattern: projectPath, body: true, handle: (*Simulator).updateProject},
@@ -41,6 +41,12 @@ var operations = []operation{
 	{method: http.MethodGet, pattern: streamingPath, handle: (*Simulator).getStreaming},
 	{method: http.MethodPut, pattern: streamingPath, body: true, handle: (*Simulator).setStreaming},
 	{method: http.MethodPost, pattern: "/v1/projects", body: true, handle: (*Simulator).createProject},
+
+	{method: http.MethodPost, pattern: "/v1/b2b/organizations", body: true, handle: (*Simulator).migrateOrganization},
+	{method: http.MethodPost, pattern: "/v1/b2b/organizations/:organization_id/members", body: true, handle: (*Simulator).migrateMember},
+	{method: http.MethodPost, pattern: "/v1/b2b/passwords/migrate", body: true, handle: (*Simulator).migratePassword},
+	{method: http.MethodPost, pattern: "/v1/b2b/sessions/migrate", body: true, handle: (*Simulator).migrateMemberSession},
+	{method: http.MethodPost, pattern: "/v1/sessions/migrate", body: true, handle: (*Simulator).migrateSession},
 }
 
 // route finds the operation of a request and its path parameters. It takes the path as

@@ -25,6 +25,7 @@ type Simulator struct {
 
 	mu       sync.Mutex // guards the fields below
 	projects []*projectState
+	migrated migrated
 	changes  []Change                       // the last ones
 	changed  int                            // number of changes made
 	rng      *rand.Rand                     // draws changes
@@ -49,6 +50,8 @@ func New(o Options) (*Simulator, error) {
 		pushes:  newPusherClient(&o),
 		rng:     rand.New(rand.NewPCG(o.Seed, 2)),
 		seen:    map[[sha256.Size]byte]struct{}{},
+
+		migrated: migrated{there: map[string]bool{}, slugs: map[string]string{}},
 	}
 	s.seed()
 	return s, nil

@@ -62,6 +62,8 @@ var entrySentences = map[string]struct {
 	"health.gap":              {"events were lost in a gap of the event log", High},
 	"silence.added":           {"an environment raises no alarm for a while", Medium},
 	"silence.ended":           {"a silence was ended before its time", Low},
+	"migration.started":       {"a migration into the project began", High},
+	"migration.ended":         {"a migration into the project has ended", High},
 	"environment.gone":        {"the environment does not exist any more", High},
 	"environment.back":        {"the environment that was gone can be read again", Medium},
 	"credentials.damaged":     {"stored push credentials were damaged", High},

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/migration"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+)
+
+func (p Program) newMigrate() *cobra.Command {
+	return under(&cobra.Command{
+		Use:   "migrate",
+		Short: "Move organizations, members, password hashes and sessions into a project, on record",
+		Long: `Moves users of another provider into a project, by the API for migrations. It has a host and a
+key of its own; the workspace's management key is never sent there. deploy/migration.md
+describes the file of rows. Next to it, the folder FILE.migration keeps what was answered, so
+that a run that was killed goes on, and sends no answered row again.`,
+		Example: `  auditrelay migrate plan --from users.jsonl --passwords scoped
+  auditrelay migrate run --help
+  auditrelay migrate status --from users.jsonl --passwords scoped`,
+	}, newMigratePlan(), p.newMigrateRun(), newMigrateStatus())
+}
+
+// rowsFlags name a file of rows.
+type rowsFlags struct {
+	from      string
+	passwords outputFlag
+}
+
+func (f *rowsFlags) about() string { return "" }
+
+func (f *rowsFlags) addTo(cmd *cobra.Command) {
+	f.passwords.allowed = []string{migration.Shared, migration.Scoped}
+	withFlags(cmd, text(&f.from, "from", "the `FILE` of rows"), needed{"from"},
+		parsed(&f.passwords, "passwords", "`HOW` the project has passwords: shared by all organizations of an email address, or scoped to each member"))
+}
+
+// open checks the file, and reads what was answered so far.
+func (f *rowsFlags) open(*cobra.Command) (*migration.File, error) {
+	return migration.Open(f.from, migration.Options{Passwords: f.passwords.value})
+}
+
+func newMigratePlan() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "plan --from FILE",
+		Short: "Check all rows, and say what a run would do and how long it takes",
+		Long: exits("0 all rows are right, 1 some are not, or the file cannot be read", `Checks every row: its fields, its organization, double email addresses, and hashes that do not
+look like bcrypt where they are to be. It sends nothing. Of problems, it lists the first 100.`),
+		Example: "  auditrelay migrate plan --from users.jsonl --passwords scoped --output json",
+	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Plan, error) {
+		return &file.Plan, nil
+	}, printMigrationPlan, wrongRows)
+}
+
+// wrongRows is the error of a file with problems.
+func wrongRows(plan *migration.Plan) error {
+	if plan.Wrong > 0 {
+		return fmt.Errorf("%d rows are wrong; nothing is sent before all are right", plan.Wrong)
+	}
+	return nil
+}
+
+// dualWrite is for files with too many users.
+const dualWrite = `With more than %s users (%s), one export and import is not the way: use dual-write plus backfill.
+First let your application write each change to both providers, then run this file as the
+backfill. The relay sees both in the event log: health explains the backfill's events while
+it runs, and learns the dual writes as the environment's rhythm.`
+
+func printMigrationPlan(p *page, plan *migration.Plan) {
+	for _, wrong := range plan.Problems {
+		p.line("%s", printable(wrong))
+	}
+	if plan.Wrong > 0 {
+		return
+	}
+	p.row("TYPE", "ROWS", "REQUESTS LEFT")
+	for _, kind := range migration.Types {
+		p.row(kind, plan.Rows[kind], plan.Calls[kind])
+	}
+	p.line("%d requests, one at a time, organizations first: at least %s, at most %d in a second (%s)",
+		plan.Total, spanText(plan.Seconds), plan.Flavour.Limit, plan.Flavour.Name)
+	if plan.Passwords != "" {
+		p.line("passwords are sent as %s ones: see that the project has them so, since this cannot be changed once it has active passwords", plan.Passwords)
+	}
+	if plan.Users() > plan.Flavour.Users {
+		p.line(dualWrite, numberText(float64(plan.Flavour.Users)), plan.Flavour.Name)
+	}
+}
+
+func newMigrateStatus() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "status --from FILE",
+		Short: "Count the rows by what the API answered",
+		Long: exits("0 all rows are done, 2 some are not, 1 failed", `Counts the rows by their outcome: done; found, where an answer was lost and the API then called
+the row a duplicate; refused; unsure, where an answer was lost and nothing tells; not sent.`),
+		Example: "  auditrelay migrate status --from users.jsonl --passwords scoped",
+	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Result, error) {
+		if err := wrongRows(&file.Plan); err != nil {
+			return nil, err
+		}
+		return file.Count(io.Discard)
+	}, printMigrationResult, openRows)
+}
+
+// openRows tells an end with rows that are not done.
+func openRows(result *migration.Result) error {
+	if result.Open > 0 {
+		return errTrouble
+	}
+	return nil
+}
+
+func printMigrationResult(p *page, result *migration.Result) {
+	p.row("OUTCOME", "ROWS")
+	for _, o := range migration.Outcomes {
+		p.row(o, result.Outcomes[o])
+	}
+	for kind, n := range result.Refusals {
+		p.line("%d refused as %s", n, kind)
+	}
+}
+
+// migrateRun is what a run is asked for.
+type migrateRun struct {
+	rows                     rowsFlags
+	of                       console.OfEnvironment
+	url, project, secretFile string
+	again                    bool
+	consent                  consentFlags
+}
+
+// projectSecret is the variable with the project's secret, where --secret-file is not given.
+const projectSecret = "AUDITRELAY_PROJECT_SECRET"
+
+func (p Program) newMigrateRun() *cobra.Command {
+	var m migrateRun
+	return command(&cobra.Command{
+		Use:   "run PROJECT/ENVIRONMENT --from FILE",
+		Short: "Send the rows that have no answer yet",
+		Long: exits("0 all rows are done, 2 some are not, 1 failed or ended early", `Checks all rows, shows the plan, asks, and sends what has no answer yet, one request at a time,
+to the project of an environment of the running relay. The audit trail gets an entry before,
+with your user name, host and --reason, and one after it with the counts.
+
+Refused and unsure rows are in FILE.migration/refused.jsonl, with line and reason. Mend those
+rows in FILE, and run it again. Ctrl-C ends it after the request under way.`),
+		Example: `  auditrelay migrate run shop/live --from users.jsonl --passwords scoped --config relay.yaml \
+      --api-url https://api.example.com --project-id project-live-1 --secret-file project.secret`,
+		Args: ofEnvironment(&m.of, exactly(1, "PROJECT/ENVIRONMENT, such as shop/live")),
+	}, p.configured(), func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+		api, err := m.api(cmd, cfg)
+		if err != nil {
+			return err
+		}
+		return m.alone(cmd, cfg, &migration.Run{API: api, Again: m.again})
+	}, &m.rows, &m.consent, text(&m.url, "api-url", "the `URL` of the API for migrations"), text(&m.project, "project-id", "the project's `ID` for that API"),
+		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input (default $"+projectSecret+")"),
+		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id"})
+}
+
+// api makes the client. The workspace's management key is refused before anything is sent.
+func (m *migrateRun) api(cmd *cobra.Command, cfg *config.Config) (api *management.Client, err error) {
+	key := secret.New(os.Getenv(projectSecret))
+	if m.secretFile != "" {
+		if key, err = readSecret(cmd, m.secretFile); err != nil {
+			return nil, err
+		}
+	}
+	if w := cfg.Workspace; w != nil && (m.project == w.KeyID || key == w.Secret) {
+		return nil, errors.New("this is the workspace's management key, which is never sent to the API for migrations: give the project's id and secret")
+	}
+	if !slices.ContainsFunc(cfg.Environments, func(e config.Environment) bool { return e.Project == m.of.Project && e.Environment == m.of.Environment }) {
+		return nil, fmt.Errorf("%s/%s is not in the configuration", m.of.Project, m.of.Environment)
+	}
+	return migration.NewAPI(m.url, m.project, key)
+}
+
+// alone shows the plan, and runs it while no other process runs one: the limit is the project's.
+func (m *migrateRun) alone(cmd *cobra.Command, cfg *config.Config, run *migration.Run) error {
+	dir := filepath.Join(cfg.DataDir, "migration")
+	if err := durable.MakeDir(dir); err != nil {
+		return err
+	}
+	lock, err := durable.Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // as the end of the process does
+	run.File, err = migration.Open(m.rows.from, migration.Options{Passwords: m.rows.passwords.value, Write: true, Again: m.again})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(show(cmd.ErrOrStderr(), &run.File.Plan, printMigrationPlan), wrongRows(&run.File.Plan)); err != nil {
+		return err
+	}
+	defer func() { _ = run.File.Close() }() // each answer was synced
+	if err := confirm(cmd, m.consent.yes, "Send them?"); err != nil {
+		return err
+	}
+	return m.onRecord(cmd, cfg, run)
+}
+
+// enterWithin bounds the wait for a relay that is starting again.
+const enterWithin = time.Minute
+
+// onRecord runs between two entries of the trail. Without the first one, nothing is sent. A crash
+// before the second leaves the first one alone, and the next run enters two of its own.
+func (m *migrateRun) onRecord(cmd *cobra.Command, cfg *config.Config, run *migration.Run) error {
+	client := console.NewClient(cfg.DataDir)
+	client.Person = thisPerson()
+	note := run.Starts(m.consent.reason)
+	if err := client.EnterMigration(cmd.Context(), console.EnterMigration{OfEnvironment: m.of, Note: note}); err != nil {
+		return fmt.Errorf("enter the start into the audit trail (nothing was sent): %w", err)
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	run.Report = func(p migration.Progress, failing string) {
+		unit := "rows, " + spanText(p.Left.Seconds()) + " left"
+		if failing != "" {
+			unit += ", waiting for the API: " + printable(failing)
+		}
+		shown.report(&console.Progress{Done: uint64(p.Done), Total: uint64(p.Total), Unit: unit, Refused: uint64(p.Refused)})
+	}
+	result, err := run.Do(cmd.Context())
+	shown.end()
+	if result == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), enterWithin)
+	defer cancel()
+	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+	entered := retry.Insist(ctx, log, "entering the end into the audit trail", func(error) bool { return false }, func() error {
+		return client.EnterMigration(ctx, console.EnterMigration{OfEnvironment: m.of, Ended: true, Note: note.Ends(result)})
+	})
+	printed := show(cmd.OutOrStdout(), result, printMigrationResult)
+	if result.Lost > 0 || result.Open > 0 {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the answers of %d rows were lost; what is not done, and why: %s\n", result.Lost, run.File.Refused())
+	}
+	return cmp.Or(errors.Join(err, entered, printed), openRows(result))
+}
