@@ -103,6 +103,7 @@ type office struct {
 	env          workspacesim.Environment
 	name, config string
 	admin        string // its address
+	api          string // the simulator's address
 	sink         *readback.File
 	writes       atomic.Int32 // requests to the API other than GET
 	held         atomic.Bool  // they get no answer, and have no effect
@@ -132,6 +133,7 @@ func newOffice(t *testing.T, stream string) *office {
 		sim.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { api.Close(); sim.Stop() })
+	o.api = api.URL
 	text := fmt.Sprintf(`data_dir: %s
 workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: "%s"}

@@ -35,6 +35,7 @@ type flags struct {
 	// coldstart's initial backlog, in MiB
 	backlog int
 	faults  int
+	rows    int // of the scenario migrate
 }
 
 func main() {
@@ -69,6 +70,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
   torture --only kill9 --rounds 20 --seed 42
   torture --only outage --long
   torture --only coldstart --backlog 10240
+  torture --only migrate --rows 20000
   torture --only faults --faults 1000 --for 1h`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
@@ -84,6 +86,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
 	fs.IntVar(&f.backlog, "backlog", 512, "`MiB` of undelivered events that coldstart starts with")
 	fs.IntVar(&f.faults, "faults", 25, "how `many` random faults the scenario faults draws, each from the seed and its number")
+	fs.IntVar(&f.rows, "rows", 2000, "how `many` rows the scenario migrate sends")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
 	cmd.AddCommand(newNATSCommand())
 	return cmd

@@ -49,6 +49,7 @@ func scenarios() []scenario {
 		{name: "shutdown", about: "SIGTERM under load", run: shutdown},
 		{name: "giants", about: "200 pushes of the maximum size at once", run: giants},
 		{name: "hostile", about: "pushes that fill letters, imitate the trail, take its ids, repeat themselves, and come from the future", run: hostile},
+		{name: "migrate", about: "a migration is killed, throttled, and loses answers", run: migrated},
 		{name: "bombs", about: "pushes that are small to send and large to decode", run: bombed},
 	}
 }

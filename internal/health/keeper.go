@@ -203,6 +203,8 @@ const (
 	// writeAgain is the pause after a failure, and writePause between any two attempts.
 	writeAgain = 10 * time.Second
 	writePause = time.Second
+	// enterEvery is the time between two looks at the trail, for a migration, where nothing is due.
+	enterEvery = 10 * time.Second
 )
 
 func (w *writer) run(ctx context.Context) {
@@ -215,7 +217,7 @@ func (w *writer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
-		case <-time.After(saveEvery):
+		case <-time.After(enterEvery):
 		}
 	}
 	// A kill before this line loses at most a minute's lesson.
