@@ -310,8 +310,11 @@ func TestWhatNoRowIsToBlameFor(t *testing.T) {
 			w.WriteHeader(401)
 			_, _ = io.WriteString(w, `{"status_code":401,"request_id":"r","error_type":"unauthorized_credentials"}`)
 		}, "line 13: HTTP 401 unauthorized_credentials: Unauthorized; check --project-id"},
-		"proxy":    {func(w http.ResponseWriter) { w.WriteHeader(404); _, _ = io.WriteString(w, "<html>no</html>") }, "something other than the API answered"},
-		"redirect": {func(w http.ResponseWriter) { w.Header().Set("Location", "https://evil.example.com/"); w.WriteHeader(307) }, "something other than the API answered"},
+		"proxy": {func(w http.ResponseWriter) { w.WriteHeader(404); _, _ = io.WriteString(w, "<html>no</html>") }, "something other than the API answered"},
+		"redirect": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "https://evil.example.com/")
+			w.WriteHeader(307)
+		}, "something other than the API answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
