@@ -23,7 +23,7 @@ func (c *copied) span() span {
 }
 
 // recover seeks the signed entries that the log lacks in the files. Got and want are leaves
-// of g as in compareLeaves.
+// of g, as they are and as signed.
 func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 	for i, leaf := range want {
 		index := g.Base + int64(i)

@@ -34,7 +34,7 @@ type Report struct {
 
 // Problem is a run of entries, or of checkpoints, unlike the signed ones.
 type Problem struct {
-	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or unproven,
+	// Kind is altered, moved, truncated, missing, misfiled or unproven,
 	// of entries; restored, in Report.Restored; checkpoint; pin, of the checkpoint next to
 	// the key; key; or forwarded, of the newest entry known to the sinks or to the trail's
 	// files.

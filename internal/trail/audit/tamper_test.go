@@ -66,7 +66,7 @@ func TestTampering(t *testing.T) {
 		},
 		"removed": {
 			entries: func(m []*store.Draft) []*store.Draft { return slices.Delete(m, 7, 8) },
-			want:    []string{"entry 7 removed", "entries 8 to 19 moved"},
+			want:    []string{"entry 7 missing: it is nowhere, and another entry stands in its place", "entries 8 to 19 moved"},
 		},
 		"deleted in place": {
 			entries: keep, delete: 8,
@@ -78,13 +78,13 @@ func TestTampering(t *testing.T) {
 		},
 		"swapped": {
 			entries: func(m []*store.Draft) []*store.Draft { m[3], m[12] = m[12], m[3]; return m },
-			want:    []string{"entry 3 moved: stands +9", "entry 12 moved: stands -9"},
+			want:    []string{"entry 3 moved: it stands +9", "entry 12 moved: it stands -9"},
 		},
 		"inserted": {entries: func(m []*store.Draft) []*store.Draft {
 			forged := copyDraft(m[4])
 			alter(forged)
 			return slices.Insert(m, 4, forged)
-		}, want: []string{"entry 4 foreign", "entries 4 to 19 moved: stands +1"}},
+		}, want: []string{"entries 4 to 19 moved: it stands +1"}},
 		"truncated": {
 			entries: func(m []*store.Draft) []*store.Draft { return m[:15] },
 			want:    []string{"entries 15 to 19 truncated"},

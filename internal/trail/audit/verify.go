@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -293,114 +291,4 @@ func (r *examiner) readPin(x *examination) {
 		return
 	}
 	x.pin = &c
-}
-
-// proveAll proves the generations, the oldest first, and returns their keys by base.
-func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
-	keys = map[int64]string{}
-	bases := x.bases()
-	var entries []Problem
-	for i, base := range bases {
-		end := int64(len(x.leaves))
-		if i+1 < len(bases) {
-			end = min(end, bases[i+1])
-		}
-		g := &proof{base: base, leaves: x.leaves[min(base, end):end]}
-		public := x.keyOf(bases, i, own)
-		keys[base] = public
-		for _, c := range x.history {
-			switch {
-			case c.Base == base && c.PublicKey == public:
-				g.history = append(g.history, c)
-			case c.Base == base:
-				x.checkpointProblem(c.Seq, "it is signed with another key: "+c.PublicKey)
-			}
-		}
-		if x.pin != nil && x.pin.Base == base && x.pin.PublicKey == public && x.pin.Size > 0 && (len(g.history) == 0 || x.pin.Size > g.history[len(g.history)-1].Size) {
-			g.history = append(g.history, *x.pin)
-		}
-		want := g.prove()
-		entries = append(entries, shifted(append(compareLeaves(g.leaves, want), g.problems...), base)...)
-		x.report.Checkpoints += g.good
-		x.signed, x.end = g.signed, g.end
-		made := x.generation(g, own)
-		x.gens = append(x.gens, made)
-		x.recover(made, g.leaves, want)
-	}
-	x.report.Problems = append(entries, x.report.Problems...)
-	return keys
-}
-
-// keyOf is the key of a generation: the one named by the next generation's first entry,
-// else our own if it has signed there, else the first signer's. So nobody continues
-// another's tree with a key of his own.
-func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
-	if i+1 < len(bases) {
-		if o := x.openings[bases[i+1]]; o.Previous != nil && o.Previous.Base == bases[i] && o.Previous.PublicKey != "" {
-			return o.Previous.PublicKey
-		}
-	}
-	first := ""
-	for n, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
-		switch isPin := n == len(x.history); {
-		case c.Base != bases[i]:
-		case own.isOwn(c.PublicKey) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
-			return c.PublicKey
-		case first == "":
-			first = c.PublicKey
-		}
-	}
-	return first
-}
-
-// pins is the checkpoint next to the key, if it is good and covers anything.
-func (x *examination) pins() []Kept {
-	if x.pin == nil || x.pin.Size == 0 {
-		return nil
-	}
-	return []Kept{*x.pin}
-}
-
-// bases are where generations begin: at 0, where an entry opens one, and where
-// checkpoints say so. An entry covered by an older generation's checkpoint opens none.
-func (x *examination) bases() []int64 {
-	bases := map[int64]int64{0: 0} // and how far their checkpoints reach
-	for _, c := range x.history {
-		bases[c.Base] = max(bases[c.Base], c.Base+c.Size)
-	}
-	if x.pin != nil {
-		bases[x.pin.Base] = max(bases[x.pin.Base], x.pin.Base+x.pin.Size)
-	}
-	for index := range x.openings {
-		covered := false
-		for base, end := range bases {
-			covered = covered || base < index && index < end
-		}
-		if _, known := bases[index]; !known && !covered {
-			bases[index] = index
-		}
-	}
-	var all []int64
-	for base := range bases {
-		all = append(all, base)
-	}
-	slices.Sort(all)
-	return all
-}
-
-// generation sums up a proof. The key is the newest checkpoint's, or the one named by
-// the opening entry.
-func (x *examination) generation(g *proof, own keyPair) Generation {
-	made := Generation{Base: g.base, Size: g.signed.Len(), Root: g.signed.Root()}
-	if n := len(g.history); n > 0 {
-		made.PublicKey = g.history[n-1].PublicKey
-	} else if o, ok := x.openings[g.base]; ok {
-		made.PublicKey = o.Key
-	} else if g.base == 0 {
-		made.PublicKey = own.public
-	}
-	if verifier, err := note.NewVerifier(made.PublicKey); err == nil {
-		made.Origin = verifier.Name()
-	}
-	return made
 }

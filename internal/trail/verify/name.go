@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -101,7 +100,8 @@ func (l *logCheck) tileFinding(file, detail string) {
 
 // nameEntries tells the fate of each entry of damaged chunks.
 func (v *solver) nameEntries(all []damage) {
-	there, signed := places(all)
+	var parts []proof.Part
+	of := map[int64]damage{} // by chunk
 	for _, d := range all {
 		first := d.n * width
 		if d.truth == nil {
@@ -114,53 +114,20 @@ func (v *solver) nameEntries(all []damage) {
 		if d.tileWrong != "" {
 			v.l.tileFinding(d.tileFile, d.tileWrong)
 		}
-		for i, want := range d.truth {
-			got := tlog.Hash{}
-			if d.bundle != nil {
-				got = d.bundle[i]
-			}
-			if got != want {
-				kind, detail := fate(first+int64(i), want, got, there, signed)
-				if d.bundleWrong != "" && kind == Missing {
-					detail = d.bundleWrong
-				}
-				f := Finding{Kind: kind, Log: v.l.origin, From: v.l.base + first + int64(i), To: v.l.base + first + int64(i), File: d.bundleFile, Detail: detail}
-				f.inArchive(d.archive)
-				v.l.report.Integrity.add(f)
-			}
+		if d.bundle == nil {
+			d.bundle = make([]tlog.Hash, d.width)
 		}
+		parts, of[d.n] = append(parts, proof.Part{First: first, Got: d.bundle, Signed: d.truth}), d
 	}
-}
-
-// places are where leaves stand in the damaged chunks, and where they should.
-func places(all []damage) (there, signed map[tlog.Hash]int64) {
-	there, signed = map[tlog.Hash]int64{}, map[tlog.Hash]int64{}
-	for _, d := range all {
-		for i, h := range d.bundle {
-			there[h] = d.n*width + int64(i)
+	proof.Compare(parts, func(leaf int64, kind, detail string) {
+		d := of[leaf/width]
+		if d.bundleWrong != "" && kind == Missing {
+			detail = d.bundleWrong
 		}
-		for i, h := range d.truth {
-			signed[h] = d.n*width + int64(i)
-		}
-	}
-	delete(there, tlog.Hash{})
-	return there, signed
-}
-
-// emptyLeaf is an entry without a byte, in the place of a lost one.
-var emptyLeaf = tlog.RecordHash(nil)
-
-func fate(leaf int64, want, got tlog.Hash, there, signed map[tlog.Hash]int64) (kind, detail string) {
-	if at, found := there[want]; found {
-		return Moved, fmt.Sprintf("it stands %+d places off", at-leaf)
-	}
-	if got == (tlog.Hash{}) || got == emptyLeaf {
-		return Missing, "nothing stands there"
-	}
-	if _, known := signed[got]; known {
-		return Missing, "it is nowhere, and another entry stands in its place"
-	}
-	return Altered, "it does not have the hash that was signed"
+		f := Finding{Kind: kind, Log: v.l.origin, From: v.l.base + leaf, To: v.l.base + leaf, File: d.bundleFile, Detail: detail}
+		f.inArchive(d.archive)
+		v.l.report.Integrity.add(f)
+	})
 }
 
 func (l *logCheck) entryFinding(kind string, from, to int64, file, detail string) {

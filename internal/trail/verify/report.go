@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Report has two verdicts on a trail, and its proven logs.
@@ -90,9 +92,9 @@ type Verdict struct {
 
 // The kinds of findings about integrity.
 const (
-	Altered    = "altered"    // entries unlike the signed ones
-	Missing    = "missing"    // absent entries
-	Moved      = "moved"      // entries in another's place
+	Altered    = proof.Altered
+	Missing    = proof.Missing
+	Moved      = proof.Moved
 	Unproven   = "unproven"   // entries under no signed root
 	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
 	Checkpoint = "checkpoint" // a missing, unsigned or older one
