@@ -117,8 +117,7 @@ func sayRotated(cmd *cobra.Command, public string, elsewhere bool) error {
 	return say(cmd.OutOrStdout(), "the key is replaced; checkpoints are signed with %s", public)
 }
 
-// rotateKey does the steps described in internal/trail/audit/rotate.go on the trail of a stopped
-// relay; each can be repeated.
+// rotateKey does it on the trail of a stopped relay; it can be repeated.
 func rotateKey(cmd *cobra.Command, cfg *config.Config, version, elsewhere string) (err error) {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
 	s, err := app.OpenStore(cmd.Context(), cfg, app.StoreOptions{Version: version, Logger: log})
@@ -126,30 +125,18 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, version, elsewhere string
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	next := elsewhere
-	if next == "" {
-		if next, err = audit.NextKey(cfg.Audit.KeyFile); err != nil {
+	public := elsewhere
+	err = withTrail(cmd.Context(), cfg, s, log, func(ctx context.Context, trail *audit.Trail) (err error) {
+		if elsewhere == "" {
+			public, err = trail.Rotate(ctx, thisProcess())
 			return err
 		}
-	}
-	name := func(ctx context.Context, trail *audit.Trail) error {
-		return trail.NameNextKey(ctx, next, thisProcess())
-	}
-	if err := withTrail(cmd.Context(), cfg, s, log, name); err != nil {
+		return trail.NameNextKey(ctx, elsewhere, thisProcess())
+	})
+	if err != nil {
 		return err
 	}
-	if elsewhere != "" {
-		return sayRotated(cmd, next, true)
-	}
-	if err := audit.UseNextKey(cfg.Audit.KeyFile); err != nil {
-		return err
-	}
-	public := ""
-	newest := func(_ context.Context, trail *audit.Trail) error { public = trail.PublicKey(); return nil }
-	if err := withTrail(cmd.Context(), cfg, s, log, newest); err != nil {
-		return err
-	}
-	return sayRotated(cmd, public, false)
+	return sayRotated(cmd, public, elsewhere != "")
 }
 
 // withTrail opens the trail of a stopped relay, and signs it after do. Then it brings the files

@@ -159,7 +159,9 @@ func (s *Server) rotateKey(ctx context.Context, req RotateKey) (RotatedKey, erro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotatePatience)
 	defer cancel()
 	public, err := req.Public, error(nil)
-	if public != "" {
+	if public == "" && s.opts.Trail.Shared() {
+		err = errors.New("rotate key: other relays sign this trail with the same key: stop them all, and rotate it then")
+	} else if public != "" {
 		err = s.opts.Trail.NameNextKey(ctx, public, personOf(ctx))
 	} else {
 		public, err = s.opts.Trail.Rotate(ctx, personOf(ctx))

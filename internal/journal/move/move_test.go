@@ -328,12 +328,10 @@ func filled(t *testing.T) (from *site, keys, password string) {
 	require.NoError(t, r.pushers.Promote(t.Context(), environment, issued.LastFour))
 	withTrail(t, s, keys, func(trail *audit.Trail) {
 		enter(t, trail, 5)
-		next, err := audit.NextKey(filepath.Join(keys, "key"))
+		_, err := trail.Rotate(t.Context(), audit.Person{})
 		require.NoError(t, err)
-		require.NoError(t, trail.NameNextKey(t.Context(), next, audit.Person{}))
+		enter(t, trail, 5)
 	})
-	require.NoError(t, audit.UseNextKey(filepath.Join(keys, "key")))
-	withTrail(t, s, keys, func(trail *audit.Trail) { enter(t, trail, 5) })
 	r.close()
 	for _, log := range []string{journal.EventsLog, deadletters.LogName, audit.EntriesLog} {
 		_, err = damage.Of(from.dir).FlipRecord(log, 0)

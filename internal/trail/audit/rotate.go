@@ -33,8 +33,8 @@ import (
 // begins a generation under the new key. So whoever trusts the first public key follows
 // the chain to the newest: see [Generation].
 //
-// A running relay does the same in [Trail.Rotate], and begins the generation at once. Of a
-// stopped one, a command opens the trail for it.
+// [Trail.Rotate] does all of it, and begins the generation at once. Of a stopped relay, a command
+// opens the trail for it.
 
 // TypeRotated names the key of the next generation; its Detail is a rotation.
 const TypeRotated = "trail.key_rotated"
@@ -83,9 +83,9 @@ func PublicKey(origin string, pemFile []byte) (string, error) {
 // nextFile keeps the new key until it takes the old one's place.
 func nextFile(keyFile string) string { return keyFile + ".next" }
 
-// NextKey is the public key of the prepared key next to keyFile. It is made where it is
+// nextKey is the public key of the prepared key next to keyFile. It is made where it is
 // missing, with the same name.
-func NextKey(keyFile string) (public string, err error) {
+func nextKey(keyFile string) (public string, err error) {
 	next, err := loadKey(nextFile(keyFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return next.public, err // of an unfinished rotation
@@ -98,9 +98,9 @@ func NextKey(keyFile string) (public string, err error) {
 	return next.public, err
 }
 
-// UseNextKey puts the new key into the place of the old one. A crash leaves the one or
+// useNextKey puts the new key into the place of the old one. A crash leaves the one or
 // the other, whole.
-func UseNextKey(keyFile string) error {
+func useNextKey(keyFile string) error {
 	if err := os.Rename(nextFile(keyFile), keyFile); err != nil {
 		return fmt.Errorf("replace signing key: %w", err)
 	}
@@ -131,6 +131,10 @@ func (t *Trail) NameNextKey(ctx context.Context, public string, by Person) error
 // cosignPatience is how long a rotation waits for the witnesses' signatures.
 const cosignPatience = 15 * time.Second
 
+// Shared reports whether other relays sign this trail with the same key. They have to be stopped
+// while it is rotated.
+func (t *Trail) Shared() bool { return t.options.Shared }
+
 // Rotate replaces the key in its file by a new one, and has the trail go on under it. It
 // returns the new public key, in the note form. Appends wait while the trail is read back for
 // the new generation. An error before the key is in its place leaves the old one in use, and
@@ -142,15 +146,12 @@ const cosignPatience = 15 * time.Second
 // time to sign a checkpoint with this entry: later they are only asked about the new
 // generation. If other entries come meanwhile, another entry names the key again.
 func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error) {
-	switch {
-	case t.options.KeyFile == "":
+	if t.options.KeyFile == "" {
 		return "", errors.New("rotate key: the key is not in a file; make the new one yourself, and have the trail name its public key")
-	case t.options.Shared:
-		return "", errors.New("rotate key: other relays sign this trail with the same key: stop them all, and rotate it then")
 	}
 	t.rotating.Lock()
 	defer t.rotating.Unlock()
-	public, err = NextKey(t.options.KeyFile) // after a crash here the next rotation takes it up
+	public, err = nextKey(t.options.KeyFile) // after a crash here the next rotation takes it up
 	if err != nil {
 		return "", err
 	}
@@ -168,7 +169,7 @@ func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error
 	if err := t.nameLast(ctx, public, by); err != nil {
 		return "", err
 	}
-	if err := UseNextKey(t.options.KeyFile); err != nil {
+	if err := useNextKey(t.options.KeyFile); err != nil {
 		// Perhaps the new key is in its place, and a power cut may still undo that. So nothing
 		// is signed with it in this process; the next start goes by what it finds there.
 		return "", err

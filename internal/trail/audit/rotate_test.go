@@ -24,7 +24,7 @@ import (
 // rotate does a rotation's steps up to one of them; afterwards the process is killed.
 func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	t.Helper()
-	public, err := NextKey(o.KeyFile)
+	public, err := nextKey(o.KeyFile)
 	require.NoError(t, err)
 	if steps == 1 {
 		return
@@ -46,7 +46,7 @@ func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	if steps == 3 {
 		return
 	}
-	require.NoError(t, UseNextKey(o.KeyFile))
+	require.NoError(t, useNextKey(o.KeyFile))
 }
 
 // A rotation is killed after each of its steps; a relay goes on with the key that is
@@ -281,7 +281,7 @@ func TestARotationThatFails(t *testing.T) {
 	set(nil)
 	require.Equal(t, first, trail.PublicKey())
 	require.FileExists(t, nextFile(o.KeyFile), "the next rotation takes it up")
-	prepared, err := NextKey(o.KeyFile)
+	prepared, err := nextKey(o.KeyFile)
 	require.NoError(t, err)
 
 	set(func() bool { // once the new key is in its place
@@ -345,17 +345,11 @@ func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 	require.Equal(t, "example.com/trail/from-4", place.Origin)
 }
 
-// A key that is not in a file, or that other relays have too, is not replaced by one relay.
-func TestSomeKeysAreNotRotatedByARunningRelay(t *testing.T) {
+// A key that is not in a file is not replaced.
+func TestAKeyElsewhereIsNotRotated(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
 	o, _ := signerOptions(t)
 	_, err := openTrail(t, st, o).Rotate(t.Context(), Person{})
 	require.ErrorContains(t, err, "not in a file")
-	st, _ = startStore(t, t.TempDir())
-	o = testOptions(t)
-	o.Shared = true
-	_, err = openTrail(t, st, o).Rotate(t.Context(), Person{})
-	require.ErrorContains(t, err, "other relays")
-	require.NoFileExists(t, nextFile(o.KeyFile))
 }
