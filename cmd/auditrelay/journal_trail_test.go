@@ -26,7 +26,7 @@ func makeTrail(t *testing.T) string {
 	cfg.SetDefaults()
 	files, err := app.OpenStore(t.Context(), cfg, app.StoreOptions{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	trail, err := audit.Open(t.Context(), files, audit.Options{Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile})
+	trail, err := audit.Open(t.Context(), files, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile}})
 	require.NoError(t, err)
 	for range 10 {
 		_, err := trail.Append(t.Context(), audit.Entry{Type: "t", Project: "p", Subject: "s", Time: time.Now(), After: json.RawMessage(`1`)})

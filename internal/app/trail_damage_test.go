@@ -64,7 +64,7 @@ func newDamageable(t *testing.T) *damageable {
 	}
 	store.Close()
 	for run := range 3 {
-		trail, err := audit.Open(t.Context(), files, audit.Options{Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile})
+		trail, err := audit.Open(t.Context(), files, audit.Options{KeySource: audit.KeySource{Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile}})
 		require.NoError(t, err)
 		for i := range int64(10) {
 			_, err := trail.AppendIf(t.Context(), audit.Entry{

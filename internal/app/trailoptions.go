@@ -16,9 +16,13 @@ const ForwardedFile = "trail.forwarded"
 func TrailOptions(cfg *config.Config) audit.Options {
 	a := cfg.Audit
 	return audit.Options{
-		Shared: cfg.Journal.URL != "", Origin: a.Origin,
-		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, SignEnv: a.SignEnv, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
-		ForwardedFile: filepath.Join(cfg.DataDir, ForwardedFile), SalvageDir: filepath.Join(cfg.DataDir, SalvageDir),
-		Files: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))),
+		KeySource: audit.KeySource{
+			Origin: a.Origin, KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, SignEnv: a.SignEnv, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
+		},
+		Evidence: audit.Evidence{
+			ForwardedFile: filepath.Join(cfg.DataDir, ForwardedFile), SalvageDir: filepath.Join(cfg.DataDir, SalvageDir),
+			Files: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))),
+		},
+		Shared: cfg.Journal.URL != "",
 	}
 }

@@ -25,7 +25,7 @@ func TestMakeAnExportForProof(t *testing.T) {
 	require.NoError(t, err)
 	kept := trailtest.Store(t, t.TempDir())
 	defer func() { require.NoError(t, kept.Close()) }()
-	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
+	o := audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour}
 	trail, err := audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))

@@ -52,7 +52,7 @@ func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	tb.Helper()
 	dir = tb.TempDir()
 	files := trailtest.Store(tb, dir)
-	options := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
+	options := audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour}
 	trail, err := audit.Open(tb.Context(), files, options)
 	require.NoError(tb, err)
 	require.NoError(tb, trail.Close(tb.Context()))

@@ -20,7 +20,7 @@ func exportedTrail(t *testing.T, n int) (dir, key string) {
 	t.Helper()
 	kept := trailtest.Store(t, t.TempDir())
 	defer func() { require.NoError(t, kept.Close()) }()
-	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"), SignEvery: time.Hour}
+	o := audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key")}, SignEvery: time.Hour}
 	trail, err := audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	for i := range n {

@@ -285,7 +285,7 @@ func (r *rooms) take(t *testing.T, sink string, n int) (ids []string) {
 }
 
 func trailOptions(dir string) audit.Options {
-	return audit.Options{Origin: "example.com/test", KeyFile: filepath.Join(dir, "key"), SignEvery: time.Millisecond}
+	return audit.Options{KeySource: audit.KeySource{Origin: "example.com/test", KeyFile: filepath.Join(dir, "key")}, SignEvery: time.Millisecond}
 }
 
 func withTrail(t *testing.T, s store.Store, keys string, do func(*audit.Trail)) {

@@ -30,7 +30,7 @@ func Store(tb testing.TB, dir string) store.Store {
 func Serve(tb testing.TB, dir string) (trail *audit.Trail, stop func()) {
 	tb.Helper()
 	s := Store(tb, dir)
-	trail, err := audit.Open(tb.Context(), s, audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")})
+	trail, err := audit.Open(tb.Context(), s, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}})
 	require.NoError(tb, err)
 	return trail, func() {
 		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
@@ -13,11 +14,32 @@ import (
 // errNoKey: the key's place holds none.
 var errNoKey = errors.New("there is no signing key")
 
+// KeySource says where the signing key is.
+type KeySource struct {
+	// Origin names the trail: a new key, and so the first line of each checkpoint. An
+	// existing key keeps its name.
+	Origin string
+	// KeyFile holds the signing key in the note form. It is generated where it is
+	// missing; if something was signed before, a new generation begins then. The newest
+	// checkpoint is kept next to it, as KeyFile + ".checkpoint", so that a roll-back of both
+	// logs is found too. Relays with the same logs share the key.
+	KeyFile string
+	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
+	// SignCommand is a program in its place, which gets the environment variables SignEnv:
+	// see signByCommand. PublicKey is its key, in the note form. Such keys are never generated.
+	KeyEnv      string
+	SignCommand []string
+	SignEnv     []string
+	PublicKey   string
+	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
+	PinFile string
+}
+
 // pinFile is where the newest checkpoint is kept.
-func (o *Options) pinFile() string { return cmp.Or(o.PinFile, o.KeyFile+".checkpoint") }
+func (o *KeySource) pinFile() string { return cmp.Or(o.PinFile, o.KeyFile+".checkpoint") }
 
 // loadKey reads the key from its place. It gives fs.ErrNotExist where a file is missing.
-func (o *Options) loadKey() (keyPair, error) {
+func (o *KeySource) loadKey() (keyPair, error) {
 	switch {
 	case len(o.SignCommand) > 0:
 		return newKeyPair(o.PublicKey, signByCommand(o.SignCommand, o.SignEnv))
@@ -29,6 +51,11 @@ func (o *Options) loadKey() (keyPair, error) {
 		return readKey(text)
 	}
 	return loadKey(o.KeyFile)
+}
+
+// markFile names the key once it has signed, if the key's own file cannot.
+func (o *KeySource) markFile() string {
+	return strings.TrimSuffix(o.pinFile(), ".checkpoint") + ".signed"
 }
 
 // openKey loads the key, or generates it in its file. A damaged file is kept in the
@@ -64,7 +91,7 @@ func (t *Trail) openKey() error {
 // useKey makes a key from its place the trail's. Needs the turn, or nobody else who knows of t.
 func (t *Trail) useKey(key keyPair) {
 	t.fileKey.Store(&key)
-	t.key, t.marked = key, isMarked(key, t.markFile())
+	t.key, t.marked = key, isMarked(key, t.options.markFile())
 }
 
 func (t *Trail) setKeyAside() error {

@@ -8,16 +8,13 @@ import (
 	"slices"
 )
 
-// VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes KeyFile and what
-// else says where the key is, PinFile, ForwardedFile and Files. Unnamed are the problems
-// and the restored entries that the trail does not name yet; a start would name them. A missing key, or one other than the
-// signer's, is a problem if anything was signed.
+// VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes the KeySource and the
+// Evidence. Unnamed are the problems and the restored entries that the trail does not name yet; a
+// start would name them. A missing key, or one other than the signer's, is a problem if anything
+// was signed.
 func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []Problem, err error) {
 	key, keyErr := o.loadKey()
-	r := &examiner{
-		Reader: trail, pinFile: o.pinFile(), forwardedFile: o.ForwardedFile, files: o.Files, key: key,
-		marked: isMarked(key, markFile(o.pinFile())), pinExpected: keyErr == nil, still: true,
-	}
+	r := &examiner{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
 	x, err := r.examine(ctx)
 	if err != nil {
 		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)

@@ -42,7 +42,7 @@ func (t *Trail) keepPin() error {
 		return err
 	}
 	if !t.marked {
-		if err := markKey(*t.fileKey.Load(), t.options.KeyFile, t.markFile()); err != nil {
+		if err := markKey(*t.fileKey.Load(), t.options.KeyFile, t.options.markFile()); err != nil {
 			return err
 		}
 	}
@@ -57,11 +57,6 @@ func writePin(file string, signed []byte) error {
 	}
 	return nil
 }
-
-func (t *Trail) markFile() string { return markFile(t.options.pinFile()) }
-
-// markFile names the key once it has signed, if the key's own file cannot.
-func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".checkpoint") + ".signed" }
 
 // markKey notes a key's first signature durably: in its file if this is a private file of
 // the relay's own, else in a file next to the pin. Both writes replace a file whole.
@@ -107,7 +102,7 @@ func (r *examiner) checkPin(x *examination) {
 	switch {
 	case x.pinText == nil && r.pinExpected && (len(own) > 0 || r.marked):
 		x.problem("pin", 0, 0, "the checkpoint next to the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
-			filepath.Base(r.pinFile), len(own))
+			filepath.Base(r.options.pinFile()), len(own))
 	case x.pin == nil: // it is no pin, and is named, or there is none yet
 	case r.still && pinLag(*x.pin, own) > 1:
 		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",

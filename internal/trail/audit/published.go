@@ -72,10 +72,10 @@ func (c *Kept) said() [8]byte {
 // still. Those that cover more than the log can prove are of a trail that was put back, which
 // other findings say.
 func (r *examiner) checkHistory(x *examination) {
-	if r.files == nil {
+	if r.options.Files == nil {
 		return
 	}
-	r.files.History(func(p Published) {
+	r.options.Files.History(func(p Published) {
 		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !r.still {
 			return
 		}

@@ -28,7 +28,7 @@ type Report struct {
 	Problems []Problem
 	// Restored are entries that are lost or damaged in the log, and that are read from the
 	// trail's files, since their leaf hashes are the signed ones. They are no problems, and
-	// settled once the trail names them: see [Options].Files.
+	// settled once the trail names them: see [Evidence].Files.
 	Restored []Problem
 }
 

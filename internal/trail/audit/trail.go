@@ -58,29 +58,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// Options say how a trail is signed.
+// Options say how a trail is signed, and what else tells of it.
 type Options struct {
-	// Origin names the trail: a new key, and so the first line of each checkpoint. An
-	// existing key keeps its name.
-	Origin string
-	// KeyFile holds the signing key in the note form. It is generated where it is
-	// missing; if something was signed before, a new generation begins then. The newest
-	// checkpoint is kept next to it, as KeyFile + ".checkpoint", so that a roll-back of both
-	// logs is found too. Relays with the same logs share the key.
-	KeyFile string
-	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
-	// SignCommand is a program in its place, which gets the environment variables SignEnv:
-	// see signByCommand. PublicKey is its key, in the note form. Such keys are never generated.
-	KeyEnv      string
-	SignCommand []string
-	SignEnv     []string
-	PublicKey   string
-	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
-	PinFile string
-	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
-	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put back
-	// to an earlier state, which is a problem.
-	ForwardedFile string
+	KeySource
+	Evidence
+
 	// Shared: other relays append to the same logs, in turn. The checkpoint next to this relay's
 	// key may be older than theirs then.
 	Shared bool
@@ -89,13 +71,21 @@ type Options struct {
 	// Heartbeat is the longest time between two checkpoints, in whole seconds; the tree is
 	// signed again where it has not grown. 0: it is not.
 	Heartbeat time.Duration
-	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
-	SalvageDir string
-	// Files are what was derived from the trail before; nil for none.
-	Files Files
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Evidence says where a trail is noted outside of its two logs, except next to its key.
+type Evidence struct {
+	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
+	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put back
+	// to an earlier state, which is a problem.
+	ForwardedFile string
+	// Files are what was derived from the trail before; nil for none.
+	Files Files
+	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
+	SalvageDir string
 }
 
 // Files are the trail's files for public tools. They are derived from it, and nothing vouches
@@ -108,7 +98,7 @@ type Files interface {
 	// from there where the kept checkpoints do not give one.
 	Tiles(origin string) tlog.TileReader
 	// Published gives the newest checkpoint of each tree. The files are written after the
-	// trail: a trail with less in it was put back, as with [Options].ForwardedFile.
+	// trail: a trail with less in it was put back, as with [Evidence].ForwardedFile.
 	Published() []Published
 	// History calls handle with each checkpoint that the files ever had.
 	History(handle func(Published))

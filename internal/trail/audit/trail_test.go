@@ -20,8 +20,7 @@ import (
 func testOptions(t *testing.T) Options {
 	t.Helper()
 	return Options{
-		Origin: "example.com/trail", SignEvery: time.Millisecond,
-		KeyFile: filepath.Join(t.TempDir(), "audit.key"),
+		KeySource: KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key")}, SignEvery: time.Millisecond,
 	}
 }
 

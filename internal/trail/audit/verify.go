@@ -67,19 +67,14 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 
 // examiner looks at an open trail; others may append to it meanwhile.
 func (t *Trail) examiner() *examiner {
-	return &examiner{
-		Reader: t.Reader, pinFile: t.options.pinFile(), forwardedFile: t.options.ForwardedFile, files: t.options.Files, key: t.key,
-		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
-	}
+	return &examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: t.pinned.Load(), marked: t.pinned.Load()}
 }
 
 // examiner is a trail under examination.
 type examiner struct {
 	*Reader
-	pinFile       string
-	forwardedFile string // of [Options]
-	files         Files
-	key           keyPair // without a Signer where there is none
+	options Options
+	key     keyPair // without a Signer where there is none
 
 	paced       bool // it rests now and then
 	quick       bool // it decodes the trail's entries about itself only
@@ -91,13 +86,13 @@ type examiner struct {
 // begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
 // entries: each may speak of the next only, and all three grow while they are read.
 func (r *examiner) begin() *examination {
-	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.files, named: namedDamage{runs: map[string][]span{}}}
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
 	// A damaged note says nothing: it is written without a sync.
-	x.forwarded, _ = readForwarded(r.forwardedFile)
+	x.forwarded, _ = readForwarded(r.options.ForwardedFile)
 	x.given = givenToSinks
-	x.published = publishedIn(r.files)
+	x.published = publishedIn(r.options.Files)
 	var err error
-	if x.pinText, err = durable.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if x.pinText, err = durable.ReadFile(r.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
 	}
 	return x

@@ -48,9 +48,7 @@ func openOn(t *testing.T, dir, url string) *scene {
 	var err error
 	s.files = journaltest.Open(t, dir, cfg, journaltest.Options{Journal: journal.Options{Sealed: s.Note}})
 	s.journal = s.files.Journal
-	s.trail, err = audit.Open(t.Context(), s.files.Store, audit.Options{
-		Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour, Logger: log,
-	})
+	s.trail, err = audit.Open(t.Context(), s.files.Store, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour, Logger: log})
 	require.NoError(t, err)
 	require.NoError(t, s.resume(t.Context()))
 	require.NoError(t, s.complete(t.Context()))

@@ -41,7 +41,7 @@ func newHouseOf(tb testing.TB, origin string, n int) *house {
 	dir := tb.TempDir()
 	h := &house{
 		tb: tb, kept: keptIn(tb, dir), store: Open(filepath.Join(dir, Dir)),
-		options: audit.Options{Origin: origin, KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
+		options: audit.Options{KeySource: audit.KeySource{Origin: origin, KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour},
 	}
 	h.open()
 	h.close() // the key is there
