@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // Where kept checkpoints are lost, a witness gets its consistency proof from the tiles.
@@ -24,7 +26,8 @@ func TestConsistencyIsProvenFromTheTiles(t *testing.T) {
 			other.options.Files = NewCopies(other.store)
 		}
 		other.open()
-		other.sign() // what names the damage
+		waiting.Until(t, func() bool { return other.trail.Size() == 281 }, "the damage is not named")
+		require.NoError(t, other.trail.Sign(t.Context()))
 		other.run()
 		o := <-other.trail.Offers()
 		require.Equal(t, other.trail.Size(), o.Size)
