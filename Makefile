@@ -14,7 +14,7 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
-.PHONY: help build demo test test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests bench benchmarks cover clean
+.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -26,8 +26,15 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 	$(GO) run ./cmd/demo $(DEMO)
 
 # `make lint` vets. Compiled as `make build` compiles, so that both share the cache.
-test: ## run all tests
-	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 1h ./...
+# Tests that wait for processes leave a core to the compiler of the others.
+test: ## run all tests, the longest with fewer cases
+	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -p 3 -parallel 4 -timeout 1h ./...
+
+# The rooms with tests that ask for testing.Short.
+LONG = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*_test.go' 'testing.Short()' cmd config internal relay sinks))))
+
+test-long: ## run the longest tests with all their cases, and whatever else is in their rooms
+	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 1h $(LONG)
 
 # The rooms in which goroutines meet. Each process with the race detector waits a second at its end,
 # unless told otherwise.
