@@ -14,10 +14,10 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
-.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests bench benchmarks cover clean
+.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests release deploy-check bench benchmarks cover clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=$(PGO) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -99,6 +99,12 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 manifests: $(TOOLS)/helm ## render deploy/manifests from the Helm chart
 	UPDATE_MANIFESTS=1 $(GO) test -count=1 -run TestManifests ./cmd/auditrelay
 
+release: $(TOOLS)/release ## build archives, packages, the image, the chart, SBOMs and checksums of VERSION into dist/, without a daemon
+	$(TOOLS)/release -root . -out dist -version $(VERSION) -pgo $(PGO)
+
+deploy-check: ## check documents, unit, compose file, chart, manifests and packages; names all it skips (DEPLOY=--short: two minutes)
+	deploy/check $(DEPLOY)
+
 bench: build ## measure the real binary over HTTP: throughput, latency, cost
 	bin/bench $(BENCH)
 
@@ -118,6 +124,11 @@ $(TOOLS)/golangci-lint:
 
 $(TOOLS)/govulncheck:
 	GOBIN=$(TOOLS) $(GO) install $(GOVULNCHECK)
+
+# A module of its own, so that the product depends on nothing that a release needs.
+.PHONY: $(TOOLS)/release
+$(TOOLS)/release:
+	cd deploy/release && CGO_ENABLED=0 $(GO) build -trimpath -o $@ .
 
 $(TOOLS)/helm: # five minutes of CPU
 	GOBIN=$(TOOLS) CGO_ENABLED=0 $(GO) install $(HELM)

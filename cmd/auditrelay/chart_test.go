@@ -70,7 +70,7 @@ func tool(t *testing.T, name string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("SKIPPED: %s is not here; make bin/tools/%[1]s builds it", name)
+		t.Skipf("SKIPPED: %s is not here; make deploy-check builds it", name)
 	}
 	return path
 }
