@@ -155,24 +155,6 @@ func (osFS) Same(f file, path string) bool {
 	return err == nil && os.SameFile(named, open)
 }
 
-// Sync does without the times of the file, which nobody needs after a crash.
-func (f osFile) Sync() error {
-	for {
-		err := unix.Fdatasync(int(f.Fd()))
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func (f osFile) Allocate(size int64) error {
-	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return f.Truncate(size) // a full disk is noticed later, by a write
-	}
-	return err
-}
-
 func (f osFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -191,8 +173,6 @@ func (f osFile) Data(offset int64) int64 {
 	}
 	return max(offset, at)
 }
-
-func (f osFile) Forget() { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
 // replaceFile makes a file of these bytes. A crash leaves the old file or the new one.
 func replaceFile(fs filesystem, path string, b []byte) error {
