@@ -63,8 +63,8 @@ func TestTheMigrationOfTheDocument(t *testing.T) {
 	assert.Regexp(t, `done +4\n`, run(cli.ExitOK, id, key, yes...))
 	assert.Len(t, o.sim.Migrated().Rows, 4)
 	assert.Regexp(t, `done +4\n`, migrate(cli.ExitOK, append([]string{"status"}, file...)...))
-	started := o.told(t, `"type":"migration.started"`, "a migration begins: 4 requests, for a file of 1 organization, 2 member, 1 password", `"reason":"CHG-21"`, `"user":`)
-	ended := o.told(t, `"type":"migration.ended"`, "a migration has ended: 4 done", `"outcome":"done"`)
+	started := o.told(t, `"type":"migration.started"`, "a migration begins: 4 requests for 1 organizations, 2 members, 1 passwords and 0 sessions", `"reason":"CHG-21"`, `"user":`)
+	ended := o.told(t, `"type":"migration.ended"`, "a migration has ended: 4 rows are done, and 0 are not", `"outcome":"done"`)
 	for _, told := range []string{started, ended, o.output.String()} {
 		assert.NotContains(t, told, "@acme.example")
 		assert.NotContains(t, told, "$2b$")
@@ -72,7 +72,7 @@ func TestTheMigrationOfTheDocument(t *testing.T) {
 	}
 	list, err := exec.CommandContext(t.Context(), "auditrelay", "trail", "list", "--config", o.config, "--type", "migration.*").CombinedOutput()
 	require.NoError(t, err, "%s", list)
-	assert.Contains(t, string(list), "a migration has ended: 4 done")
+	assert.Contains(t, string(list), "a migration has ended: 4 rows are done, and 0 are not")
 	waiting.Until(t, func() bool {
 		out, err := exec.CommandContext(t.Context(), "auditrelay", "status", "--output", "json", "--config", o.config).Output()
 		return (err == nil || len(out) > 0) && strings.Contains(string(out), "explains far more events than usual")

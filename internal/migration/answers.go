@@ -1,3 +1,13 @@
+// Package migration moves organizations, members, password hashes and sessions of another
+// provider into a project, by the service's second API. That API has a host and a key of its
+// own, a project's id and secret. A management key never comes here.
+//
+// The rows stand in a file, one JSON object a line (see [Row]). [Open] checks all of them before
+// the first call. A [Run] issues one request at a time, organizations first, and in no second
+// more than the API permits. A journal keeps durably what was answered, so that a run goes on
+// after a kill without a second call for an answered row.
+//
+// Memory holds a few dozen bytes for each row, and each organization's slug and id, but no rows.
 package migration
 
 import (
@@ -39,21 +49,10 @@ const (
 // Outcomes are those that are told.
 var Outcomes = []Outcome{Done, Found, Refused, Unsure, NotSent}
 
-// Answers is the journal of what was answered, in the folder FILE.migration next to the file. It
-// names a row by a hash of its text: so a row that was mended is another one, and the others keep
-// their answers wherever they stand. It has neither hashes of passwords nor tokens.
-type Answers struct {
-	// Migration is its name in the trail, and the salt of the rows' names.
-	Migration string
-
-	dir     string
-	file    *os.File // nil: it is only read
-	pending []byte   // lines that are not written yet
-	rows    map[name]*answer
-	bare    map[Outcome]*answer // shared by rows without more
-}
-
-// answer is a line of the journal. The first line has the first member alone.
+// answer is a line of the journal of answers, in the folder FILE.migration next to the file. It names
+// a row by a hash of its text: so a row that was mended is another one, and the others keep their
+// answers wherever they stand. The journal has neither hashes of passwords nor tokens. Its first
+// line has the first member alone.
 type answer struct {
 	Migration string `json:"migration,omitempty"`
 
@@ -68,79 +67,66 @@ type answer struct {
 	Reason         string    `json:"reason,omitempty"`
 }
 
-func (a *Answers) path() string { return filepath.Join(a.dir, "answers.jsonl") }
+func (f *File) journal() string { return filepath.Join(f.dir, "answers.jsonl") }
 
 // Refused is the file of the rows that are refused, unsure or cannot be sent, with their lines and
 // the reasons, and without secrets.
-func (a *Answers) Refused() string { return filepath.Join(a.dir, "refused.jsonl") }
+func (f *File) Refused() string { return filepath.Join(f.dir, "refused.jsonl") }
 
-// write opens the journal to write, and makes it where there is none.
-func (a *Answers) write() error {
-	if a.Migration == "" {
-		head, _ := json.Marshal(answer{Migration: nuid.Next()}) // it always marshals
-		// A crash before this has ended leaves no journal, and nothing was sent.
-		if err := durable.WriteFiles([]durable.File{{Path: a.path(), Data: append(head, '\n')}}); err != nil {
-			return err
-		}
-	}
-	sound, err := a.read()
-	if err == nil {
-		a.file, err = os.OpenFile(a.path(), os.O_WRONLY|os.O_APPEND, 0)
-	}
-	if err != nil {
+// read reads the journal. Where there is none, it begins one, whose first line goes with the next.
+func (f *File) read() error {
+	in, err := durable.Open(f.journal())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// What follows the last line end was torn by a crash. If it was to say that a row is sent, that
-	// row was not; if it was an answer, the line before says that the answer is lost.
-	return errors.Join(a.file.Truncate(sound), a.file.Sync())
+	if err == nil {
+		defer func() { _ = in.Close() }() // it was only read
+		err = f.readLines(bufio.NewReader(in))
+	}
+	if f.sound == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+		f.Migration = nuid.Next()
+		head, _ := json.Marshal(answer{Migration: f.Migration}) // it always marshals
+		f.pending, err = append(head, '\n'), nil
+	}
+	return err
 }
 
-// read reads the journal, if there is one, and returns the length of its whole lines.
-func (a *Answers) read() (sound int64, err error) {
-	in, err := durable.Open(a.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = in.Close() }() // it was only read
-	lines := bufio.NewReader(in)
+func (f *File) readLines(lines *bufio.Reader) error {
 	for n := 1; ; n++ {
 		text, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return sound, nil
+			return nil
 		}
 		var v answer
 		if err = errors.Join(err, json.Unmarshal(text, &v)); err != nil || (n == 1) != (v.Migration != "") {
-			return 0, fmt.Errorf("line %d of %s is damaged: restore it from a copy, as rows may be sent twice without it: %w", n, a.path(), err)
+			return fmt.Errorf("line %d of %s is damaged: restore it from a copy, as rows may be sent twice without it: %w", n, f.journal(), err)
 		}
-		sound += int64(len(text))
+		f.sound += int64(len(text))
 		if n == 1 {
-			a.Migration = v.Migration
+			f.Migration = v.Migration
 			continue
 		}
 		row, _ := hex.DecodeString(v.Row) // a wrong one names no row
-		a.take(name(append(row, make([]byte, len(name{}))...)), v)
+		f.take(name(append(row, make([]byte, len(name{}))...)), v)
 	}
 }
 
-func (a *Answers) take(row name, v answer) {
+func (f *File) take(row name, v answer) {
 	if v.OrganizationID != "" || v.Reason != "" {
-		a.rows[row] = &v
+		f.rows[row] = &v
 		return
 	}
-	if a.bare[v.Outcome] == nil {
-		a.bare[v.Outcome] = &answer{Outcome: v.Outcome}
+	if f.bare[v.Outcome] == nil {
+		f.bare[v.Outcome] = &answer{Outcome: v.Outcome}
 	}
-	a.rows[row] = a.bare[v.Outcome]
+	f.rows[row] = f.bare[v.Outcome]
 }
 
-func (a *Answers) name(r *Row) name { return nameOf(a.Migration, string(r.sum[:])) }
+func (f *File) name(r *Row) name { return nameOf(f.Migration, string(r.sum[:])) }
 
 // of is what is known of a row.
-func (a *Answers) of(r *Row) answer {
-	if v := a.rows[a.name(r)]; v != nil {
+func (f *File) of(r *Row) answer {
+	if v := f.rows[f.name(r)]; v != nil {
 		return *v
 	}
 	return answer{Outcome: NotSent}
@@ -148,26 +134,164 @@ func (a *Answers) of(r *Row) answer {
 
 // sending says durably that a row is about to be sent, and what the row before was answered: one
 // sync serves both. A crash before it returns loses that one answer, and its row stays sent.
-func (a *Answers) sending(r *Row) error {
-	a.note(r, answer{Outcome: sent})
-	return a.flush()
+func (f *File) sending(r *Row) error {
+	f.note(r, answer{Outcome: sent})
+	return f.flush()
 }
 
 // note takes an answer. It is durable after the next sending or flush.
-func (a *Answers) note(r *Row, v answer) {
-	row := a.name(r)
+func (f *File) note(r *Row, v answer) {
+	row := f.name(r)
 	v.Row, v.Line, v.At = hex.EncodeToString(row[:]), r.line, time.Now().UTC()
-	a.take(row, v)
+	f.take(row, v)
 	line, _ := json.Marshal(v) // it always marshals
-	a.pending = append(append(a.pending, line...), '\n')
+	f.pending = append(append(f.pending, line...), '\n')
 }
 
-func (a *Answers) flush() error {
-	_, err := a.file.Write(a.pending)
-	if err = errors.Join(err, a.file.Sync()); err != nil {
-		// The run ends, and the next one reads what is there.
-		return fmt.Errorf("keep the answers in %s: %w", a.path(), err)
+// flush writes durably what was noted. After an error the run ends, and the next one reads what is
+// there.
+func (f *File) flush() (err error) {
+	if len(f.pending) == 0 {
+		return nil
 	}
-	a.pending = a.pending[:0]
+	if f.file == nil {
+		if err = durable.MakeDir(f.dir); err == nil {
+			f.file, err = os.OpenFile(f.journal(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		}
+		if err == nil {
+			// What follows the last line end was torn by a crash. If it was to say that a row is sent,
+			// that row was not; if it was an answer, the line before says that the answer is lost.
+			err = errors.Join(f.file.Truncate(f.sound), durable.SyncDir(f.dir))
+		}
+	}
+	if err == nil {
+		_, err = f.file.Write(f.pending)
+		err = errors.Join(err, f.file.Sync())
+	}
+	if err != nil {
+		return fmt.Errorf("keep the answers in %s: %w", f.journal(), err)
+	}
+	f.pending = f.pending[:0]
 	return nil
+}
+
+// Open checks all rows of a file. What is wrong with them is in the plan. If nothing is, it reads
+// what was answered before. passwords is [Shared] or [Scoped], or empty where the file has none.
+// again: refused rows are sent again though they were not mended, as their cause was not in them.
+func Open(path, passwords string, again bool) (*File, error) {
+	f := &File{
+		path: path, dir: path + ".migration", again: again, Plan: Plan{Passwords: passwords, Rows: map[string]int{}},
+		slugs: map[string]int{}, rows: map[name]*answer{}, bare: map[Outcome]*answer{},
+	}
+	if err := f.check(); err != nil || f.Plan.Wrong > 0 {
+		return f, err
+	}
+	if err := f.read(); err != nil {
+		return f, err
+	}
+	_, err := f.Count(io.Discard)
+	return f, err
+}
+
+// state is what is known of a row that is sent, or was.
+type state struct {
+	answer
+	row          *Row
+	organization string // its id, empty while it is not known
+	slugLine     int    // the line of its organization
+}
+
+// walk visits the rows with calls in the order of the types. When it comes to an organization's
+// rows, the answer for it counts that there is by then.
+func (f *File) walk(visit func(state) error) error {
+	ids := map[string]string{}
+	for _, kind := range Types {
+		if f.Plan.Rows[kind] == 0 {
+			continue
+		}
+		err := f.each(func(row *Row, err error) error {
+			if err != nil || row.Type != kind {
+				return err
+			}
+			s := state{answer: f.of(row), row: row, organization: row.OrganizationID, slugLine: f.slugs[row.OrganizationSlug]}
+			if kind != TypeOrganization && row.OrganizationSlug != "" {
+				s.organization = ids[row.OrganizationSlug]
+			}
+			if row.isSent() {
+				err = visit(s)
+			}
+			if kind == TypeOrganization {
+				ids[row.OrganizationSlug] = row.OrganizationID + f.of(row).OrganizationID // it has one of them
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+// isLeft reports whether a run sends the row.
+func (f *File) isLeft(s state) bool {
+	switch s.Outcome {
+	case Done, Found:
+		return false
+	case Refused:
+		return f.again
+	case Unsure: // another call for a session would make another one
+		return s.row.Type != TypeSession
+	}
+	return true
+}
+
+// blocked says why a row cannot be sent; "" where it can.
+func (s *state) blocked() string {
+	if s.organization != "" || s.row.Type == TypeOrganization || !s.row.ofOrganization() {
+		return ""
+	}
+	return fmt.Sprintf("the id of its organization, line %d, is not known", s.slugLine)
+}
+
+// Result counts the rows by their outcome, and the refusals by the API's error_type.
+type Result struct {
+	Outcomes map[Outcome]int `json:"outcomes"`
+	Refusals map[string]int  `json:"refusals,omitempty"`
+	// Lost are the rows of which an answer was lost, in a run or at the end of the one before.
+	Lost int `json:"answers_lost,omitempty"`
+	// Open are the rows that are not done.
+	Open int `json:"open"`
+}
+
+// Count counts the rows and the calls that are left, and writes the rows that are refused, unsure or
+// cannot be sent, a line for each.
+func (f *File) Count(refused io.Writer) (*Result, error) {
+	f.Plan.Calls, f.Plan.Total = map[string]int{}, 0
+	result := &Result{Outcomes: map[Outcome]int{}, Refusals: map[string]int{}}
+	out := bufio.NewWriter(refused)
+	lines := json.NewEncoder(out)
+	err := f.walk(func(s state) error {
+		if f.isLeft(s) {
+			f.Plan.Calls[s.row.Type]++
+			f.Plan.Total++
+		}
+		switch s.Outcome {
+		case sent:
+			s.Outcome, s.Reason = Unsure, "the run ended before its answer was kept; the next run sends it again, unless it is a session"
+		case NotSent:
+			s.Reason = s.blocked()
+		case Refused:
+			result.Refusals[s.Kind]++
+		}
+		result.Outcomes[s.Outcome]++
+		if s.Outcome == Done || s.Outcome == Found {
+			return nil
+		}
+		if result.Open++; s.Reason == "" { // its turn has not come
+			return nil
+		}
+		return lines.Encode(map[string]any{"line": s.row.line, "outcome": s.Outcome, "reason": s.Reason, "row": s.row}) // secrets are redacted
+	})
+	f.Plan.Seconds = float64(f.Plan.Total) / float64(f.Plan.Flavour.Limit)
+	return result, errors.Join(err, out.Flush())
 }

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,13 +112,13 @@ var (
 func (r *Row) check() error {
 	switch {
 	case r.EmailAddress != "" && !emailForm.MatchString(r.EmailAddress):
-		return fmt.Errorf("email_address is not one")
+		return errors.New("email_address is not one")
 	case strings.EqualFold(r.HashType, "bcrypt") && !bcryptForm.MatchString(r.Hash.Reveal()):
-		return fmt.Errorf("the hash does not look like bcrypt, which is $2b$12$ and 53 characters")
+		return errors.New("the hash does not look like bcrypt, which is $2b$12$ and 53 characters")
 	case r.OrganizationID != "" && !idForm.MatchString(r.OrganizationID):
-		return fmt.Errorf("organization_id is not one")
+		return errors.New("organization_id is not one")
 	case r.Type != TypeOrganization && r.OrganizationID != "" && r.OrganizationSlug != "":
-		return fmt.Errorf("it names its organization twice: give organization_slug or organization_id")
+		return errors.New("it names its organization twice: give organization_slug or organization_id")
 	case (r.Type == TypeMember || r.Type == TypePassword) && !r.ofOrganization():
 		return fmt.Errorf("a row of the type %s needs organization_slug or organization_id", r.Type)
 	}
@@ -194,21 +196,21 @@ type Plan struct {
 	Wrong    int      `json:"wrong"`
 }
 
-// Users is the number of users in the file.
-func (p *Plan) Users() int {
-	if p.Flavour == Consumer {
-		return p.Rows[TypeSession]
-	}
-	return p.Rows[TypeMember]
-}
-
-// File is a checked file of rows.
+// File is a checked file of rows, with what is known of them.
 type File struct {
 	Plan Plan
-	*Answers
+	// Migration is its name in the trail, and the salt of the rows' names.
+	Migration string
 
-	path  string
-	slugs map[string]int // the lines of the organizations
+	path, dir string
+	again     bool           // refused rows are sent again as they are
+	slugs     map[string]int // the lines of the organizations
+	rows      map[name]*answer
+	bare      map[Outcome]*answer // shared by rows without more
+
+	sound   int64    // the length of the journal's whole lines, as read
+	file    *os.File // the journal; nil before the first line is written
+	pending []byte   // lines that are not written yet
 }
 
 const (

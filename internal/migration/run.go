@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -24,24 +25,17 @@ func NewAPI(address, project string, key secret.Text) (*management.Client, error
 	return management.New(management.Options{BaseURL: address, KeyID: project, Secret: key, RequestsPerSecond: 1000, AtOnce: 1})
 }
 
-// Run sends the rows of a file, opened to write, that have no answer yet.
+// Run sends the rows of a file that have no answer yet. One process at a time may.
 type Run struct {
-	File  *File
-	API   *management.Client
-	Again bool // as in [Options]
-	// Report is told how it gets on, and why the API is waited for, if it is.
-	Report func(p Progress, failing string)
+	File *File
+	API  *management.Client
+	// Report is told how many rows have an outcome, how many of them are refused, how long the others
+	// take, and why the API is waited for, if it is.
+	Report func(done, refused int, left time.Duration, failing string)
 
-	pace    *pace
-	started time.Time
-	shown   Progress
-	lost    int // rows with a lost answer
-}
-
-// Progress is how a run gets on.
-type Progress struct {
-	Done, Total, Refused int
-	Left                 time.Duration
+	pace                *pace
+	started             time.Time
+	done, refused, lost int // rows; of the last ones an answer was lost
 }
 
 const (
@@ -57,9 +51,9 @@ var ErrEarly = errors.New("the run ended early; another run goes on where it was
 
 // Do sends the rows. Its result is of all rows of the file, of a run that ended early too.
 func (r *Run) Do(ctx context.Context) (result *Result, err error) {
-	r.pace, r.started, r.shown.Total = newPace(r.File.Plan.Flavour.Limit), time.Now(), r.File.Plan.Total
+	r.pace, r.started = newPace(r.File.Plan.Flavour.Limit), time.Now()
 	err = r.File.walk(func(s state) error {
-		if !s.isLeft(r.Again) || s.blocked() != "" {
+		if !r.File.isLeft(s) || s.blocked() != "" {
 			return nil
 		}
 		return r.issue(ctx, s)
@@ -221,17 +215,15 @@ func (r *Run) again(ctx context.Context, row *Row, got reply, wasLost bool, paus
 // settle keeps the outcome of a row, durably with the next one.
 func (r *Run) settle(row *Row, v answer) {
 	r.File.note(row, v)
-	if r.shown.Done++; v.Outcome == Refused {
-		r.shown.Refused++
+	if r.done++; v.Outcome == Refused {
+		r.refused++
 	}
 	r.report("")
 }
 
 func (r *Run) report(failing string) {
-	p := &r.shown
-	each := max(r.pace.every, time.Since(r.started)/time.Duration(p.Done+1))
-	p.Left = time.Duration(p.Total-p.Done) * each
-	r.Report(*p, failing)
+	each := max(r.pace.every, time.Since(r.started)/time.Duration(r.done+1))
+	r.Report(r.done, r.refused, time.Duration(r.File.Plan.Total-r.done)*each, failing)
 }
 
 // pace keeps the requests of any second within a limit, as the API counts them. A request
@@ -269,4 +261,78 @@ func (p *pace) wait(ctx context.Context) error {
 func (p *pace) ended() {
 	p.ends[p.next] = time.Now()
 	p.next = (p.next + 1) % len(p.ends)
+}
+
+// The types and the subject of the entries about a run.
+const (
+	TypeStarted = "migration.started"
+	TypeEnded   = "migration.ended"
+	Subject     = "migration"
+)
+
+// Note is the Detail of both entries. It has numbers and the API's error types, and nothing of a
+// row.
+type Note struct {
+	Migration string `json:"migration"`
+	Summary   string `json:"summary"`
+	Severity  string `json:"severity"`
+	Reason    string `json:"reason,omitempty"` // of the person
+	Plan      *Plan  `json:"plan,omitempty"`
+	// Until is when the run will have ended, by twice its own estimate.
+	Until time.Time `json:"expected_until,omitzero"`
+	// Outcome and Result are of the end: "done", or "partial".
+	Outcome string  `json:"outcome,omitempty"`
+	Result  *Result `json:"result,omitempty"`
+}
+
+// grace is for how long events of a run come after its end.
+const grace = 10 * time.Minute
+
+// Starts is the note of a run that begins.
+func (r *Run) Starts(reason string) Note {
+	p := &r.File.Plan
+	takes := time.Duration(p.Seconds * float64(time.Second))
+	return Note{
+		Migration: r.File.Migration, Severity: "high", Reason: reason, Plan: p, Until: time.Now().Add(2*takes + grace).UTC(),
+		Summary: fmt.Sprintf("a migration begins: %d requests for %d organizations, %d members, %d passwords and %d sessions",
+			p.Total, p.Rows[TypeOrganization], p.Rows[TypeMember], p.Rows[TypePassword], p.Rows[TypeSession]),
+	}
+}
+
+// Ends is the note of its end.
+func (n Note) Ends(result *Result) Note {
+	n.Result, n.Plan, n.Until, n.Outcome, n.Severity = result, nil, time.Time{}, "done", "medium"
+	if result.Open > 0 {
+		n.Outcome, n.Severity = "partial", "high"
+	}
+	n.Summary = fmt.Sprintf("a migration has ended: %d rows are done, and %d are not", result.Outcomes[Done]+result.Outcomes[Found], result.Open)
+	return n
+}
+
+// Flood are the events that a run causes in an environment's event log.
+type Flood struct {
+	Since, Until time.Time
+	By           string
+}
+
+// FloodOf reads an environment's newest entry of a run. A run that was killed has no end, and the
+// expected one counts.
+func FloodOf(e audit.Entry) Flood {
+	var d struct {
+		Until  time.Time    `json:"expected_until"`
+		Person audit.Person `json:"person"`
+	}
+	_ = json.Unmarshal(e.Detail, &d) // one of another form explains nothing
+	if e.Type == TypeEnded {
+		d.Until = e.Time.Add(grace)
+	}
+	return Flood{e.Time, d.Until, d.Person.String()}
+}
+
+// Text explains them, after a semicolon; it is empty where no run is under way.
+func (f Flood) Text(now time.Time) string {
+	if now.After(f.Until) || now.Before(f.Since) {
+		return ""
+	}
+	return fmt.Sprintf("; a migration by %s, at %s, explains far more events than usual", f.By, f.Since.UTC().Format(time.DateTime+" MST"))
 }

@@ -93,9 +93,9 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func open(t *testing.T, path string, o Options) *File {
+func open(t *testing.T, path, passwords string, again bool) *File {
 	t.Helper()
-	f, err := Open(path, o)
+	f, err := Open(path, passwords, again)
 	require.NoError(t, err)
 	require.Empty(t, f.Plan.Problems)
 	return f
@@ -104,10 +104,11 @@ func open(t *testing.T, path string, o Options) *File {
 // run runs a file as a process does.
 func (s *service) run(ctx context.Context, path string, again bool) (*Result, *Run, error) {
 	s.t.Helper()
-	o := Options{Passwords: Scoped, Write: true, Again: again}
-	r := &Run{File: open(s.t, path, o), API: s.api, Again: again, Report: func(Progress, string) {}}
+	r := &Run{File: open(s.t, path, Scoped, again), API: s.api, Report: func(int, int, time.Duration, string) {}}
 	result, err := r.Do(ctx)
-	require.NoError(s.t, r.File.Close())
+	if r.File.file != nil {
+		require.NoError(s.t, r.File.file.Close())
+	}
 	return result, r, err
 }
 
@@ -116,7 +117,7 @@ func TestARunIsInOrderAndWithinTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
 		path := rowsOf(t, 5, 150)
-		plan := open(t, path, Options{Passwords: Scoped}).Plan
+		plan := open(t, path, Scoped, false).Plan
 		assert.Equal(t, 305, plan.Total)
 		assert.InDelta(t, 3.05, plan.Seconds, 1e-9)
 		start := time.Now()
@@ -124,7 +125,7 @@ func TestARunIsInOrderAndWithinTheRate(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[Outcome]int{Done: 305}, result.Outcomes)
 		assert.Zero(t, result.Open)
-		assert.Equal(t, Progress{Done: 305, Total: 305}, run.shown)
+		assert.Equal(t, 305, run.done)
 		assert.InDelta(t, 4, time.Since(start).Seconds(), 0.5, "a second of rest, and the limit")
 
 		seen := s.Migrated()
@@ -245,7 +246,7 @@ func TestRefusedRows(t *testing.T) {
 		text, err := os.ReadFile(run.File.Refused())
 		require.NoError(t, err)
 		assert.Contains(t, string(text), `"line":3,"outcome":"refused","reason":"HTTP 400 invalid_password_hash: The hash [redacted] is not bcrypt."`)
-		for _, file := range []string{run.File.Refused(), run.File.Answers.path()} {
+		for _, file := range []string{run.File.Refused(), run.File.journal()} {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			assert.NotContains(t, string(text), bad)
@@ -279,7 +280,7 @@ func TestSessions(t *testing.T) {
 			fmt.Fprintf(&text, `{"type":"session","session_token":"secret-token-%d"}`+"\n", i)
 		}
 		path := write(t, text.String())
-		plan := open(t, path, Options{}).Plan
+		plan := open(t, path, "", false).Plan
 		assert.Equal(t, Consumer, plan.Flavour)
 		s.before = func(_ *http.Request, n int) (bool, bool) { return n == 3, true }
 		result, run, err := s.run(t.Context(), path, false)
@@ -290,7 +291,7 @@ func TestSessions(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 200, s.n)
 		assert.LessOrEqual(t, s.Migrated().Most, 65)
-		for _, file := range []string{run.File.Refused(), run.File.Answers.path()} {
+		for _, file := range []string{run.File.Refused(), run.File.journal()} {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			assert.NotContains(t, string(text), "secret-token")
@@ -361,7 +362,7 @@ func TestACrashAtEachByteOfTheJournal(t *testing.T) {
 		path := rowsOf(t, 1, 1)
 		_, run, err := s.run(t.Context(), path, false)
 		require.NoError(t, err)
-		journal := run.File.Answers.path()
+		journal := run.File.journal()
 		whole, err := os.ReadFile(journal)
 		require.NoError(t, err)
 		for cut := 0; cut <= len(whole); cut += 5 {
@@ -387,12 +388,12 @@ func lastLine(text []byte) string { return string(text[bytes.LastIndexByte(text,
 func TestADamagedJournalIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	path := write(t, `{"type":"session","session_token":"t"}`)
-	f := open(t, path, Options{Write: true})
-	require.NoError(t, f.Close())
+	f := open(t, path, "", false)
+	require.NoError(t, os.MkdirAll(f.dir, 0o700))
 	for _, damage := range []string{"{\n", "x\n", `{"row":"00"}` + "\n"} {
-		require.NoError(t, os.WriteFile(f.Answers.path(), []byte(damage), 0o600))
-		_, err := Open(path, Options{})
-		require.ErrorContains(t, err, "line 1 of "+f.Answers.path()+" is damaged")
+		require.NoError(t, os.WriteFile(f.journal(), []byte(damage), 0o600))
+		_, err := Open(path, "", false)
+		require.ErrorContains(t, err, "line 1 of "+f.journal()+" is damaged")
 	}
 }
 
@@ -423,21 +424,21 @@ func TestProblemsOfAFile(t *testing.T) {
 		"no JSON":       {`{"type":"session","session_token":"planted`, "", "line 1: it is not a row: unexpected end of JSON input"},
 		"two flavours":  {`{"type":"session","session_token":"t"}` + "\n" + org, "", "line 2: sessions without an organization are of the consumer flavour"},
 	} {
-		f, err := Open(write(t, c.text), Options{Passwords: c.passwords})
+		f, err := Open(write(t, c.text), c.passwords, false)
 		require.NoError(t, err, name)
 		require.Len(t, f.Plan.Problems, 1, name)
 		assert.Contains(t, f.Plan.Problems[0], c.says, name)
 		assert.NotContains(t, f.Plan.Problems[0], "planted", name)
 	}
-	_, err := Open(write(t, "\n \n"), Options{})
+	_, err := Open(write(t, "\n \n"), "", false)
 	require.ErrorContains(t, err, "has no rows")
-	_, err = Open(write(t, org+strings.Repeat("x", longestLine+1)), Options{})
+	_, err = Open(write(t, org+strings.Repeat("x", longestLine+1)), "", false)
 	require.ErrorContains(t, err, "read line 2 of")
-	f, err := Open(write(t, strings.Repeat("x\n", 1000)), Options{})
+	f, err := Open(write(t, strings.Repeat("x\n", 1000)), "", false)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, f.Plan.Wrong)
 	assert.Len(t, f.Plan.Problems, mostProblems)
-	f, err = Open(write(t, org+password+strings.ReplaceAll(password, "ann@", "bob@")), Options{Passwords: Shared})
+	f, err = Open(write(t, org+password+strings.ReplaceAll(password, "ann@", "bob@")), Shared, false)
 	require.NoError(t, err)
 	assert.Empty(t, f.Plan.Problems)
 }

@@ -52,7 +52,7 @@ func (f *rowsFlags) addTo(cmd *cobra.Command) {
 
 // open checks the file, and reads what was answered so far.
 func (f *rowsFlags) open(*cobra.Command) (*migration.File, error) {
-	return migration.Open(f.from, migration.Options{Passwords: f.passwords.value})
+	return migration.Open(f.from, f.passwords.value, false)
 }
 
 func newMigratePlan() *cobra.Command {
@@ -97,7 +97,7 @@ func printMigrationPlan(p *page, plan *migration.Plan) {
 	if plan.Passwords != "" {
 		p.line("passwords are sent as %s ones: see that the project has them so, since this cannot be changed once it has active passwords", plan.Passwords)
 	}
-	if plan.Users() > plan.Flavour.Users {
+	if max(plan.Rows[migration.TypeMember], plan.Rows[migration.TypeSession]) > plan.Flavour.Users {
 		p.line(dualWrite, numberText(float64(plan.Flavour.Users)), plan.Flavour.Name)
 	}
 }
@@ -166,7 +166,7 @@ rows in FILE, and run it again. Ctrl-C ends it after the request under way.`),
 		if err != nil {
 			return err
 		}
-		return m.alone(cmd, cfg, &migration.Run{API: api, Again: m.again})
+		return m.alone(cmd, cfg, &migration.Run{API: api})
 	}, &m.rows, &m.consent, text(&m.url, "api-url", "the `URL` of the API for migrations"), text(&m.project, "project-id", "the project's `ID` for that API"),
 		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input (default $"+projectSecret+")"),
 		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id"})
@@ -180,13 +180,19 @@ func (m *migrateRun) api(cmd *cobra.Command, cfg *config.Config) (api *managemen
 			return nil, err
 		}
 	}
+	if key.Empty() {
+		return nil, errors.New("give the project's secret by --secret-file FILE, or in $" + projectSecret)
+	}
 	if w := cfg.Workspace; w != nil && (m.project == w.KeyID || key == w.Secret) {
 		return nil, errors.New("this is the workspace's management key, which is never sent to the API for migrations: give the project's id and secret")
 	}
 	if !slices.ContainsFunc(cfg.Environments, func(e config.Environment) bool { return e.Project == m.of.Project && e.Environment == m.of.Environment }) {
 		return nil, fmt.Errorf("%s/%s is not in the configuration", m.of.Project, m.of.Environment)
 	}
-	return migration.NewAPI(m.url, m.project, key)
+	if api, err = migration.NewAPI(m.url, m.project, key); err != nil {
+		err = fmt.Errorf("--api-url or --project-id: %w", err)
+	}
+	return api, err
 }
 
 // alone shows the plan, and runs it while no other process runs one: the limit is the project's.
@@ -200,14 +206,13 @@ func (m *migrateRun) alone(cmd *cobra.Command, cfg *config.Config, run *migratio
 		return err
 	}
 	defer func() { _ = lock.Close() }() // as the end of the process does
-	run.File, err = migration.Open(m.rows.from, migration.Options{Passwords: m.rows.passwords.value, Write: true, Again: m.again})
+	run.File, err = migration.Open(m.rows.from, m.rows.passwords.value, m.again)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(show(cmd.ErrOrStderr(), &run.File.Plan, printMigrationPlan), wrongRows(&run.File.Plan)); err != nil {
 		return err
 	}
-	defer func() { _ = run.File.Close() }() // each answer was synced
 	if err := confirm(cmd, m.consent.yes, "Send them?"); err != nil {
 		return err
 	}
@@ -227,12 +232,13 @@ func (m *migrateRun) onRecord(cmd *cobra.Command, cfg *config.Config, run *migra
 		return fmt.Errorf("enter the start into the audit trail (nothing was sent): %w", err)
 	}
 	shown := newProgress(cmd.ErrOrStderr())
-	run.Report = func(p migration.Progress, failing string) {
-		unit := "rows, " + spanText(p.Left.Seconds()) + " left"
+	total := run.File.Plan.Total
+	run.Report = func(done, refused int, left time.Duration, failing string) {
+		unit := "rows, " + spanText(left.Seconds()) + " left"
 		if failing != "" {
 			unit += ", waiting for the API: " + printable(failing)
 		}
-		shown.report(&console.Progress{Done: uint64(p.Done), Total: uint64(p.Total), Unit: unit, Refused: uint64(p.Refused)})
+		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: unit, Refused: uint64(refused)})
 	}
 	result, err := run.Do(cmd.Context())
 	shown.end()

@@ -258,9 +258,5 @@ func (s *Server) enterMigration(ctx context.Context, req EnterMigration) (none, 
 	if req.Ended {
 		kind = migration.TypeEnded
 	}
-	err := s.record(ctx, Loss{Type: kind, Project: req.Project, Environment: req.Environment, Subject: migration.Subject, Detail: req.Note})
-	if err == nil {
-		s.opts.Logger.Warn(req.Note.Summary, "project", req.Project, "environment", req.Environment, "person", personOf(ctx).String())
-	}
-	return none{}, err
+	return none{}, s.record(ctx, Loss{Type: kind, Project: req.Project, Environment: req.Environment, Subject: migration.Subject, Detail: req.Note})
 }
