@@ -82,6 +82,17 @@ func TestAStartHashesAllEntries(t *testing.T) {
 	}
 }
 
+// An entry that nobody has signed yet is looked at before it is signed.
+func TestAStartSignsNoEntryUnseen(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	strange := copyDraft(d.entries[18])
+	strange.Data = append([]byte(" "), strange.Data...)
+	trail, _ := d.reopen(t, append(copyAll(d.entries), strange), d.checkpoints, 0)
+	require.False(t, trail.glanced)
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 20 misfiled: the record is not in canonical form")
+}
+
 // What no hash of the newest checkpoint covers is found and named while the relay runs.
 func TestWhatAGlanceDoesNotSeeIsNamed(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ type examiner struct {
 	key     keyPair // without a Signer where there is none
 
 	paced       bool // it rests now and then
-	quick       bool // it decodes the trail's entries about itself only
+	quick       bool // of the signed entries, it decodes those of the trail about itself only
 	marked      bool // the key is known to have signed
 	pinExpected bool // the pin of a used key was kept before this began
 	still       bool // nobody signs meanwhile
@@ -221,7 +221,7 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 		}
 		leaf, _ := r.codec.leafOf(item.Record)
 		x.leaves = append(x.leaves, leaf)
-		if r.quick && item.Record.Key != ownResource {
+		if r.quick && index < covered && item.Record.Key != ownResource {
 			x.newest[item.Record.Key] = index
 			return nil
 		}
