@@ -5,32 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
-
-// offers keeps the newest offer, and signs none.
-type offers struct {
-	mu     sync.Mutex
-	newest Offer
-	sign   func(Offer) ([]byte, error)
-}
-
-func (o *offers) cosign(_ context.Context, offer Offer) ([]byte, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.newest = offer
-	if o.sign != nil {
-		return o.sign(offer)
-	}
-	return nil, nil
-}
 
 // witnesses has a trail's checkpoints cosigned, until the test ends.
 func witnesses(t *testing.T, trail *Trail, cosign func(context.Context, Offer) ([]byte, error)) {
@@ -54,69 +35,16 @@ func witnesses(t *testing.T, trail *Trail, cosign func(context.Context, Offer) (
 	}()
 }
 
-// of waits for the offer of n entries.
-func (o *offers) of(t *testing.T, n int64) Offer {
-	t.Helper()
-	waiting.Until(t, func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.newest.Size >= n
-	})
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	require.Equal(t, n, o.newest.Size)
-	return o.newest
-}
-
-// Each checkpoint is proven to continue each earlier tree, by hashes of the kept checkpoints
-// and entries, and so after a restart too.
-func TestOffersAreProvenConsistent(t *testing.T) {
-	t.Parallel()
-	st, _ := startStore(t, t.TempDir())
-	var asked offers
-	o := testOptions(t)
-	trail := openTrail(t, st, o)
-	witnesses(t, trail, asked.cosign)
-	roots := map[int64]tlog.Hash{}
-	const last = 70
-	for n := int64(1); n <= last; n++ {
-		appendEntries(t, trail, int(n)-1, int(n))
-		if n%7 < 3 || n == last { // checkpoints of one entry, and of several
-			roots[n] = asked.of(t, n).Root
-		}
-	}
-	for restart := range 2 {
-		newest := asked.of(t, last)
-		for old, root := range roots {
-			proof, err := newest.Prove(t.Context(), old)
-			require.NoError(t, err)
-			if old == last {
-				assert.Empty(t, proof)
-				continue
-			}
-			require.NoErrorf(t, tlog.CheckTree(proof, last, newest.Root, old, root), "from %d", old)
-		}
-		if restart == 0 {
-			asked.mu.Lock()
-			asked.newest = Offer{}
-			asked.mu.Unlock()
-			require.NoError(t, trail.Close(t.Context()))
-			witnesses(t, openTrail(t, st, o), asked.cosign)
-		}
-	}
-}
-
 // A cosigned checkpoint is kept once more, and all stays whole, now and after a restart.
 func TestCosignedCheckpointsAreKept(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
-	var asked offers
-	asked.sign = func(o Offer) ([]byte, error) {
+	cosign := func(_ context.Context, o Offer) ([]byte, error) {
 		return append(o.Note, "— witness.example.com/w AAAAAGFiYw==\n"...), nil
 	}
 	o := testOptions(t)
 	trail := openTrail(t, st, o)
-	witnesses(t, trail, asked.cosign)
+	witnesses(t, trail, cosign)
 	for n := range 5 {
 		appendEntries(t, trail, n, n+1)
 		waiting.Until(t, func() bool { return keptNote(t, trail, int64(n)+1, "— witness.example.com/w ") })

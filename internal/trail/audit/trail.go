@@ -95,7 +95,7 @@ type Files interface {
 	// the log is read from there, if it has the signed leaf.
 	Record(origin string, n int64) ([]byte, error)
 	// Tiles gives the hash tiles of the tree with an origin. Witnesses get consistency proofs
-	// from there where the kept checkpoints do not give one.
+	// from there.
 	Tiles(origin string) tlog.TileReader
 	// Published gives the newest checkpoint of each tree. The files are written after the
 	// trail: a trail with less in it was put back, as with [Evidence].ForwardedFile.
