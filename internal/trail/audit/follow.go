@@ -200,14 +200,10 @@ func (f *forwarder) handOnKept(ctx context.Context, item store.Item, last store.
 		return errEnd
 	}
 	if item.Record.Pos+maxPassed > last {
-		c, err := decodeKept(item.Record)
-		if err == nil { // else the trail names it when it is read back
-			err = f.checkpoint(ctx, c)
-		} else {
-			err = nil
-		}
-		if err != nil {
-			return err
+		if c, err := decodeKept(item.Record); err == nil { // else the trail names it when it is read back
+			if err := f.checkpoint(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
 	f.at.Checkpoints, f.some = item.Record.Pos, true
