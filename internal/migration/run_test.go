@@ -413,7 +413,7 @@ func TestProblemsOfAFile(t *testing.T) {
 		"undecided":     {org + password, "", "line 2: there are passwords: say by --passwords"},
 		"no bcrypt":     {org + strings.ReplaceAll(password, "$2b$", "$3b$"), Scoped, "line 2: the hash does not look like bcrypt"},
 		"type":          {`{"type":"user"}`, "", `line 1: "type" must be one of organization, member, password, session`},
-		"unknown field": {`{"type":"session","session_token":"planted","nmae":"planted"}`, "", `line 1: a row of the type session has no field "nmae"`},
+		"unknown field": {`{"type":"session","session_token":"planted","nickname":"planted"}`, "", `line 1: a row of the type session has no field "nickname"`},
 		"foreign field": {org + `{"type":"member","organization_slug":"a","email_address":"a@b","hash":"planted"}`, "", `has no field "hash"`},
 		"missing":       {`{"type":"session"}`, "", "line 1: a row of the type session needs session_token"},
 		"of nobody":     {`{"type":"member","email_address":"a@b"}`, "", "line 1: a row of the type member needs organization_slug or organization_id"},

@@ -31,7 +31,8 @@ key of its own; the workspace's management key is never sent there. deploy/migra
 describes the file of rows. Next to it, the folder FILE.migration keeps what was answered, so
 that a run that was killed goes on, and sends no answered row again.`,
 		Example: `  auditrelay migrate plan --from users.jsonl --passwords scoped
-  auditrelay migrate run --help
+  auditrelay migrate run shop/live --from users.jsonl --passwords scoped --config relay.yaml \
+      --api-url https://api.example.com --project-id project-live-1 --secret-file project.secret
   auditrelay migrate status --from users.jsonl --passwords scoped`,
 	}, newMigratePlan(), p.newMigrateRun(), newMigrateStatus())
 }
