@@ -353,6 +353,56 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// An answer is lost, the API then asks to wait, and the process ends: that the row may be there is
+// not forgotten over it.
+func TestALostAnswerIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		path := rowsOf(t, 1, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.before = func(_ *http.Request, n int) (cut, effect bool) {
+			if n == 3 {
+				require.NoError(t, s.SetFaults(workspacesim.Faults{ErrorRates: map[int]float64{429: 1}}))
+				cancel()
+			}
+			return n == 2, true
+		}
+		_, _, err := s.run(ctx, path, false)
+		require.ErrorIs(t, err, ErrEarly)
+		require.NoError(t, s.SetFaults(workspacesim.Faults{}))
+		result, _, err := s.run(t.Context(), path, false)
+		require.NoError(t, err)
+		assert.Equal(t, map[Outcome]int{Done: 2, Found: 1}, result.Outcomes)
+		assert.Equal(t, 1, result.Lost)
+	})
+}
+
+// A process that dies before it keeps the answer for a session leaves it unsure, and is followed by
+// no second call.
+func TestASessionOfAKilledRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		path := write(t, `{"type":"session","session_token":"one"}`)
+		_, run, err := s.run(t.Context(), path, false)
+		require.NoError(t, err)
+		whole, err := os.ReadFile(run.File.journal())
+		require.NoError(t, err)
+		lines := bytes.SplitAfter(whole, []byte("\n"))
+		require.NoError(t, os.WriteFile(run.File.journal(), bytes.Join(lines[:2], nil), 0o600))
+		for range 2 {
+			result, _, err := s.run(t.Context(), path, true)
+			require.NoError(t, err)
+			assert.Equal(t, map[Outcome]int{Unsure: 1}, result.Outcomes)
+			assert.Equal(t, 1, s.n)
+		}
+		refused, err := os.ReadFile(run.File.Refused())
+		require.NoError(t, err)
+		assert.Contains(t, string(refused), "another call would make another session")
+	})
+}
+
 // The journal is cut at each byte, as by a kill or a power cut. A row that was answered there is
 // never sent again, and no row is missing.
 func TestACrashAtEachByteOfTheJournal(t *testing.T) {
