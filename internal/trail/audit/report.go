@@ -3,8 +3,6 @@ package audit
 import (
 	"fmt"
 	"strings"
-
-	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Report is the result of [Trail.Verify].
@@ -19,8 +17,6 @@ type Report struct {
 	// Gaps are times without a heartbeat while a relay ran, the oldest first. They are
 	// no damage, and the trail does not name them.
 	Gaps []Gap
-	// Root is the hash of the newest generation's tree, of its entries as they are.
-	Root tlog.Hash
 	// Generations, the oldest first; one where the tree was never broken.
 	Generations []Generation
 	// Problems, none where the trail is whole. Problems named by the trail itself, in a
