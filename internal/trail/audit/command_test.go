@@ -97,7 +97,7 @@ func TestASigningCommand(t *testing.T) {
 	o, set := signerOptions(t)
 	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	kept := len(records(t, st, CheckpointsLog))
 	for i, tc := range [][2]string{
 		{"fails", `exit status 1: "no token in slot 1"`},
@@ -108,11 +108,11 @@ func TestASigningCommand(t *testing.T) {
 	} {
 		set(tc[0])
 		appendEntries(t, trail, 1+i, 2+i)
-		require.ErrorContains(t, trail.sign(t.Context()), tc[1], tc[0])
+		require.ErrorContains(t, trail.Sign(t.Context()), tc[1], tc[0])
 		require.Len(t, records(t, st, CheckpointsLog), kept, tc[0])
 	}
 	set("")
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, st, o)
 	requireWhole(t, again, 6)
@@ -132,7 +132,7 @@ func TestASigningCommandGetsNoSecrets(t *testing.T) {
 	set("curious")
 	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 }
 
 // A command that hangs holds up no append, and ends with the trail's own end.
@@ -145,12 +145,12 @@ func TestASigningCommandThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	appendEntries(t, trail, 0, 1)
 	signing := make(chan error)
-	go func() { signing <- trail.sign(ctx) }()
+	go func() { signing <- trail.Sign(ctx) }()
 	appendEntries(t, trail, 1, 5)
 	cancel()
 	require.Error(t, <-signing)
 	set("")
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	requireWhole(t, trail, 5)
 }
 

@@ -41,7 +41,7 @@ func tryDamageable(t *testing.T) *damageable {
 	trail := openTrail(t, st, d.o)
 	for i := range 10 {
 		appendEntries(t, trail, 2*i, 2*i+2)
-		require.NoError(t, trail.sign(t.Context()))
+		require.NoError(t, trail.Sign(t.Context()))
 	}
 	require.NoError(t, trail.Close(t.Context()))
 	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
@@ -78,7 +78,7 @@ func TestALostEntryKeepsItsLeaf(t *testing.T) {
 	require.Len(t, trail.Generations(), 1)
 	require.Equal(t, d.root, trail.Generations()[0].Root, "the tree is another")
 	require.Equal(t, d.public, trail.PublicKey())
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	report, err := trail.Verify(t.Context())
 	require.NoError(t, err)
 	require.Len(t, report.Problems, 1)

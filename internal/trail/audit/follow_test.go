@@ -100,7 +100,7 @@ func TestForwardedCheckpoints(t *testing.T) {
 
 	trail = openTrail(t, st, d.o)
 	appendAt(t, trail, 1)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	more, _ := forwardAll(t, trail)
 	// At least once: see TestForward.
 	require.LessOrEqual(t, len(more), len(signed)+1)
@@ -116,7 +116,7 @@ func TestForwardPassesOverOldCheckpoints(t *testing.T) {
 	trail := openTrail(t, st, o)
 	for i := range maxPassed + 20 {
 		appendEntries(t, trail, i, i+1)
-		require.NoError(t, trail.sign(t.Context()))
+		require.NoError(t, trail.Sign(t.Context()))
 	}
 	signed, _ := forwardAll(t, trail)
 	require.LessOrEqual(t, len(signed), maxPassed+1)
@@ -128,7 +128,7 @@ func TestLostEntriesHoldUpNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	trail, _ := d.reopen(t, d.entries, d.checkpoints, 20)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	signed, _ := forwardAll(t, trail)
 	require.EqualValues(t, 21, signed[len(signed)-1].Size, "with the entry that names the lost one")
 }

@@ -33,7 +33,7 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	requireWhole(t, trail, 10)
 	require.EqualValues(t, 10, trail.signed.Len())
 	require.EqualValues(t, 10, trail.Generations()[0].Size)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	appendEntries(t, trail, 10, 15)
 	<-trail.read
 	require.False(t, trail.stale.Load())

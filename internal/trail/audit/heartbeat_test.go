@@ -144,11 +144,11 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 	o.Heartbeat = time.Hour
 	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 5)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	require.NoError(t, trail.Close(t.Context()))
 	for range 2 {
 		again := openTrail(t, st, o)
-		require.NoError(t, again.sign(t.Context()))
+		require.NoError(t, again.Sign(t.Context()))
 		require.NoError(t, again.Close(t.Context()))
 	}
 	kept := records(t, st, CheckpointsLog)

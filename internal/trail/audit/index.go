@@ -106,13 +106,10 @@ func (t *Trail) reach(ctx context.Context) error {
 	if end, err := t.End(ctx); err != nil || end <= t.Size() {
 		return err
 	}
-	if err := t.lock(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return err
 	}
 	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
-		return err
-	}
 	_, err := t.catchUp(ctx, nil)
 	return err
 }

@@ -69,13 +69,10 @@ func (t *Trail) offerAgain(x *examination) {
 
 // reaches takes up the checkpoints kept by others, and compares.
 func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (bool, error) {
-	if err := t.lock(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return false, err
 	}
 	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
-		return false, err
-	}
 	if err := t.adopt(ctx); err != nil {
 		return false, err
 	}
@@ -87,13 +84,10 @@ func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (bool, error)
 // the witnesses. A crash before it is kept leaves the checkpoint without them, until the next start
 // offers it again.
 func (t *Trail) KeepCosigned(ctx context.Context, o Offer, text []byte) error {
-	if err := t.lock(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return err
 	}
 	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
-		return err
-	}
 	if t.key.public != o.public || t.signed.Len() != o.Size || !sameText(t.newestNote, text) {
 		return nil
 	}

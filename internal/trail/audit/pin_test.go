@@ -69,10 +69,10 @@ func TestNothingIsSignedWithoutAPin(t *testing.T) {
 	pin := o.KeyFile + ".checkpoint"
 	require.NoError(t, os.Mkdir(pin, 0o700)) // no file can take its place
 	appendEntries(t, trail, 0, 1)
-	require.ErrorContains(t, trail.sign(t.Context()), "next to the key")
+	require.ErrorContains(t, trail.Sign(t.Context()), "next to the key")
 	require.Empty(t, records(t, st, CheckpointsLog))
 	require.NoError(t, os.Remove(pin))
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	require.Len(t, records(t, st, CheckpointsLog), 1)
 	require.FileExists(t, pin)
 }
@@ -87,14 +87,14 @@ func TestAPinIsTriedAgain(t *testing.T) {
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	pin := o.KeyFile + ".checkpoint"
-	require.NoError(t, trail.sign(t.Context())) // has waited for the pin, too
+	require.NoError(t, trail.Sign(t.Context())) // has waited for the pin, too
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, os.Mkdir(pin, 0o700))
 	appendEntries(t, trail, 1, 2)
-	require.ErrorContains(t, trail.sign(t.Context()), "next to the key")
+	require.ErrorContains(t, trail.Sign(t.Context()), "next to the key")
 	require.Len(t, records(t, st, CheckpointsLog), 2)
 	require.NoError(t, os.Remove(pin))
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	require.FileExists(t, pin)
 	requireWhole(t, trail, 2)
 }
@@ -151,7 +151,7 @@ func TestAPinAtASizeNobodyKept(t *testing.T) {
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	appendEntries(t, trail, 1, 5)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	var leaves []tlog.Hash
 	require.NoError(t, trail.Each(t.Context(), 0, func(e Recorded) error {
 		leaves = append(leaves, e.Leaf)

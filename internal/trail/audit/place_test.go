@@ -54,7 +54,7 @@ func TestPlaces(t *testing.T) {
 	trail := openTrail(t, st, o)
 	for i := range 20 {
 		appendEntries(t, trail, 5*i, 5*i+5)
-		require.NoError(t, trail.sign(t.Context()))
+		require.NoError(t, trail.Sign(t.Context()))
 	}
 	appendEntries(t, trail, 100, 107)
 	leaves := leavesOf(t, trail, 0)

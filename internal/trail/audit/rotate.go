@@ -118,13 +118,10 @@ func (t *Trail) NameNextKey(ctx context.Context, public string, by Person) error
 	if tlogproof.SamePublicKey(public, t.PublicKey()) {
 		return errors.New("name next key: it is the signing key already")
 	}
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return fmt.Errorf("name next key: %w", err)
 	}
+	defer t.unlock()
 	return t.nameLast(ctx, public, by)
 }
 
@@ -159,13 +156,10 @@ func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error
 		return "", err
 	}
 	t.waitForWitnesses(ctx, t.Size())
-	if err := t.lock(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return "", err
 	}
 	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
-		return "", err
-	}
 	if err := t.nameLast(ctx, public, by); err != nil {
 		return "", err
 	}

@@ -207,14 +207,14 @@ func TestARunningTrailRotatesItsKey(t *testing.T) {
 	appending.Wait()
 	require.False(t, tlogproof.SamePublicKey(keys[1], keys[2]))
 	require.NoFileExists(t, nextFile(o.KeyFile))
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	requireChain(t, trail, keys...)
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, st, o)
 	requireChain(t, again, keys...)
 	_, err := again.Append(t.Context(), testEntry(0))
 	require.NoError(t, err)
-	require.NoError(t, again.sign(t.Context()))
+	require.NoError(t, again.Sign(t.Context()))
 	requireChain(t, again, keys...)
 }
 
@@ -261,7 +261,7 @@ func TestARotationThatFails(t *testing.T) {
 	}
 	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	first := trail.PublicKey()
 
 	require.NoError(t, os.Mkdir(nextFile(o.KeyFile), 0o700)) // nothing can be written there
@@ -294,7 +294,7 @@ func TestARotationThatFails(t *testing.T) {
 	set(nil)
 	_, err = trail.Append(t.Context(), testEntry(9))
 	require.NoError(t, err)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	second := trail.PublicKey()
 	require.True(t, tlogproof.SamePublicKey(prepared, second))
 	requireChain(t, trail, first, second)
@@ -333,7 +333,7 @@ func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 	}
 	opened := openTrail(t, st, o)
 	appendEntries(t, opened, 0, 3)
-	require.NoError(t, opened.sign(t.Context()))
+	require.NoError(t, opened.Sign(t.Context()))
 	require.NoError(t, opened.lock(t.Context())) // as the log is called
 	trail, base = opened, 4                      // after the entry that names the key
 	opened.unlock()

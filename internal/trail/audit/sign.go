@@ -19,7 +19,7 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 	defer close(t.done)
 	failing := false
 	whileRunning(ctx, t.grew, every, func() {
-		err := t.sign(ctx)
+		err := t.Sign(ctx)
 		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, ErrUnavailable) { // logged already
 			t.log.Error("signing the audit trail failed; it is tried again", "error", err)
 		}
@@ -49,15 +49,11 @@ func whileRunning(ctx context.Context, grew <-chan struct{}, every time.Duration
 	}
 }
 
-// Sign signs the entries that no checkpoint covers yet, at once. A crash before leaves them to
-// the next start.
-func (t *Trail) Sign(ctx context.Context) error { return t.sign(ctx) }
+// Sign signs the tree as it is, where it is larger than the newest checkpoint or a heartbeat is
+// due. A crash before leaves the entries that no checkpoint covers to the next start.
+func (t *Trail) Sign(ctx context.Context) error { return t.signAll(ctx, false) }
 
-// sign signs the tree as it is, where it is larger than the newest checkpoint or a
-// heartbeat is due.
-func (t *Trail) sign(ctx context.Context) error { return t.signAll(ctx, false) }
-
-// signAll is sign; with stop it signs the end of the heartbeats.
+// signAll is Sign; with stop it signs the end of the heartbeats.
 func (t *Trail) signAll(ctx context.Context, stop bool) error {
 	for failures := 0; ; {
 		d, err := t.draft(ctx, stop)
@@ -109,13 +105,10 @@ type draft struct {
 
 // draft drafts the next checkpoint, nil where none is due.
 func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
-	if err := t.lock(ctx); err != nil {
+	if err := t.use(ctx); err != nil {
 		return nil, err
 	}
 	defer t.unlock()
-	if err := t.ready(ctx); err != nil {
-		return nil, err
-	}
 	return t.draftNext(stop)
 }
 

@@ -45,7 +45,7 @@ func TestTampering(t *testing.T) {
 	pins := map[int64][]byte{} // by size
 	for i := range 10 {        // checkpoints of size 1, 2, 4, 6 and so on
 		appendEntries(t, trail, max(1, 2*i), 2*i+2)
-		require.NoError(t, trail.sign(t.Context()))
+		require.NoError(t, trail.Sign(t.Context()))
 		var err error
 		pins[trail.signed.Len()], err = os.ReadFile(o.KeyFile + ".checkpoint")
 		require.NoError(t, err)

@@ -297,6 +297,18 @@ func (a *appender) lock(ctx context.Context) error {
 
 func (a *appender) unlock() { <-a.turn }
 
+// use takes the turn of a usable trail.
+func (t *Trail) use(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	err := t.ready(ctx)
+	if err != nil {
+		t.unlock()
+	}
+	return err
+}
+
 // Size is the number of entries seen by this Trail. Another relay with the same logs may
 // have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }

@@ -41,7 +41,7 @@ func readAll(t *testing.T, trail *Trail) {
 	}
 	<-trail.read
 	if trail.stale.Load() {
-		require.NoError(t, trail.sign(t.Context()))
+		require.NoError(t, trail.Sign(t.Context()))
 	}
 	trail.turn <- struct{}{} // the keeper may be reading it back
 	<-trail.turn
@@ -232,7 +232,7 @@ func TestAppendIf(t *testing.T) {
 	_, err = other.AppendIf(ctx, testEntry(6), 0)
 	require.ErrorIs(t, err, ErrConflict)
 	require.NoError(t, other.Close(ctx))
-	require.NoError(t, one.sign(ctx)) // nobody pins a first checkpoint while this one verifies
+	require.NoError(t, one.Sign(ctx)) // nobody pins a first checkpoint while this one verifies
 	requireWhole(t, one, 3)
 }
 
@@ -340,6 +340,6 @@ func TestServersThatWentBackAreSignedFor(t *testing.T) {
 	trail.keptSeq += 3 // as if three more had been kept, and were lost
 	trail.unlock()
 	appendEntries(t, trail, 2, 3)
-	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Sign(t.Context()))
 	requireWhole(t, trail, 3)
 }
