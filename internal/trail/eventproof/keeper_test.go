@@ -94,6 +94,21 @@ func TestWhatNobodyToldOfIsReadBack(t *testing.T) {
 	s.requireRoot(s.spans()[1])
 }
 
+// Records that were noted before the keeper began are not read, nor hashed, a second time.
+func TestWhatWasNotedBeforeItBeganIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	defer s.shut()
+	s.push("event_log.LOGIN", 1)
+	s.push("event_log.LOGIN", 1)
+	waiting, _ := s.inbox.take()
+	waiting[1].Events = 5 // as the journal does not have it
+	s.inbox.put(waiting[1])
+	require.NoError(t, s.resume(t.Context()))
+	require.NoError(t, s.complete(t.Context()))
+	assert.EqualValues(t, 1+5, s.open.span.Events)
+}
+
 func TestAnEntryOfUnknownFateIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

@@ -30,8 +30,8 @@ func (k *Keeper) resume(ctx context.Context) error {
 	} else if err := k.resumeBehind(ctx, e, first, last); err != nil {
 		return err
 	}
-	k.inbox.take() // its records are read from the journal
 	k.newest = last
+	k.collect() // what was noted meanwhile need not be read
 	k.state.Store(&State{Through: k.open.span.Last, Entry: k.open.previous})
 	return nil
 }
