@@ -107,7 +107,7 @@ func (p Program) newRun() *cobra.Command {
 		Short: "Run the relay",
 		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
 ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
-at once.`),
+at once. It tells systemd when it takes pushes (Type=notify, with the watchdog).`),
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		cfg, warnings, err := which.kinds.LoadToRun(which.file)
@@ -118,7 +118,11 @@ at once.`),
 		for _, w := range warnings {
 			log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
 		}
-		return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: p.build().Version, Kinds: p.Kinds})
+		return newSupervisor(log).supervised(cmd.Context(), func(ready func()) error {
+			return app.Run(cmd.Context(), cfg, app.Options{
+				Logger: log, Version: p.build().Version, Kinds: p.Kinds, Started: func(app.Addresses) { ready() },
+			})
+		})
 	}, which)
 }
 
