@@ -126,8 +126,8 @@ log:
 {{- if kindIs "map" .value -}}
 {{- range $key, $value := .value -}}
 {{- $at := printf "%s.%s" $path $key -}}
-{{- if and (kindIs "string" $value) (regexMatch "(?i)^(secret|password|token|api_key|application_key|bearer_token|hash_key|.*authorization|.*-key|.*-token)$" $key) -}}
-{{- if not (regexMatch "^(file:/.+|[^$]*\\$\\{[A-Za-z_][A-Za-z0-9_]*\\})$" $value) -}}
+{{- if and (not (or (kindIs "map" $value) (kindIs "slice" $value) (kindIs "invalid" $value))) (regexMatch "(?i)^(secret|password|token|api_key|application_key|bearer_token|hash_key|.*authorization|.*-key|.*-token)$" $key) -}}
+{{- if not (regexMatch "^(file:/.+|[^$]*\\$\\{[A-Za-z_][A-Za-z0-9_]*\\})$" (toString $value)) -}}
 {{- fail (printf "%s: a ConfigMap is no place for a secret; write ${NAME} with NAME in secretEnv, or file:PATH" $at) -}}
 {{- end -}}
 {{- end -}}
