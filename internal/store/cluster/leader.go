@@ -33,9 +33,26 @@ type query struct {
 	LastOf string `json:"last_by_subj,omitempty"`
 }
 
+// patiently asks the leader of a stream. While the store is young, it asks until there is a leader:
+// a relay that starts during an election would end otherwise.
+func patiently[T any](ctx context.Context, s *Store, stream string, ask func(context.Context) (T, error)) (got T, err error) {
+	if time.Since(s.opened) > startPatience {
+		return ask(ctx)
+	}
+	err = await(ctx, s.log, "the leader of stream "+stream, func(ctx context.Context) (err error) {
+		got, err = ask(ctx)
+		return err
+	})
+	return got, err
+}
+
 // ask asks the leader of a stream, and nobody else, for a message. The client's own
 // functions may ask any replica, which may lag.
 func (s *Store) ask(ctx context.Context, stream string, q query) (message, error) {
+	return patiently(ctx, s, stream, func(ctx context.Context) (message, error) { return s.askOnce(ctx, stream, q) })
+}
+
+func (s *Store) askOnce(ctx context.Context, stream string, q query) (message, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	request, err := json.Marshal(q)
@@ -75,6 +92,10 @@ func (s *Store) next(ctx context.Context, stream string, seq uint64) (message, e
 
 // info asks the leader of a stream for its state.
 func (s *Store) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	return patiently(ctx, s, stream, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.infoOnce(ctx, stream) })
+}
+
+func (s *Store) infoOnce(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	handle, err := s.js.Stream(ctx, stream)

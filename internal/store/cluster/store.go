@@ -60,6 +60,7 @@ type Store struct {
 	rewinds  prometheus.Counter
 	table    *Table
 
+	opened    time.Time
 	patience  time.Duration
 	certainty time.Duration
 
@@ -85,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		js: js, log: cfg.Logger, url: cfg.Journal.URL, prefix: cfg.Journal.StreamPrefix, replicas: cfg.Journal.Replicas,
-		version: cmp.Or(cfg.Version, "dev"), salvage: cfg.Salvage, failed: cfg.Failed, patience: patience, certainty: certainty, logs: map[string]*Log{},
+		version: cmp.Or(cfg.Version, "dev"), salvage: cfg.Salvage, failed: cfg.Failed, opened: time.Now(), patience: patience, certainty: certainty, logs: map[string]*Log{},
 		rewinds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "auditrelay_journal_rewinds_total", Help: "How often the external cluster lost the end of a log.",
 		}),

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
@@ -145,6 +146,30 @@ func TestAListAsksForAllAtOnce(t *testing.T) {
 	require.NoError(t, sub.Unsubscribe())
 	p.held.Unlock()
 	assert.Len(t, <-listed, values)
+}
+
+// A relay that starts while the servers elect a leader waits for them.
+func TestAYoungStoreWaitsForALeader(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	b := newBackend(t, srv.srv.ClientURL(), 1)
+	_, err := b.Table().Put(t.Context(), "a", []byte("0"), store.If{})
+	require.NoError(t, err)
+	log := b.log(t, "events")
+	srv.stop()
+	waiting.Until(t, func() bool { return b.store.Err() != nil })
+	answers := make(chan error, 2)
+	go func() { _, err := b.Table().Get(t.Context(), "a"); answers <- err }()
+	go func() { _, err := log.State(t.Context()); answers <- err }()
+	srv.start()
+	require.NoError(t, <-answers)
+	require.NoError(t, <-answers)
+
+	b.store.opened = time.Now().Add(-startPatience)
+	srv.stop()
+	waiting.Until(t, func() bool { return b.store.Err() != nil })
+	_, err = b.Table().Get(t.Context(), "a")
+	require.Error(t, err, "later on, whoever asks is told")
 }
 
 // Every key stands for itself.

@@ -268,7 +268,9 @@ func (p *part) look(ctx context.Context, job string) {
 	p.putting[key] = true
 	p.io.Go(func() {
 		asked := p.now()
-		v, err := p.Table.Get(ctx, key)
+		reading, cancel := context.WithTimeout(ctx, p.Timing.Dead)
+		defer cancel()
+		v, err := p.Table.Get(reading, key)
 		p.say(ctx, func() {
 			delete(p.putting, key)
 			if err == nil {
