@@ -123,6 +123,9 @@ func (c *control) enterStop(ctx context.Context, l *lifecycle, entered <-chan st
 		c.log.Warn("the stop could not be entered into the audit trail; the next start says that its entry is missing", "error", err)
 		return
 	}
+	if c.inCluster() { // the next relay that has control signs it, and puts it into the journal
+		return
+	}
 	ctx, cancel = context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	// A copy at a sink is then proven to its last entry. Where it fails, the trail signs at its
