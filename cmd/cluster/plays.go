@@ -339,12 +339,9 @@ func (r *round) freeze(ctx context.Context, v victim, lasts time.Duration) error
 		r.sinks[sink].hold(v.name)
 		defer r.sinks[sink].release()
 	}
-	for _, sink := range v.sinks {
-		err := rig.Until(ctx, soon, "a delivery to "+sink+" is under way", r.sinks[sink].holds)
-		if err != nil { // the job was given away meanwhile
-			r.note("%v", err)
-		}
-	}
+	v.sinks = slices.DeleteFunc(slices.Clone(v.sinks), func(sink string) bool {
+		return rig.Until(ctx, soon, "a delivery to "+sink+" is under way", r.sinks[sink].holds) != nil // it was given away meanwhile
+	})
 	since := time.Now()
 	if err := v.signal(syscall.SIGSTOP); err != nil {
 		return err

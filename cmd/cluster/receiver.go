@@ -204,7 +204,8 @@ func (r *receiver) holder() string {
 	return r.from
 }
 
-// other is when the first other relay than one began to deliver after a moment.
+// other is when the first other relay than one began to deliver after a moment; that moment, where
+// it was another one already.
 func (r *receiver) other(than string, after time.Time) (at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,6 +215,9 @@ func (r *receiver) other(than string, after time.Time) (at time.Time, ok bool) {
 				at, ok = t, true
 			}
 		}
+	}
+	if !ok && r.from != "" && r.from != than {
+		return after, true
 	}
 	return at, ok
 }
