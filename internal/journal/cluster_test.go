@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -274,4 +275,57 @@ func TestAJournalFollowsTheOtherRelays(t *testing.T) {
 	waiting.Until(t, func() bool { backlog, _ := a.Backlog("k"); return backlog.Events == 0 })
 	held := a.budget.bySource()
 	assert.Positive(t, held[events[3].Source])
+}
+
+// freezing is the table of a relay that is frozen right before it writes a key.
+type freezing struct {
+	store.Table
+	key            string
+	frozen, goesOn chan struct{}
+}
+
+func (f *freezing) Put(ctx context.Context, key string, data []byte, c store.If) (uint64, error) {
+	if key == f.key {
+		close(f.frozen)
+		<-f.goesOn
+	}
+	return f.Table.Put(ctx, key, data, c)
+}
+
+// A relay with an older configuration is frozen before it registers a sink, and the sink is retired
+// meanwhile. What it registers when it goes on keeps everything for the sink, moves nobody's
+// position, and is retired again.
+func TestAFrozenRelayRegistersARetiredSink(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	j := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k"} })
+	old := share(t, srv.ClientURL())
+	j.TrimUnder(j.takes(t, "control"))
+	k := j.under(t, j.takes(t, "sink/k"), "k")
+	at := &freezing{old.table, sinkKey + "gone", make(chan struct{}), make(chan struct{})}
+	old.table = at
+	registered := make(chan error, 1)
+	go func() { registered <- old.register(context.Background(), "gone") }()
+	<-at.frozen
+	j.under(t, j.takes(t, "sink/gone"), "gone").Close()
+	require.NoError(t, j.Retire(t.Context(), "gone"))
+	events := relaytest.Events(6)
+	for i := range events {
+		j.push(t, events[i:i+1])
+	}
+	read(t, k, 6, true)
+	require.NoError(t, j.table.Sync(t.Context()))
+	before, err := j.table.Get(t.Context(), positionKey+"k")
+	require.NoError(t, err)
+
+	close(at.goesOn)
+	require.NoError(t, <-registered)
+	require.NoError(t, j.trimAll(t))
+	assert.Zero(t, j.Trimmed(), "the sink that is back has had nothing")
+	after, err := j.table.Get(t.Context(), positionKey+"k")
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	require.NoError(t, j.Retire(t.Context(), "gone"))
+	require.NoError(t, j.trimAll(t))
+	assert.EqualValues(t, 6, j.Trimmed())
 }
