@@ -221,7 +221,7 @@ func TestNothingIsSetWithoutAnIntent(t *testing.T) {
 	require.Equal(t, []string{"baseline"}, g.trail.types(), "a dry run intends nothing")
 	g.trail.breaks(errors.New("disk full"))
 	r, _ = g.start(nil, toLoki)
-	require.ErrorContains(t, look(t, r), "record a PUT of the streaming config: disk full")
+	require.ErrorContains(t, look(t, r), "record a PUT of the streaming config: use the audit trail: disk full")
 	assert.Zero(t, g.api.count())
 }
 

@@ -172,6 +172,11 @@ func (w *watcher) ended(err error) {
 	w.metrics.looked(err)
 	switch {
 	case isGone(err), errors.Is(err, management.ErrUnreachable): // logged once, for all looks
+	case errors.Is(err, errTrail) && !errors.As(err, new(*management.APIError)): // it says nothing about the config
+		if w.trailFailing.Again("") {
+			w.log.Warn("a look at the streaming config could not use the audit trail; the next looks try again", append(w.trailFailing.Fields(), "error", err)...)
+		}
+		return
 	case err != nil:
 		began := !w.failing.Lasts()
 		if w.failing.Again(management.CauseOf(err)) && (!began || w.refusal == nil) { // otherwise it is reported as a finding
@@ -182,6 +187,7 @@ func (w *watcher) ended(err error) {
 			w.log.Info("look at the streaming config succeeds again", fields...)
 		}
 	}
+	w.trailFailing.Over()
 }
 
 func isGone(err error) bool {

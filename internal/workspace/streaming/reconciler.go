@@ -78,6 +78,8 @@ type watcher struct {
 	// The fields below belong to the goroutine of run.
 	alarms  alarms
 	failing retry.Failure // of the looks
+	// trailFailing is for looks that could not use the trail.
+	trailFailing retry.Failure
 
 	turn chan struct{} // holds one token while a look, a rotation or an apply is under way
 	// Of whoever has the turn:
@@ -126,6 +128,7 @@ func New(o Options) *Reconciler {
 }
 
 func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
+	o.Recorder = trailLog{o.Recorder}
 	w := &watcher{
 		options: o, env: e, metrics: m,
 		log:  o.Logger.With("project", e.Project, "environment", e.Environment),

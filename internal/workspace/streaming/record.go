@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -236,4 +237,33 @@ func (w *watcher) attested(o observation) {
 		return
 	}
 	w.checks.Saw(SubjectSecond, o.at, workspace.HashOf(o.second), o.requests)
+}
+
+// errTrail marks a failure of the trail: a relay that is cut off from its journal, or whose control
+// another relay has taken over, cannot use it, whatever the API says.
+var errTrail = errors.New("use the audit trail")
+
+// trailLog marks the failures of the trail.
+type trailLog struct{ audit.Log }
+
+func ofTrail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errTrail, err)
+}
+
+func (l trailLog) Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error) {
+	e, found, err := l.Log.Last(ctx, project, environment, subject)
+	return e, found, ofTrail(err)
+}
+
+func (l trailLog) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error) { //nolint:gocritic // as the interface has it
+	index, err := l.Log.AppendIf(ctx, e, newest)
+	return index, ofTrail(err)
+}
+
+func (l trailLog) Get(ctx context.Context, index int64) (audit.Recorded, error) {
+	r, err := l.Log.Get(ctx, index)
+	return r, ofTrail(err)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // lockedBuffer is a log that several goroutines write.
@@ -59,6 +61,42 @@ func TestRunGoesOnThroughFailures(t *testing.T) {
 	<-done
 	assert.Equal(t, 2, bytes.Count(logs.b.Bytes(), []byte("look at the streaming config failed")), "logged once by environment")
 	assert.Len(t, r.Health(), 2, "an environment without a stream is observed")
+}
+
+// cutOff is the trail of a relay that is cut off from its journal, until it is not.
+type cutOff struct {
+	*trail
+	over atomic.Bool
+}
+
+func (c *cutOff) Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error) {
+	if !c.over.Load() {
+		return audit.Entry{}, false, context.DeadlineExceeded
+	}
+	return c.trail.Last(ctx, project, environment, subject)
+}
+
+// A relay that is cut off from its journal tells of no failure of the API.
+func TestALookWithoutTheTrailIsNoErrorOfTheAPI(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	var logs lockedBuffer
+	cut := &cutOff{trail: g.trail}
+	r, _ := g.start(func(o *Options) {
+		o.Interval, o.Recorder = 2*time.Millisecond, cut
+		o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+	}, toRelay)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	waiting.Until(t, func() bool { return testutil.ToFloat64(r.watchers[0].metrics.looks.WithLabelValues("error")) > 5 })
+	cut.over.Store(true)
+	waiting.Until(t, func() bool { return r.Health()[0].OK() })
+	stop()
+	<-done
+	text := logs.b.String() // nobody writes any more
+	assert.Equal(t, 1, strings.Count(text, `level=WARN msg="a look at the streaming config could not use the audit trail; the next looks try again"`), text)
+	assert.NotContains(t, text, "level=ERROR")
 }
 
 func TestOneEnvironmentDoesNotStopAnother(t *testing.T) {
