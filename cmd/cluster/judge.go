@@ -229,7 +229,13 @@ func (j *judge) verify(ctx context.Context, r *relayNode) error {
 	cmd := exec.CommandContext(ctx, j.binary, args...)
 	cmd.Env = append(os.Environ(), "AUDITRELAY_TLOG_TOKEN="+strings.TrimSpace(string(token)))
 	j.tally.verified++
-	if said, err := cmd.CombinedOutput(); err != nil {
+	said, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	const incomplete = 3
+	if errors.As(err, &ended) && ended.ExitCode() == incomplete {
+		return fmt.Errorf("the trail of %s is not complete: %s", r.name, strings.TrimSpace(string(said)))
+	}
+	if err != nil {
 		j.tally.forks++
 		return fmt.Errorf("FORK: the trail of %s does not verify (%w): %s", r.name, err, strings.TrimSpace(string(said)))
 	}
