@@ -68,8 +68,8 @@ func (s *scene) newRelay(i int) (r *relayNode, err error) {
 
 // The relays' common name for senders, and a credential of the configuration.
 const (
-	pushHost                   = "push.cluster"
-	pushUser, pushPassword     = "cluster", "cluster-has-a-password"
+	pushHost               = "push.cluster"
+	pushUser, pushPassword = "cluster", "cluster-has-a-password"
 	// The window is longer than a new holder of control takes to read what has no span yet.
 	journalBytes, replayWindow = "4GiB", "15m"
 )
