@@ -233,7 +233,7 @@ func (l *Log) tick() {
 func (l *Log) advance(end, base store.Pos, offset int64) error {
 	m := endMark{log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: l.first, table: l.store.table.durable.durable.Load()}
 	l.scratch = m.encode(l.scratch[:0])
-	if err := l.mark.write(l.scratch); err != nil {
+	if _, err := l.mark.write(markKey, l.scratch); err != nil {
 		// The records are durable, but a start could take them for a torn write. The next
 		// ones are written over them.
 		return fmt.Errorf("%w: %w", store.ErrUnknown, err)

@@ -117,7 +117,7 @@ func TestAnOlderMarkCutsNothing(t *testing.T) {
 		}
 		last := slices.Max(slices.Collect(maps.Keys(m.acked)))
 		l := m.log.(*Log)
-		at := l.mark.at(l.mark.number)
+		at := l.mark.at(0, l.mark.values[markKey].number)
 		m.leave()
 		if putBack {
 			m.fs.set("/s/events/end", earlier)

@@ -65,7 +65,7 @@ func locateTable(s *Store) (all []Place, err error) {
 		name string
 		kind Kind
 		seed uint64
-	}{{valuesFiles[0], Durable, valuesSeed}, {valuesFiles[1], Durable, valuesSeed}, {lazyFile, Lazy, lazySeed}} {
+	}{{valuesFiles[0], Durable, valuesSeed}, {valuesFiles[1], Durable, valuesSeed}, {lazyFile, Lazy, seedFor(lazyPurpose)}} {
 		places, err := s.locate(filepath.Join(s.dir, t.name), t.kind, t.seed, ^store.Pos(0))
 		if err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 		for _, damaged := range []bool{false, true} {
 			fs := newMemFS(1)
 			s := &Store{fs: fs, log: discard}
-			mark, _, err := openSlots(s, "/mark", "test")
+			mark, err := openSlots(s, "/mark", "test")
 			require.NoError(t, err)
 			for i := range writes {
 				require.NoError(t, mark.put(fmt.Append(nil, i+1)))
@@ -28,10 +28,11 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 			want := writes
 			if damaged {
 				want--
-				fs.names["/mark"].cache[mark.at(mark.number)+5] ^= 1
+				fs.names["/mark"].cache[mark.at(0, mark.values[markKey].number)+5] ^= 1
 			}
-			again, value, err := openSlots(s, "/mark", "test")
+			again, err := openSlots(s, "/mark", "test")
 			require.NoError(t, err)
+			value := again.value()
 			assert.Equal(t, damaged, again.damaged)
 			if want == 0 {
 				assert.Nil(t, value)
@@ -39,9 +40,9 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 				assert.Equal(t, fmt.Sprint(want), string(value))
 			}
 			require.NoError(t, again.put([]byte("next")))
-			_, value, err = openSlots(s, "/mark", "test")
+			again, err = openSlots(s, "/mark", "test")
 			require.NoError(t, err)
-			assert.Equal(t, "next", string(value))
+			assert.Equal(t, "next", string(again.value()))
 		}
 	}
 }

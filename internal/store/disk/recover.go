@@ -87,27 +87,29 @@ const (
 )
 
 func (r *recovery) readEnd() error {
-	var value []byte
-	var err error
-	r.mark, value, err = openSlots(r.store, filepath.Join(r.dir, endFile), endPurpose(r.name))
-	r.known = parseMark(value)
+	mark, err := openSlots(r.store, filepath.Join(r.dir, endFile), endPurpose(r.name))
+	if err != nil {
+		return err
+	}
+	r.mark, r.known = mark, parseMark(mark.value())
 	if r.known != nil {
 		r.rebooted = r.known.boot != r.store.boot && r.store.boot != [16]byte{}
 		r.exact = r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
 	}
-	return err
+	return nil
 }
 
 // readFirst reads the mark of the oldest position kept.
 func (r *recovery) readFirst() error {
-	var value []byte
-	var err error
-	r.trimmed, value, err = openSlots(r.store, filepath.Join(r.dir, firstFile), "first of "+r.name)
-	r.from = parseFirst(value)
+	mark, err := openSlots(r.store, filepath.Join(r.dir, firstFile), "first of "+r.name)
+	if err != nil {
+		return err
+	}
+	r.trimmed, r.from = mark, parseFirst(mark.value())
 	if r.known != nil {
 		r.from = max(r.from, r.known.first)
 	}
-	return err
+	return nil
 }
 
 // readSegments reads the headers of all files that are named like a segment.

@@ -51,7 +51,7 @@ func (l *Log) introduce() error {
 // remember tells the table where the log ends: never more than is durable, and never less
 // than it knew under the same id.
 func (l *Log) remember(ctx context.Context) error {
-	value := l.mark.current()
+	value := l.mark.value()
 	now := parseMark(value)
 	was, _ := l.store.remembered(l.name)
 	if now == nil || was != nil && was.log == now.log && (was.end > now.end || bytes.Equal(value, was.encode(nil))) {

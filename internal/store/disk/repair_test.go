@@ -80,9 +80,9 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	m.leave()
 	m.fs.cutPower()
 	s := &Store{fs: m.fs, dir: "/s", log: discard}
-	_, value, err := openSlots(s, "/s/events/end", "end of events")
+	mark, err := openSlots(s, "/s/events/end", "end of events")
 	require.NoError(t, err)
-	require.Equal(t, end, parseMark(value).end)
+	require.Equal(t, end, parseMark(mark.value()).end)
 }
 
 // harmDisk changes what the disk has, while the kernel's memory keeps what was written.
@@ -105,7 +105,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	first := l.path(l.segments[0].base)
 	m.fs.harmDisk(first, 3*pageSize)
 	m.fs.harmDisk(first, pageSize+20)
-	m.fs.harmDisk("/s/events/end", 20)
+	m.fs.harmDisk("/s/events/end", dataStart+20)
 	_, gaps := read(t, m.log)
 	require.Empty(t, gaps, "memory has it")
 	var scrubbed []store.Gap
@@ -124,7 +124,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotNil(t, header)
 	assert.Equal(t, int64(-1), bad, "the header's copy is mended")
-	v, _, err := openSlots(m.store, "/s/events/end", "end of events")
+	v, err := openSlots(m.store, "/s/events/end", "end of events")
 	require.NoError(t, err)
 	assert.False(t, v.damaged)
 	m.leave()

@@ -2,184 +2,256 @@ package disk
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// slots is a small file with two places for one value, written in turn. The newer of
-// those that are whole counts, so a write that was torn costs nothing but itself. The
-// checksum covers the purpose of the file: a copy of another one is no value here.
-//
-//	0  number    8, one more with each write
-//	8  length    4
-//	12 value
-//	.. checksum  8
+// slots is a file of small values that are written often, and without a sync: the lazy values
+// of the table, or a single mark. Each key has two slots, written in turn, so that a torn write
+// leaves the value before it. The two stand on different pages: a page that is lost costs the
+// newer value at most. A slot holds its key, and its checksum covers its place and the purpose
+// of the file, so that what is copied over another slot or another file is no value there.
 //
 // A file that cannot be made, written or synced any more, or that was removed, is replaced.
 type slots struct {
-	fs      filesystem
-	path    string
-	purpose uint64
-	log     *slog.Logger
+	fs     filesystem
+	path   string
+	writer string
+	seed   uint64 // of the purpose
+	log    *slog.Logger
 	// damaged is set if a slot that was written could not be read when the file was opened,
-	// so that the value may be older than the newest one.
+	// so that a value may be older than the newest one.
 	damaged bool
-	dirty   atomic.Bool // something was written since the last sync
 
 	mu      sync.Mutex
-	f       file   // nil if there was no room to make it; guarded by mu
-	broken  bool   // the file has to be replaced; guarded by mu
-	number  uint64 // of the newest value; guarded by mu
-	value   []byte // the newest; nil before the first; guarded by mu
-	scratch []byte // guarded by mu
+	f       file            // nil if there was no room to make it; guarded by mu
+	dirty   bool            // something was written since the last sync; guarded by mu
+	broken  bool            // the file has to be replaced; guarded by mu
+	values  map[string]slot // the newest of each key; guarded by mu
+	pairs   int             // how many are in use; guarded by mu
+	scratch []byte          // guarded by mu
 }
 
-const slotSize = 4096
+// slot is the newest value of a key.
+type slot struct {
+	pair   int    // where it stands; a removed value keeps its place
+	number uint64 // one more with each write
+	data   []byte // nil for a tombstone
+}
 
-// openSlots opens or makes the file, and returns its value, or nil.
-func openSlots(s *Store, path, purpose string) (*slots, []byte, error) {
-	v := &slots{fs: s.fs, path: path, purpose: sum(0, []byte(purpose)), log: s.log}
+const (
+	slotSize     = 512
+	slotsPerPage = pageSize / slotSize
+	// maxSlot bounds a key and its value, in bytes.
+	maxSlot = slotSize - headSize - sumSize
+	// markKey is the only key in the file of a mark.
+	markKey = ""
+	// The kinds of entries.
+	kindValue     = 1
+	kindTombstone = 2
+	// kindDoubtful is added to the kind of an entry that may have been replaced by a lost one.
+	kindDoubtful = 4
+)
+
+func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
+
+// openSlots opens or makes the file.
+func openSlots(s *Store, path, purpose string) (*slots, error) {
+	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
 	var err error
 	if v.f, err = s.fs.Open(path, true); !s.view && (isFull(err) || isMissing(err)) {
 		v.broken = true // a full disk has no room for the file, or for its folder
-		return v, nil, nil
+		return v, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	v.damaged = !v.read()
+	if err := v.begin(s); err != nil {
+		return nil, err
+	}
+	v.damaged = !v.load()
 	for tries := 0; v.damaged && s.view && tries < 10; tries++ {
-		v.damaged = !v.read() // it was perhaps written meanwhile
+		v.damaged = !v.load() // it was perhaps written meanwhile
 	}
 	if v.damaged {
-		s.log.Warn("a slot of a mark cannot be read; the other one counts, and it is written again", "file", path)
+		s.log.Warn("a slot of a file cannot be read; the one with the value before counts, and the file is written again", "file", path)
 	}
-	return v, bytes.Clone(v.value), nil
+	return v, nil
 }
 
-// read takes the newest value of the file. It reports whether the file is as it was
-// written: the number of the other slot is one less, or both were never written.
-func (s *slots) read() bool {
-	var numbers [2]uint64
-	blank := true
-	s.number, s.value = 0, nil
-	for i := range numbers {
-		b := make([]byte, slotSize)
-		_, _ = s.f.ReadAt(b, int64(i)*slotSize) // what cannot be read is zeros
-		number, value, ok := s.parse(b)
-		if !ok {
-			blank = blank && len(bytes.TrimRight(b, "\x00")) == 0
-			continue
-		}
-		if numbers[i] = number; number >= s.number {
-			s.number, s.value = number, value
-		}
+// begin writes the header of a new file, and refuses a file of a later version.
+func (s *slots) begin(of *Store) error {
+	header, err := of.header(s.f, s.path)
+	if err != nil || header != nil || of.view {
+		return err
 	}
-	other := min(numbers[0], numbers[1])
-	return s.number == other+1 && (other > 0 || blank) || s.number == 0 && blank
-}
-
-func (s *slots) parse(b []byte) (number uint64, value []byte, ok bool) {
-	n := int(binary.LittleEndian.Uint32(b[8:]))
-	if n > slotSize-20 {
-		return 0, nil, false
+	h := segmentHeader{writer: s.writer}
+	if _, err = s.f.WriteAt(h.encode(), 0); err == nil {
+		err = s.f.Sync()
 	}
-	if binary.LittleEndian.Uint64(b[12+n:]) != sum(s.purpose, b[:12+n]) {
-		return 0, nil, false
+	if err == nil {
+		err = s.fs.SyncDir(filepath.Dir(s.path))
 	}
-	return binary.LittleEndian.Uint64(b), b[12 : 12+n], true
-}
-
-// write replaces the value, but does not sync it. A kill after it returned leaves the new
-// value, and a kill before leaves the old one or the new one.
-func (s *slots) write(value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.number++
-	s.value = append(s.value[:0], value...)
-	if !s.broken {
-		s.scratch = s.encode(s.scratch[:0], s.number)
-		_, err := s.f.WriteAt(s.scratch, s.at(s.number))
-		if err == nil {
-			s.dirty.Store(true)
-			return nil
-		}
+	if err != nil { // the next write makes another one
 		s.fail("write", err)
 	}
-	return s.replace()
+	return nil
 }
 
-// at is the offset of the slot for a number.
-func (s *slots) at(number uint64) int64 { return int64((number-1)%2) * slotSize }
+// at is the offset of a slot: eight pairs have a page for their first slots, and the next one
+// for their second.
+func (s *slots) at(pair int, number uint64) int64 {
+	page := 2*(pair/slotsPerPage) + int(number%2)
+	return dataStart + int64(page)*pageSize + int64(pair%slotsPerPage)*slotSize
+}
 
-// encode appends the newest value under a number.
-func (s *slots) encode(b []byte, number uint64) []byte {
-	b = binary.LittleEndian.AppendUint64(b, number)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.value)))
-	b = append(b, s.value...)
-	return binary.LittleEndian.AppendUint64(b, sum(s.purpose, b))
+// load takes the newest values of the file. It reports whether each pair of slots is as it was
+// written.
+func (s *slots) load() (sound bool) {
+	size, err := s.f.Size()
+	if err != nil {
+		return false
+	}
+	s.values, s.pairs, sound = map[string]slot{}, 0, true
+	w := &window{f: s.f}
+	for pair := 0; s.at(pair, 0) < size; pair++ {
+		key, v, whole := s.read(w, pair)
+		if sound = sound && whole; v.number > 0 || !whole {
+			s.pairs = pair + 1
+		}
+		if v.number > s.values[key].number {
+			s.values[key] = v
+		}
+	}
+	return sound
+}
+
+// read gives the newest value of a pair of slots. whole says that they are as they were written:
+// the number of one is one more than that of the other, which is blank before the second write.
+func (s *slots) read(w *window, pair int) (key string, v slot, whole bool) {
+	older, blank := uint64(0), true
+	for i := range uint64(2) {
+		var r store.Record
+		at := s.at(pair, i)
+		h, ok := w.head(at, s.seed)
+		if !ok || h.size() > slotSize || !w.record(at, &h, s.seed, &r) {
+			blank = blank && len(bytes.Trim(w.bytes(at, slotSize), "\x00")) == 0
+			continue
+		}
+		number := uint64(r.Pos)
+		if number < v.number {
+			older = number
+			continue
+		}
+		older, key, v = v.number, r.Key, slot{pair: pair, number: number}
+		if r.Kind == kindValue {
+			v.data = append([]byte{}, r.Data...)
+		}
+	}
+	return key, v, v.number == 0 && blank || v.number == older+1 && (older > 0 || blank)
+}
+
+// frame is a slot in the form of a record, whose position is the number.
+func (s *slots) frame(key string, v *slot, number uint64) []byte {
+	s.scratch = appendEntry(s.scratch[:0], key, &entry{data: v.data})
+	finish(s.scratch, s.seed, s.at(v.pair, number), store.Pos(number), 0, epoch)
+	return s.scratch
+}
+
+// write replaces the value of a key, but does not sync it. A kill after it returned leaves the
+// new value, and a kill before leaves the old one or the new one. After a power cut either is
+// there.
+func (s *slots) write(key string, value []byte) (number uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, known := s.values[key]
+	next := slot{pair: old.pair, number: old.number + 1, data: bytes.Clone(value)}
+	if !known {
+		next.pair = s.pairs
+	}
+	s.values[key] = next
+	if !s.broken {
+		if _, err = s.f.WriteAt(s.frame(key, &next, next.number), s.at(next.pair, next.number)); err != nil && !isFull(err) {
+			s.fail("write", err)
+		}
+	}
+	if s.broken {
+		err = s.replace()
+	} else if err == nil {
+		s.dirty, s.pairs = true, max(s.pairs, next.pair+1)
+	}
+	if err != nil {
+		if s.values[key] = old; !known {
+			delete(s.values, key)
+		}
+		return 0, fmt.Errorf("write %s: %w", s.path, err)
+	}
+	return next.number, nil
 }
 
 // fail notes that the file is of no use any more. mu is held.
 func (s *slots) fail(what string, cause any) {
 	s.broken = true
-	s.log.Warn("a mark's file is replaced, since it failed", "file", s.path, "operation", what, "error", cause)
+	s.log.Warn("a file of the store is replaced, since it failed", "file", s.path, "operation", what, "error", cause)
 }
 
-// replace makes another file with the newest value in both slots. A crash leaves the old
-// file or the new one. mu is held.
+// replace makes another file with the newest value of each key in both slots. A crash leaves the
+// old file or the new one. mu is held.
 func (s *slots) replace() error {
-	s.number++
-	b := make([]byte, 2*slotSize)
-	for _, number := range []uint64{s.number - 1, s.number} {
-		copy(b[s.at(number):], s.encode(nil, number))
+	h := segmentHeader{writer: s.writer}
+	b := append(h.encode(), make([]byte, (len(s.values)+slotsPerPage-1)/slotsPerPage*2*pageSize)...)
+	placed := make(map[string]slot, len(s.values))
+	for key, v := range s.values {
+		v.pair = len(placed)
+		placed[key] = v
+		for number := max(1, v.number-1); number <= v.number; number++ {
+			copy(b[s.at(v.pair, number):], s.frame(key, &v, number))
+		}
 	}
 	if err := replaceFile(s.fs, s.path, b); err != nil {
-		return fmt.Errorf("replace %s: %w", s.path, err)
+		return err
 	}
 	f, err := s.fs.Open(s.path, false)
 	if err != nil {
-		return fmt.Errorf("replace %s: %w", s.path, err)
+		return err
 	}
 	if s.f != nil {
 		_ = s.f.Close() // nothing in it counts any more
 	}
-	s.f, s.broken = f, false
+	s.f, s.values, s.pairs, s.broken, s.dirty = f, placed, len(placed), false, false
 	return nil
 }
 
-// current is the newest value, or nil if it could not be written.
-func (s *slots) current() []byte {
+// value is the newest value of a mark, or nil.
+func (s *slots) value() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken {
-		return nil
-	}
-	return bytes.Clone(s.value)
+	return bytes.Clone(s.values[markKey].data)
 }
 
-// put replaces the value and syncs it.
+// put replaces the value of a mark and syncs it.
 func (s *slots) put(value []byte) error {
-	if err := s.write(value); err != nil {
+	if _, err := s.write(markKey, value); err != nil {
 		return err
 	}
 	return s.sync()
 }
 
-// sync makes the newest value durable. It may run while another goroutine writes.
+// sync makes the newest values durable. It may run while another goroutine writes. After a
+// failed sync no later one of the same file counts, so that it makes another file.
 func (s *slots) sync() error {
 	s.mu.Lock()
-	f, broken := s.f, s.broken
+	f, due := s.f, s.dirty && !s.broken
+	s.dirty = s.dirty && !due // what is written from now on is for the next sync
 	s.mu.Unlock()
-	if !broken && !s.dirty.Swap(false) {
-		return nil
-	}
 	var err error
-	if !broken {
+	if due {
 		err = f.Sync()
 	}
 	s.mu.Lock()
@@ -187,39 +259,48 @@ func (s *slots) sync() error {
 	if err != nil && f == s.f && !s.broken {
 		s.fail("sync", err)
 	}
-	if s.broken && s.value != nil {
-		return s.replace()
+	return s.mend()
+}
+
+// mend replaces the file if that is necessary. mu is held.
+func (s *slots) mend() error {
+	if !s.broken || len(s.values) == 0 {
+		return nil
+	}
+	if err := s.replace(); err != nil {
+		return fmt.Errorf("replace %s: %w", s.path, err)
 	}
 	return nil
 }
 
-// check replaces the file if it was removed, or if the disk does not give its newest value.
+// check replaces the file if it was removed, or if the disk does not give what was written.
 func (s *slots) check(fromDisk bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.value == nil {
-		return nil
-	}
-	if !s.broken && !s.fs.Same(s.f, s.path) {
+	if len(s.values) > 0 && !s.broken && !s.fs.Same(s.f, s.path) {
 		s.fail("open", "it was removed or replaced")
 	}
-	if fromDisk && !s.broken {
-		s.f.Forget()
-		read := &slots{purpose: s.purpose, f: s.f}
-		if !read.read() || read.number != s.number {
-			s.fail("read", "a slot of it is damaged")
-		}
+	if fromDisk && !s.broken && !s.isWhole() {
+		s.fail("read", "a part of it is damaged")
 	}
-	if s.broken {
-		return s.replace()
-	}
-	return nil
+	return s.mend()
 }
 
-func (s *slots) close() error {
-	err := s.sync()
-	if s.f != nil {
-		err = errors.Join(err, s.f.Close())
-	}
-	return err
+// isWhole reports whether the disk gives what was written. mu is held.
+func (s *slots) isWhole() bool {
+	s.f.Forget()
+	header, bad, err := readHeader(s.f, s.path)
+	read := &slots{seed: s.seed, f: s.f}
+	same := func(a, b slot) bool { return a.pair == b.pair && a.number == b.number }
+	return err == nil && header != nil && bad < 0 && read.load() && maps.EqualFunc(read.values, s.values, same)
 }
+
+// release closes the file, and leaves it as it is.
+func (s *slots) release() error {
+	if s.f == nil {
+		return nil
+	}
+	return s.f.Close()
+}
+
+func (s *slots) close() error { return errors.Join(s.sync(), s.release()) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +18,11 @@ import (
 type Table struct {
 	fs   filesystem
 	turn turn // held by whoever writes
-	// syncing is held by whoever syncs the lazy values. It is locked before turn.
+	// syncing is held by whoever syncs the lazy values.
 	syncing turn
 
 	durable *values // used by the holder of the turn
-	lazy    *lazyValues
+	lazy    *slots
 
 	incomplete bool // a value of a key that is not known may have been lost; immutable
 
@@ -47,14 +48,23 @@ func (e *entry) value(key string) store.Value {
 
 var _ store.Table = (*Table)(nil)
 
+// lazyFile is the file of the lazy values.
+const (
+	lazyFile    = "lazy"
+	lazyPurpose = "lazy values"
+)
+
 // maxValue bounds a durable value's key and data, in bytes.
 const maxValue = 1 << 20
 
 func openTable(s *Store) (*Table, error) {
 	t := &Table{fs: s.fs, turn: newTurn(), syncing: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
 	var err error
-	if t.lazy, err = openLazy(s, t.entries); err != nil {
+	if t.lazy, err = openSlots(s, filepath.Join(s.dir, lazyFile), lazyPurpose); err != nil {
 		return nil, err
+	}
+	for key, v := range t.lazy.values {
+		t.entries[key] = entry{rev: v.number, data: v.data, lazy: true}
 	}
 	if t.durable, err = openValues(s, t.entries); err != nil {
 		return nil, err
@@ -106,7 +116,7 @@ func (t *Table) PutLazy(ctx context.Context, key string, data []byte, c store.If
 func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, lazy bool) (uint64, error) {
 	limit := maxValue
 	if lazy {
-		limit = maxLazy
+		limit = maxSlot
 	}
 	if key == "" || len(key) > store.MaxKey || len(key)+len(data) > limit {
 		return 0, fmt.Errorf("%w: a value of %d bytes under a key of %d, where %d are taken", store.ErrTooLarge, len(data), len(key), limit)
@@ -127,10 +137,10 @@ func (t *Table) write(key string, e *entry, c store.If) error {
 	if err != nil {
 		return err
 	}
-	e.rev = old.rev + 1
 	if e.lazy {
-		err = t.lazy.put(key, *e, t.entries)
+		e.rev, err = t.lazy.write(key, e.data)
 	} else {
+		e.rev = old.rev + 1
 		err = t.durable.put(key, e, t.entries) // entries change only in a turn
 	}
 	if isFull(err) && !errors.Is(err, store.ErrUnknown) {
@@ -170,21 +180,7 @@ func (t *Table) Sync(ctx context.Context) error {
 		return err
 	}
 	defer t.syncing.unlock()
-	if err := t.turn.lock(ctx); err != nil {
-		return err
-	}
-	f := t.lazy.unsynced()
-	t.turn.unlock()
-	err := error(nil)
-	if f != nil {
-		err = f.Sync()
-	}
-	// The outcome has to be noted even if ctx has ended.
-	if closed := t.turn.lock(context.WithoutCancel(ctx)); closed != nil {
-		return closed
-	}
-	defer t.turn.unlock()
-	return t.lazy.synced(f, err, t.entries)
+	return t.lazy.sync()
 }
 
 // watch looks whether the table's files are still in their folder, and whether the disk gives
@@ -194,7 +190,7 @@ func (t *Table) watch(fromDisk bool) {
 		return // the next time
 	}
 	defer t.turn.unlock()
-	err := errors.Join(t.lazy.check(t.entries, fromDisk), t.durable.check(t.entries, fromDisk))
+	err := errors.Join(t.lazy.check(fromDisk), t.durable.check(t.entries, fromDisk))
 	if isMissing(err) {
 		t.lose(t.lazy.path)
 	}
@@ -256,9 +252,8 @@ func (t *Table) close() error {
 	t.closed = true
 	close(t.changed)
 	t.mu.Unlock()
-	var err error
-	if t.err() == nil { // otherwise nothing that is written now is found again
-		err = t.lazy.sync(t.entries)
+	if t.err() != nil { // nothing that is written now is found again
+		return errors.Join(t.lazy.release(), t.durable.mark.release())
 	}
-	return errors.Join(err, t.lazy.f.Close(), t.durable.close())
+	return errors.Join(t.lazy.close(), t.durable.mark.close())
 }

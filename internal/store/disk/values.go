@@ -32,7 +32,7 @@ type values struct {
 	incomplete bool
 }
 
-var valuesSeed = sum(0, []byte("durable values"))
+var valuesSeed = seedFor("durable values")
 
 // epoch is the time of frames that need none.
 var epoch = time.Unix(0, 0)
@@ -71,11 +71,10 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 // noted opens the mark, and returns the newest generation that it or the end mark of a log
 // knows of. So older copies of all files of the table are noticed as well.
 func (v *values) noted(s *Store) (newest uint64, err error) {
-	var b []byte
-	if v.mark, b, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
+	if v.mark, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
 		return 0, err
 	}
-	if len(b) == generationLength {
+	if b := v.mark.value(); len(b) == generationLength {
 		newest = binary.LittleEndian.Uint64(b)
 	}
 	names, err := v.fs.Names(v.dir)
@@ -87,9 +86,9 @@ func (v *values) noted(s *Store) (newest uint64, err error) {
 		if err != nil {
 			continue // it is no log, or its recovery says what is wrong
 		}
-		mark := &slots{purpose: sum(0, []byte(endPurpose(name))), f: f}
-		mark.read()
-		if m := parseMark(mark.value); m != nil {
+		mark := &slots{seed: seedFor(endPurpose(name)), f: f}
+		mark.load()
+		if m := parseMark(mark.value()); m != nil {
 			newest = max(newest, m.table)
 		}
 		_ = f.Close() // it was only read
@@ -248,6 +247,18 @@ func (v *values) put(key string, e *entry, all map[string]entry) error {
 	return nil
 }
 
+// appendEntry appends an entry in the form of a record: [finish] has to be given its revision.
+func appendEntry(b []byte, key string, e *entry) []byte {
+	kind := uint8(kindValue)
+	if e.data == nil {
+		kind = kindTombstone
+	}
+	if e.doubtful {
+		kind |= kindDoubtful
+	}
+	return appendFrame(b, store.Draft{Kind: kind, Key: key, Data: e.data})
+}
+
 const generationLength = 8
 
 // rewrite makes both files from the entries, one after the other, so that one of them is
@@ -258,7 +269,9 @@ func (v *values) rewrite(all map[string]entry) error {
 	h := segmentHeader{base: store.Pos(v.generation), made: time.Now(), writer: v.writer}
 	b := h.encode()
 	add := func(key string, e *entry) {
-		b = append(b, entryFrame(key, e, valuesSeed, int64(len(b)), h.before, time.Unix(0, int64(v.generation)))...)
+		at := len(b)
+		b = appendEntry(b, key, e)
+		finish(b[at:], valuesSeed, int64(at), store.Pos(e.rev), h.before, time.Unix(0, int64(v.generation)))
 		h.before++
 	}
 	for key, e := range all {
@@ -308,5 +321,3 @@ func (v *values) sound(i int, fromDisk bool) bool {
 	f, err := v.fs.Open(v.path(i), false)
 	return err == nil && f.Close() == nil
 }
-
-func (v *values) close() error { return v.mark.close() }

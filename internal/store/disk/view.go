@@ -39,7 +39,7 @@ func view(cfg Config, under filesystem, boot [16]byte) (*viewed, error) {
 	if s.table, err = openTable(s); err != nil {
 		return nil, fmt.Errorf("read the store's table: %w", err)
 	}
-	return &viewed{s}, errors.Join(s.table.lazy.f.Close(), s.table.durable.mark.f.Close())
+	return &viewed{s}, errors.Join(s.table.lazy.release(), s.table.durable.mark.release())
 }
 
 // viewed is a store that is only read.
@@ -81,7 +81,7 @@ func (v *viewedLog) load() (*Log, error) {
 	}
 	for _, s := range []*slots{r.mark, r.trimmed} {
 		if s != nil {
-			err = errors.Join(err, s.f.Close())
+			err = errors.Join(err, s.release())
 		}
 	}
 	if err != nil {
@@ -137,12 +137,12 @@ func (r *recovery) showTail(s *onDisk) error {
 // markReaches reports whether the end mark, as it is now, says that a position is durable: then
 // a process has gone on since the mark was read.
 func (r *recovery) markReaches(pos store.Pos) bool {
-	again, value, err := openSlots(r.store, r.mark.path, endPurpose(r.name))
+	again, err := openSlots(r.store, r.mark.path, endPurpose(r.name))
 	if err != nil {
 		return false
 	}
-	now := parseMark(value)
-	return now != nil && now.end >= pos && again.f.Close() == nil
+	now := parseMark(again.value())
+	return now != nil && now.end >= pos && again.release() == nil
 }
 
 func (v *viewedLog) Append(context.Context, ...store.Draft) (store.Pos, error) {
