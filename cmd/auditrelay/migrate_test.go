@@ -64,7 +64,7 @@ func TestTheMigrationOfTheDocument(t *testing.T) {
 	assert.Len(t, o.sim.Migrated().Rows, 4)
 	assert.Regexp(t, `done +4\n`, migrate(cli.ExitOK, append([]string{"status"}, file...)...))
 	started := o.told(t, `"type":"migration.started"`, "a migration begins: 4 requests for 1 organizations, 2 members, 1 passwords and 0 sessions", `"reason":"CHG-21"`, `"user":`)
-	ended := o.told(t, `"type":"migration.ended"`, "a migration has ended: 4 rows are done, and 0 are not", `"outcome":"done"`)
+	ended := o.told(t, `"type":"migration.ended"`, "a migration has ended: 4 rows are done, and 0 are not", `"outcomes":{"done":4}`, `"open":0`)
 	for _, told := range []string{started, ended, o.output.String()} {
 		assert.NotContains(t, told, "@acme.example")
 		assert.NotContains(t, told, "$2b$")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -29,6 +30,7 @@ type mover struct {
 	workspace *rig.Workspace
 	relay     *rig.Relay
 	rows      string // the file
+	secret    string // the file with the project's secret
 	wanted    []string
 	explained bool // health has explained the flood
 }
@@ -36,7 +38,7 @@ type mover struct {
 // migrated moves users into a project whose API throttles, fails and loses answers, while the
 // command is killed.
 func migrated(ctx context.Context, t *trial) error {
-	m := &mover{t: t, rows: filepath.Join(t.dir, "users.jsonl")}
+	m := &mover{t: t, rows: filepath.Join(t.dir, "users.jsonl"), secret: filepath.Join(t.dir, "project.secret")}
 	if err := m.start(ctx); err != nil {
 		return err
 	}
@@ -95,18 +97,18 @@ func (m *mover) write() error {
 		fmt.Fprintf(&text, `{"type":"organization","organization_name":"Org","organization_slug":"org-%d"}`+"\n", i)
 		m.wanted = append(m.wanted, fmt.Sprintf("organization org-%d", i))
 	}
-	return os.WriteFile(m.rows, text.Bytes(), 0o600)
+	return errors.Join(os.WriteFile(m.rows, text.Bytes(), 0o600), os.WriteFile(m.secret, []byte(workspacesim.DemoProjectSecret), 0o600))
 }
 
 func (m *mover) command(again ...string) rig.Command {
 	env := m.workspace.Environments()[0]
 	args := []string{
 		m.t.binary, "migrate", "run", env.Project + "/" + env.Environment, "--from", m.rows, "--passwords", "scoped", "--config", filepath.Join(m.t.dir, "relay", "relay.yaml"),
-		"--api-url", m.workspace.URL, "--project-id", workspacesim.DemoProjectID, "--yes", "--reason", "CHG-21",
+		"--api-url", m.workspace.URL, "--project-id", workspacesim.DemoProjectID, "--secret-file", m.secret, "--yes", "--reason", "CHG-21",
 	}
 	return rig.Command{
 		Name: "the migration", Args: append(args, again...), Log: filepath.Join(m.t.dir, "migrate.log"),
-		Env: []string{m.workspace.Env(), "AUDITRELAY_PROJECT_SECRET=" + workspacesim.DemoProjectSecret},
+		Env: []string{m.workspace.Env()},
 	}
 }
 
@@ -222,7 +224,7 @@ func (m *mover) count() {
 func (m *mover) search() error {
 	entries := 0
 	err := filepath.WalkDir(m.t.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || path == m.rows {
+		if err != nil || !d.Type().IsRegular() || path == m.rows || path == m.secret {
 			return err
 		}
 		text, err := os.ReadFile(path)

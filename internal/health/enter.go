@@ -101,15 +101,13 @@ func (k *Keeper) restore(ctx context.Context, w *watch) error {
 
 // noteFlood takes over the newest migration of an environment.
 func (k *Keeper) noteFlood(ctx context.Context, w *watch) error {
-	e, found, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, migration.Subject)
+	e, _, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, migration.Subject)
 	if err != nil {
 		return fmt.Errorf("read the newest migration of %s: %w", w.name, err)
 	}
-	if found {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		w.flood = migration.FloodOf(e)
-	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w.flood = e
 	return nil
 }
 

@@ -32,7 +32,7 @@ func TestTheFloodOfAMigration(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		enter(migration.TypeStarted, migration.Note{Until: time.Now().Add(time.Hour)})
+		enter("migration.started", migration.Note{Until: time.Now().Add(time.Hour)})
 		time.Sleep(20 * time.Second)
 		for range 600 {
 			s.push(500)
@@ -42,7 +42,7 @@ func TestTheFloodOfAMigration(t *testing.T) {
 		assert.Equal(t, Flowing, now.State)
 		assert.Contains(t, now.Reason, "; a migration by ada@desk, at ")
 		assert.InDelta(t, usual, s.keeper.watches[0].model.Expected(time.Now(), time.Now().Add(time.Hour)), usual/2, "it teaches nothing")
-		enter(migration.TypeEnded, migration.Note{})
+		enter("migration.ended", migration.Note{Until: time.Now().Add(10 * time.Minute)})
 		s.pass(5*time.Minute, steady(10*time.Second), nil)
 		assert.Contains(t, s.now().Reason, "a migration by ada@desk")
 		s.pass(6*time.Minute, steady(10*time.Second), nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/migration"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -31,7 +32,7 @@ type watch struct {
 
 	memory
 	held   held
-	flood  migration.Flood // the events of the newest migration
+	flood  audit.Entry // the newest one about a migration
 	model  *rhythm.Model
 	lesson lesson
 
@@ -52,7 +53,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 		e.Arrivals.Lateness = [3]float64{}
 	}
 	v := Judge(e, now)
-	v.Reason += w.flood.Text(now)
+	v.Reason += migration.Explains(&w.flood, now)
 	if v.State == Disabled || v.State == Misdirected {
 		w.kept = now
 	}
@@ -145,7 +146,7 @@ func (w *watch) learn(v Verdict, now time.Time) {
 		w.model.Forget()
 		l.spoilt = true
 	}
-	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown || w.flood.Text(now) != ""
+	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown || migration.Explains(&w.flood, now) != ""
 	for _, p := range w.unsettled() {
 		l.spoilt = l.spoilt || !p.ofArrivals()
 	}

@@ -12,6 +12,7 @@ package migration
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/nats-io/nuid"
+	"unique"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
@@ -51,17 +51,16 @@ var Outcomes = []Outcome{Done, Found, Refused, Unsure, NotSent}
 
 // answer is a line of the journal of answers, in the folder FILE.migration next to the file. It names
 // a row by a hash of its text: so a row that was mended is another one, and the others keep their
-// answers wherever they stand. The journal has neither hashes of passwords nor tokens. Its first
-// line has the first member alone.
+// answers wherever they stand. The journal has neither hashes of passwords nor tokens.
 type answer struct {
-	Migration string `json:"migration,omitempty"`
-
 	Row            string    `json:"row,omitempty"`
 	Line           int       `json:"line,omitempty"`
 	At             time.Time `json:"at,omitzero"`
-	Outcome        Outcome   `json:"outcome,omitempty"`
+	Outcome        Outcome   `json:"outcome"`
+	Lost           bool      `json:"answer_lost,omitempty"` // an answer before this one
 	Status         int       `json:"status,omitempty"`
 	RequestID      string    `json:"request_id,omitempty"`
+	Slug           string    `json:"organization_slug,omitempty"` // of an organization that was made
 	OrganizationID string    `json:"organization_id,omitempty"`
 	Kind           string    `json:"kind,omitempty"` // of a failure: its error_type
 	Reason         string    `json:"reason,omitempty"`
@@ -73,77 +72,56 @@ func (f *File) journal() string { return filepath.Join(f.dir, "answers.jsonl") }
 // the reasons, and without secrets.
 func (f *File) Refused() string { return filepath.Join(f.dir, "refused.jsonl") }
 
-// read reads the journal. Where there is none, it begins one, whose first line goes with the next.
+// read reads the journal, if there is one.
 func (f *File) read() error {
 	in, err := durable.Open(f.journal())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		defer func() { _ = in.Close() }() // it was only read
-		err = f.readLines(bufio.NewReader(in))
-	}
-	if f.sound == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
-		f.Migration = nuid.Next()
-		head, _ := json.Marshal(answer{Migration: f.Migration}) // it always marshals
-		f.pending, err = append(head, '\n'), nil
-	}
-	return err
-}
-
-func (f *File) readLines(lines *bufio.Reader) error {
+	defer func() { _ = in.Close() }() // it was only read
+	lines := bufio.NewReader(in)
 	for n := 1; ; n++ {
 		text, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		var v answer
-		if err = errors.Join(err, json.Unmarshal(text, &v)); err != nil || (n == 1) != (v.Migration != "") {
+		err = errors.Join(err, json.Unmarshal(text, &v))
+		row, _ := hex.DecodeString(v.Row)
+		if err == nil && len(row) != len(name{}) {
+			err = errors.New("it names no row")
+		}
+		if err != nil {
 			return fmt.Errorf("line %d of %s is damaged: restore it from a copy, as rows may be sent twice without it: %w", n, f.journal(), err)
 		}
 		f.sound += int64(len(text))
-		if n == 1 {
-			f.Migration = v.Migration
-			continue
-		}
-		row, _ := hex.DecodeString(v.Row) // a wrong one names no row
-		f.take(name(append(row, make([]byte, len(name{}))...)), v)
+		f.take(name(row), v)
 	}
 }
 
+// take keeps what counts later; rows with the same share it.
 func (f *File) take(row name, v answer) {
-	if v.OrganizationID != "" || v.Reason != "" {
-		f.rows[row] = &v
-		return
+	if v.Slug != "" {
+		f.ids[v.Slug] = v.OrganizationID
 	}
-	if f.bare[v.Outcome] == nil {
-		f.bare[v.Outcome] = &answer{Outcome: v.Outcome}
-	}
-	f.rows[row] = f.bare[v.Outcome]
+	f.rows[row] = unique.Make(answer{Outcome: v.Outcome, Lost: v.Lost, Kind: v.Kind, Reason: v.Reason})
 }
-
-func (f *File) name(r *Row) name { return nameOf(f.Migration, string(r.sum[:])) }
 
 // of is what is known of a row.
 func (f *File) of(r *Row) answer {
-	if v := f.rows[f.name(r)]; v != nil {
-		return *v
+	if v, ok := f.rows[r.sum]; ok {
+		return v.Value()
 	}
 	return answer{Outcome: NotSent}
 }
 
-// sending says durably that a row is about to be sent, and what the row before was answered: one
-// sync serves both. A crash before it returns loses that one answer, and its row stays sent.
-func (f *File) sending(r *Row) error {
-	f.note(r, answer{Outcome: sent})
-	return f.flush()
-}
-
-// note takes an answer. It is durable after the next sending or flush.
+// note takes an answer. It is durable after the next flush.
 func (f *File) note(r *Row, v answer) {
-	row := f.name(r)
-	v.Row, v.Line, v.At = hex.EncodeToString(row[:]), r.line, time.Now().UTC()
-	f.take(row, v)
+	v.Row, v.Line, v.At = hex.EncodeToString(r.sum[:]), r.line, time.Now().UTC()
+	f.take(r.sum, v)
 	line, _ := json.Marshal(v) // it always marshals
 	f.pending = append(append(f.pending, line...), '\n')
 }
@@ -175,55 +153,35 @@ func (f *File) flush() (err error) {
 	return nil
 }
 
-// Open checks all rows of a file. What is wrong with them is in the plan. If nothing is, it reads
-// what was answered before. passwords is [Shared] or [Scoped], or empty where the file has none.
+// Open reads what was answered before, and checks all rows of a file. Its error names the first rows
+// that are wrong. passwords is [Shared] or [Scoped], or empty where the file has none.
 // again: refused rows are sent again though they were not mended, as their cause was not in them.
 func Open(path, passwords string, again bool) (*File, error) {
 	f := &File{
-		path: path, dir: path + ".migration", again: again, Plan: Plan{Passwords: passwords, Rows: map[string]int{}},
-		slugs: map[string]int{}, rows: map[name]*answer{}, bare: map[Outcome]*answer{},
-	}
-	if err := f.check(); err != nil || f.Plan.Wrong > 0 {
-		return f, err
+		Plan: Plan{Passwords: passwords, Rows: map[string]int{}}, path: path, dir: path + ".migration", again: again,
+		slugs: map[string]int{}, ids: map[string]string{}, rows: map[name]unique.Handle[answer]{},
 	}
 	if err := f.read(); err != nil {
-		return f, err
+		return nil, err
+	}
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	_, err := f.Count(io.Discard)
 	return f, err
 }
 
-// state is what is known of a row that is sent, or was.
-type state struct {
-	answer
-	row          *Row
-	organization string // its id, empty while it is not known
-	slugLine     int    // the line of its organization
-}
-
-// walk visits the rows with calls in the order of the types. When it comes to an organization's
-// rows, the answer for it counts that there is by then.
-func (f *File) walk(visit func(state) error) error {
-	ids := map[string]string{}
+// walk visits the rows with calls in the order of the types.
+func (f *File) walk(visit func(*Row, answer) error) error {
 	for _, kind := range Types {
 		if f.Plan.Rows[kind] == 0 {
 			continue
 		}
-		err := f.each(func(row *Row, err error) error {
-			if err != nil || row.Type != kind {
+		err := f.each(func(r *Row, err error) error {
+			if err != nil || r.Type != kind || !r.isSent() {
 				return err
 			}
-			s := state{answer: f.of(row), row: row, organization: row.OrganizationID, slugLine: f.slugs[row.OrganizationSlug]}
-			if kind != TypeOrganization && row.OrganizationSlug != "" {
-				s.organization = ids[row.OrganizationSlug]
-			}
-			if row.isSent() {
-				err = visit(s)
-			}
-			if kind == TypeOrganization {
-				ids[row.OrganizationSlug] = row.OrganizationID + f.of(row).OrganizationID // it has one of them
-			}
-			return err
+			return visit(r, f.of(r))
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.path, err)
@@ -233,31 +191,36 @@ func (f *File) walk(visit func(state) error) error {
 }
 
 // isLeft reports whether a run sends the row.
-func (f *File) isLeft(s state) bool {
-	switch s.Outcome {
+func (f *File) isLeft(r *Row, v answer) bool {
+	switch v.Outcome {
 	case Done, Found:
 		return false
 	case Refused:
 		return f.again
 	case Unsure: // another call for a session would make another one
-		return s.row.Type != TypeSession
+		return r.Type != TypeSession
 	}
 	return true
 }
 
+// organization is the id of a row's organization, as far as it is known.
+func (f *File) organization(r *Row) string {
+	return cmp.Or(r.OrganizationID, f.ids[r.OrganizationSlug])
+}
+
 // blocked says why a row cannot be sent; "" where it can.
-func (s *state) blocked() string {
-	if s.organization != "" || s.row.Type == TypeOrganization || !s.row.ofOrganization() {
+func (f *File) blocked(r *Row) string {
+	if f.organization(r) != "" || r.Type == TypeOrganization || !r.ofOrganization() {
 		return ""
 	}
-	return fmt.Sprintf("the id of its organization, line %d, is not known", s.slugLine)
+	return fmt.Sprintf("the id of its organization, line %d, is not known", f.slugs[r.OrganizationSlug])
 }
 
 // Result counts the rows by their outcome, and the refusals by the API's error_type.
 type Result struct {
 	Outcomes map[Outcome]int `json:"outcomes"`
 	Refusals map[string]int  `json:"refusals,omitempty"`
-	// Lost are the rows of which an answer was lost, in a run or at the end of the one before.
+	// Lost are the rows with an outcome for which an answer was lost.
 	Lost int `json:"answers_lost,omitempty"`
 	// Open are the rows that are not done.
 	Open int `json:"open"`
@@ -270,27 +233,30 @@ func (f *File) Count(refused io.Writer) (*Result, error) {
 	result := &Result{Outcomes: map[Outcome]int{}, Refusals: map[string]int{}}
 	out := bufio.NewWriter(refused)
 	lines := json.NewEncoder(out)
-	err := f.walk(func(s state) error {
-		if f.isLeft(s) {
-			f.Plan.Calls[s.row.Type]++
+	err := f.walk(func(r *Row, v answer) error {
+		if f.isLeft(r, v) {
+			f.Plan.Calls[r.Type]++
 			f.Plan.Total++
 		}
-		switch s.Outcome {
+		switch v.Outcome {
 		case sent:
-			s.Outcome, s.Reason = Unsure, "the run ended before its answer was kept; the next run sends it again, unless it is a session"
+			v.Outcome, v.Reason = Unsure, "the run ended before its answer was kept; the next run sends it again, unless it is a session"
 		case NotSent:
-			s.Reason = s.blocked()
+			v.Reason = f.blocked(r)
 		case Refused:
-			result.Refusals[s.Kind]++
+			result.Refusals[v.Kind]++
 		}
-		result.Outcomes[s.Outcome]++
-		if s.Outcome == Done || s.Outcome == Found {
+		result.Outcomes[v.Outcome]++
+		if v.Lost {
+			result.Lost++
+		}
+		if v.Outcome == Done || v.Outcome == Found {
 			return nil
 		}
-		if result.Open++; s.Reason == "" { // its turn has not come
+		if result.Open++; v.Reason == "" { // its turn has not come
 			return nil
 		}
-		return lines.Encode(map[string]any{"line": s.row.line, "outcome": s.Outcome, "reason": s.Reason, "row": s.row}) // secrets are redacted
+		return lines.Encode(map[string]any{"line": r.line, "outcome": v.Outcome, "reason": v.Reason, "row": r}) // secrets are redacted
 	})
 	f.Plan.Seconds = float64(f.Plan.Total) / float64(f.Plan.Flavour.Limit)
 	return result, errors.Join(err, out.Flush())

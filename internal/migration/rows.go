@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -191,22 +192,17 @@ type Plan struct {
 	Total int            `json:"calls_in_all"`
 	// Seconds is how long the calls take at least.
 	Seconds float64 `json:"seconds"`
-	// Problems are the first of those found, of Wrong in all.
-	Problems []string `json:"problems,omitempty"`
-	Wrong    int      `json:"wrong"`
 }
 
 // File is a checked file of rows, with what is known of them.
 type File struct {
 	Plan Plan
-	// Migration is its name in the trail, and the salt of the rows' names.
-	Migration string
 
 	path, dir string
-	again     bool           // refused rows are sent again as they are
-	slugs     map[string]int // the lines of the organizations
-	rows      map[name]*answer
-	bare      map[Outcome]*answer // shared by rows without more
+	again     bool              // refused rows are sent again as they are
+	slugs     map[string]int    // the lines of the organizations
+	ids       map[string]string // those of organizations, by slug, as far as they are known
+	rows      map[name]unique.Handle[answer]
 
 	sound   int64    // the length of the journal's whole lines, as read
 	file    *os.File // the journal; nil before the first line is written
@@ -224,28 +220,29 @@ const (
 func (f *File) check() error {
 	err := f.each(func(r *Row, _ error) error {
 		if r != nil && r.Type == TypeOrganization && f.slugs[r.OrganizationSlug] == 0 {
-			f.slugs[r.OrganizationSlug] = r.line
+			f.slugs[r.OrganizationSlug], f.ids[r.OrganizationSlug] = r.line, f.organization(r)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	var problems []error
 	seen, line := map[name]int{}, 0
 	err = f.each(func(r *Row, err error) error {
 		if line++; err == nil {
 			err = f.add(r, seen)
 		}
-		if err == nil {
-			return nil
-		}
-		if f.Plan.Wrong++; f.Plan.Wrong <= mostProblems {
-			f.Plan.Problems = append(f.Plan.Problems, err.Error())
+		if err != nil && len(problems) < mostProblems {
+			problems = append(problems, err)
 		}
 		return nil
 	})
-	if line == 0 && err == nil {
+	switch {
+	case err == nil && line == 0:
 		err = fmt.Errorf("%s has no rows", f.path)
+	case err == nil && len(problems) > 0:
+		err = fmt.Errorf("%w\nthese rows are wrong (the first %d are listed); nothing is sent before all are right", errors.Join(problems...), mostProblems)
 	}
 	return err
 }
@@ -278,12 +275,6 @@ func (f *File) each(visit func(*Row, error) error) error {
 	return nil
 }
 
-// unique is what no two rows of a type may share.
-var unique = map[string]string{
-	TypeOrganization: "slug", TypeMember: "email address in its organization",
-	TypePassword: "email address, and of shared passwords one in all organizations suffices", TypeSession: "token",
-}
-
 // add checks a row against those before it, and counts it.
 func (f *File) add(r *Row, seen map[name]int) error {
 	flavour := B2B
@@ -309,7 +300,7 @@ func (f *File) add(r *Row, seen map[name]int) error {
 	case r.OrganizationSlug != "" && f.slugs[r.OrganizationSlug] == 0:
 		return fmt.Errorf("line %d: no row is an organization with the slug %.60q", r.line, r.OrganizationSlug)
 	case seen[key] > 0:
-		return fmt.Errorf("line %d: line %d has the same %s", r.line, seen[key], unique[r.Type])
+		return fmt.Errorf("line %d: line %d is for the same %s", r.line, seen[key], r.Type)
 	}
 	seen[key] = r.line
 	f.Plan.Rows[r.Type]++

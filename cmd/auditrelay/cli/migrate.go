@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -23,18 +21,9 @@ import (
 )
 
 func (p Program) newMigrate() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "migrate",
-		Short: "Move organizations, members, password hashes and sessions into a project, on record",
-		Long: `Moves users of another provider into a project, by the API for migrations. It has a host and a
-key of its own; the workspace's management key is never sent there. deploy/migration.md
-describes the file of rows. Next to it, the folder FILE.migration keeps what was answered, so
-that a run that was killed goes on, and sends no answered row again.`,
-		Example: `  auditrelay migrate plan --from users.jsonl --passwords scoped
-  auditrelay migrate run shop/live --from users.jsonl --passwords scoped --config relay.yaml \
-      --api-url https://api.example.com --project-id project-live-1 --secret-file project.secret
-  auditrelay migrate status --from users.jsonl --passwords scoped`,
-	}, newMigratePlan(), p.newMigrateRun(), newMigrateStatus())
+	return group("migrate", "Move organizations, members, password hashes and sessions into a project, on record", `Moves users of another provider into a project, by the API for migrations. It has a host and a
+key of its own. A run that was killed goes on where it was: see deploy/migration.md.`,
+		newMigratePlan(), p.newMigrateRun(), newMigrateStatus())
 }
 
 // rowsFlags name a file of rows.
@@ -65,15 +54,7 @@ look like bcrypt where they are to be. It sends nothing. Of problems, it lists t
 		Example: "  auditrelay migrate plan --from users.jsonl --passwords scoped --output json",
 	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Plan, error) {
 		return &file.Plan, nil
-	}, printMigrationPlan, wrongRows)
-}
-
-// wrongRows is the error of a file with problems.
-func wrongRows(plan *migration.Plan) error {
-	if plan.Wrong > 0 {
-		return fmt.Errorf("%d rows are wrong; nothing is sent before all are right", plan.Wrong)
-	}
-	return nil
+	}, printMigrationPlan)
 }
 
 // dualWrite is for files with too many users.
@@ -83,12 +64,6 @@ backfill. The relay sees both in the event log: health explains the backfill's e
 it runs, and learns the dual writes as the environment's rhythm.`
 
 func printMigrationPlan(p *page, plan *migration.Plan) {
-	for _, wrong := range plan.Problems {
-		p.line("%s", printable(wrong))
-	}
-	if plan.Wrong > 0 {
-		return
-	}
 	p.row("TYPE", "ROWS", "REQUESTS LEFT")
 	for _, kind := range migration.Types {
 		p.row(kind, plan.Rows[kind], plan.Calls[kind])
@@ -111,9 +86,6 @@ func newMigrateStatus() *cobra.Command {
 the row a duplicate; refused; unsure, where an answer was lost and nothing tells; not sent.`),
 		Example: "  auditrelay migrate status --from users.jsonl --passwords scoped",
 	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Result, error) {
-		if err := wrongRows(&file.Plan); err != nil {
-			return nil, err
-		}
 		return file.Count(io.Discard)
 	}, printMigrationResult, openRows)
 }
@@ -145,9 +117,6 @@ type migrateRun struct {
 	consent                  consentFlags
 }
 
-// projectSecret is the variable with the project's secret, where --secret-file is not given.
-const projectSecret = "AUDITRELAY_PROJECT_SECRET"
-
 func (p Program) newMigrateRun() *cobra.Command {
 	var m migrateRun
 	return command(&cobra.Command{
@@ -169,20 +138,15 @@ rows in FILE, and run it again. Ctrl-C ends it after the request under way.`),
 		}
 		return m.alone(cmd, cfg, &migration.Run{API: api})
 	}, &m.rows, &m.consent, text(&m.url, "api-url", "the `URL` of the API for migrations"), text(&m.project, "project-id", "the project's `ID` for that API"),
-		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input (default $"+projectSecret+")"),
-		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id"})
+		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input"),
+		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id", "secret-file"})
 }
 
 // api makes the client. The workspace's management key is refused before anything is sent.
 func (m *migrateRun) api(cmd *cobra.Command, cfg *config.Config) (api *management.Client, err error) {
-	key := secret.New(os.Getenv(projectSecret))
-	if m.secretFile != "" {
-		if key, err = readSecret(cmd, m.secretFile); err != nil {
-			return nil, err
-		}
-	}
-	if key.Empty() {
-		return nil, errors.New("give the project's secret by --secret-file FILE, or in $" + projectSecret)
+	key, err := readSecret(cmd, m.secretFile)
+	if err != nil {
+		return nil, err
 	}
 	if w := cfg.Workspace; w != nil && (m.project == w.KeyID || key == w.Secret) {
 		return nil, errors.New("this is the workspace's management key, which is never sent to the API for migrations: give the project's id and secret")
@@ -190,7 +154,9 @@ func (m *migrateRun) api(cmd *cobra.Command, cfg *config.Config) (api *managemen
 	if !slices.ContainsFunc(cfg.Environments, func(e config.Environment) bool { return e.Project == m.of.Project && e.Environment == m.of.Environment }) {
 		return nil, fmt.Errorf("%s/%s is not in the configuration", m.of.Project, m.of.Environment)
 	}
-	if api, err = migration.NewAPI(m.url, m.project, key); err != nil {
+	// The run keeps the rate. One at a time, the client's own limit is never reached.
+	api, err = management.New(management.Options{BaseURL: m.url, KeyID: m.project, Secret: key, RequestsPerSecond: 1000, AtOnce: 1})
+	if err != nil {
 		err = fmt.Errorf("--api-url or --project-id: %w", err)
 	}
 	return api, err
@@ -211,7 +177,7 @@ func (m *migrateRun) alone(cmd *cobra.Command, cfg *config.Config, run *migratio
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(show(cmd.ErrOrStderr(), &run.File.Plan, printMigrationPlan), wrongRows(&run.File.Plan)); err != nil {
+	if err := show(cmd.ErrOrStderr(), &run.File.Plan, printMigrationPlan); err != nil {
 		return err
 	}
 	if err := confirm(cmd, m.consent.yes, "Send them?"); err != nil {
@@ -234,12 +200,12 @@ func (m *migrateRun) onRecord(cmd *cobra.Command, cfg *config.Config, run *migra
 	}
 	shown := newProgress(cmd.ErrOrStderr())
 	total := run.File.Plan.Total
-	run.Report = func(done, refused int, left time.Duration, failing string) {
+	run.Report = func(done int, left time.Duration, failing string) {
 		unit := "rows, " + spanText(left.Seconds()) + " left"
 		if failing != "" {
 			unit += ", waiting for the API: " + printable(failing)
 		}
-		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: unit, Refused: uint64(refused)})
+		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: unit})
 	}
 	result, err := run.Do(cmd.Context())
 	shown.end()
@@ -250,7 +216,7 @@ func (m *migrateRun) onRecord(cmd *cobra.Command, cfg *config.Config, run *migra
 	defer cancel()
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
 	entered := retry.Insist(ctx, log, "entering the end into the audit trail", func(error) bool { return false }, func() error {
-		return client.EnterMigration(ctx, console.EnterMigration{OfEnvironment: m.of, Ended: true, Note: note.Ends(result)})
+		return client.EnterMigration(ctx, console.EnterMigration{OfEnvironment: m.of, Note: note.Ends(result)})
 	})
 	printed := show(cmd.OutOrStdout(), result, printMigrationResult)
 	if result.Lost > 0 || result.Open > 0 {

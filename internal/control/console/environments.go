@@ -247,16 +247,15 @@ func (s *Server) endSilence(ctx context.Context, req EndSilence) (health.Silence
 // EnterMigration asks to enter the start or the end of a run into the trail.
 type EnterMigration struct {
 	OfEnvironment
-	Ended bool           `json:"ended,omitempty"`
-	Note  migration.Note `json:"note"`
+	Note migration.Note `json:"note"`
 }
 
 // enterMigration makes an entry of its own. A crash before it leaves nothing, and the run does not
 // begin; asked again, it stands there twice, and means the same as once.
 func (s *Server) enterMigration(ctx context.Context, req EnterMigration) (none, error) {
-	kind := migration.TypeStarted
-	if req.Ended {
-		kind = migration.TypeEnded
+	kind := "migration.started"
+	if req.Note.Result != nil {
+		kind = "migration.ended"
 	}
 	return none{}, s.record(ctx, Loss{Type: kind, Project: req.Project, Environment: req.Environment, Subject: migration.Subject, Detail: req.Note})
 }
