@@ -34,6 +34,7 @@ type flags struct {
 	loopback bool
 	keep     bool
 	scale    time.Duration
+	lasts    time.Duration // 0: no end
 }
 
 func main() {
@@ -67,6 +68,7 @@ Plays: ` + playNames() + `.
 Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage, or it could not run.`,
 		Example: `  cluster
   cluster --rounds 200 --seed 42
+  cluster --rounds 200 --for 1h
   cluster --only freeze,cut --rounds 10
   cluster --scale 20s`,
 		Args:         cobra.NoArgs,
@@ -76,6 +78,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs := cmd.Flags()
 	fs.StringVar(&f.binary, "binary", "bin/auditrelay", "the relay's `file`")
 	fs.IntVar(&f.rounds, "rounds", len(plays()), "how `many` rounds; each play comes once before any comes again")
+	fs.DurationVar(&f.lasts, "for", 0, "begin no round after this `time` (default: play all)")
 	fs.Float64Var(&f.rate, "rate", 5000, "`events` a second")
 	fs.Uint64Var(&f.seed, "seed", f.seed, "what the plays follow from (default: the time)")
 	fs.StringSliceVar(&f.only, "only", nil, "play only those with these `names`")

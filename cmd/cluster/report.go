@@ -84,8 +84,9 @@ func (s *scene) rounds(ctx context.Context, rep *report) {
 	all, _ := choose(s.only) // they were checked
 	rng := rand.New(rand.NewPCG(s.seed, 1))
 	var order []int
+	began := time.Now()
 	s.one(ctx, rep, 0, act{name: setUp, run: func(ctx context.Context, _ *round) error { return rep.judge.looked(ctx) }}, rng)
-	for n := 1; n <= s.flags.rounds && ctx.Err() == nil; n++ {
+	for n := 1; n <= s.flags.rounds && ctx.Err() == nil && (s.lasts == 0 || time.Since(began) < s.lasts); n++ {
 		if len(order) == 0 {
 			order = rng.Perm(len(all))
 		}
