@@ -152,6 +152,14 @@ func TestTornAfterAKillIsReported(t *testing.T) {
 		})
 		t.Logf("%s: %d events are missing, %d audit events tell of it", d.Name(), missing[d.Name()], told)
 	}
+	// What the sinks had before it was torn off is found by a scrub, which begins after the start.
+	var out string
+	verified := func() bool {
+		var code int
+		code, out, _ = command(t, "journal", "verify", "--data-dir", dir)
+		return code == 0
+	}
+	waiting.While(t, func() any { return out }, verified, "not all that was torn off is named: %s", &s.output)
 	require.NoError(t, process.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, process.Wait(), "%s", s.output.String())
 	assertNamed(t, dir, torn, missing)

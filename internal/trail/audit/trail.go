@@ -309,6 +309,17 @@ func (t *Trail) use(ctx context.Context) error {
 	return err
 }
 
+// ReadAll reads all of the trail and has damage named, as it does in the background after
+// [Open], and returns afterwards.
+func (t *Trail) ReadAll(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	t.stale.Store(true)
+	return t.ready(ctx)
+}
+
 // Size is the number of entries seen by this Trail. Another relay with the same logs may
 // have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }

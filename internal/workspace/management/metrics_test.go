@@ -30,6 +30,7 @@ func TestEachOperationHasItsSeries(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, named)
+	delete(named, "migrate") // a command makes that call, and no relay
 	for _, s := range kinds.All() {
 		named[call{operation: s.Operation}.label()] = true
 	}
