@@ -28,13 +28,13 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 # `make lint` vets. Compiled as `make build` compiles, so that both share the cache.
 # Tests that wait for processes leave a core to the compiler of the others.
 test: ## run all tests, the longest with fewer cases
-	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -p 3 -parallel 4 -timeout 1h ./...
+	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -p 3 -parallel 4 -timeout 10m ./...
 
 # The rooms with tests that ask for testing.Short.
 LONG = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*_test.go' 'testing.Short()' cmd config internal relay sinks))))
 
 test-long: ## run the longest tests with all their cases, and whatever else is in their rooms
-	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 1h $(LONG)
+	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 10m $(LONG)
 
 # The rooms in which goroutines meet. Each process with the race detector waits a second at its end,
 # unless told otherwise.
@@ -42,7 +42,7 @@ RACED := ./relay/... ./sinks/... ./internal/app ./internal/control/... ./interna
   $(addprefix ./internal/trail/,audit tiles witness) ./internal/workspace $(addprefix ./internal/workspace/,management settings streaming)
 
 test-race: ## run the tests of the rooms in which goroutines meet with the race detector, the longest in a short form
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 3h $(RACED)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 7m $(RACED)
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)
