@@ -470,7 +470,7 @@ func TestRemovedLettersGiveTheirRoomBack(t *testing.T) { onBoth(t, removedLetter
 
 func removedLettersGiveTheirRoomBack(t *testing.T, s *stage) {
 	t.Helper()
-	if s.url != "" && testing.Short() {
+	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
 	random := rand.NewChaCha8([32]byte{1})
