@@ -1,0 +1,77 @@
+package config
+
+import "strings"
+
+// Rule says how a changed field takes effect.
+type Rule string
+
+// The rules.
+const (
+	// Live fields are applied by a reload.
+	Live Rule = "live"
+	// Restart fields take effect at the next start; a reload that finds one changed is refused.
+	Restart Rule = "restart"
+)
+
+// FieldRule is the rule of a field, and of all fields below it that have no rule of their own.
+type FieldRule struct {
+	// Field is its path in the YAML form, without the places in lists, such as "sinks.kafka".
+	Field string `json:"field"`
+	Rule  Rule   `json:"rule"`
+	// Reason says, for people, why a restart is needed, or what a reload does.
+	Reason string `json:"reason"`
+}
+
+// Rules returns the rule of every field, in the order of [Config]. A field that is not listed has
+// the rule of the nearest section around it.
+func Rules() []FieldRule {
+	return []FieldRule{
+		{"data_dir", Restart, "the relay has the folder's lock, and its files open"},
+		{"workspace", Live, "what asks the workspace starts again"},
+		{"environments", Live, "credentials and quotas change at once; what asks the workspace and judges the environments starts again"},
+		{"ingest", Restart, "the listener and its limits are made at the start; the files of a certificate are followed"},
+		{"journal", Restart, "the journal is opened at the start"},
+		{"streaming", Live, "what asks the workspace starts again"},
+		{"settings", Live, "what asks the workspace starts again"},
+		{"audit", Restart, "the trail, with its key and its witnesses, is opened at the start"},
+		{"admin", Restart, "the listener is made at the start; the files of a certificate are followed"},
+		{"heartbeat", Live, "the calls go on with the new address and interval"},
+		{"traces", Restart, "the exporter is made at the start"},
+		{"log", Restart, "the format is chosen at the start"},
+		{"log.level", Live, "it changes at once"},
+		{"shutdown_timeout", Live, "it counts at the next stop"},
+		{"sinks", Live, "each sink that changed is opened again, and goes on from its position"},
+	}
+}
+
+// unknownField is the reason of a field that Rules does not name, which a test forbids.
+const unknownField = "it is not known to a reload"
+
+// RuleOf returns the rule of a field, by its path with or without the places in lists.
+func RuleOf(field string) FieldRule {
+	path := unplaced(field)
+	best := FieldRule{Field: path, Rule: Restart, Reason: unknownField}
+	longest := -1
+	for _, r := range Rules() {
+		if (path == r.Field || strings.HasPrefix(path, r.Field+".")) && len(r.Field) > longest {
+			best, longest = r, len(r.Field)
+		}
+	}
+	return best
+}
+
+// unplaced removes the places in lists from a path: "sinks[a].name" is "sinks.name".
+func unplaced(path string) string {
+	var b strings.Builder
+	for depth, rest := 0, path; rest != ""; rest = rest[1:] {
+		switch {
+		case rest[0] == '[':
+			depth++
+		case rest[0] == ']':
+			depth--
+		case depth == 0:
+			b.WriteByte(rest[0])
+		}
+	}
+	return b.String()
+}
