@@ -73,7 +73,7 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 	for field, file := range named {
 		require.NoError(t, os.Rename(file, file+".away"))
 		_, _, err = Kinds(nil).Check(config)
-		cfg, warnings, runErr := Kinds(nil).LoadToRun(config)
+		cfg, _, warnings, runErr := Kinds(nil).LoadToRun(config)
 		require.NoError(t, os.Rename(file+".away", file))
 		switch field {
 		case "audit.key_file":
@@ -137,7 +137,7 @@ func TestOpenFilesAreNamed(t *testing.T) {
 		assert.Equal(t, file+" can be read by every user of this machine (mode 0644); run: chmod o-rwx "+file, got[field])
 	}
 	require.NoError(t, os.Chmod(named["journal.tls.ca_file"], 0o646))
-	_, warnings, err = Kinds(nil).LoadToRun(config)
+	_, _, warnings, err = Kinds(nil).LoadToRun(config)
 	require.NoError(t, err)
 	assert.Contains(t, fmt.Sprint(warnings), "journal-ca.crt can be changed by every user of this machine (mode 0646)")
 }

@@ -31,18 +31,38 @@ func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 // LoadToRun is [Kinds.Check] for a start: what Check reports as errors about files and the disk
 // become warnings. A missing file may be put there before it is used, and otherwise its user
 // fails. And it is better to take pushes with an expired certificate than not at all.
-func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
-	return k.load(path, func(d *decoder, k *checker, c *Config) {
+//
+// The function again reads the same text once more, with the environment variables and the files
+// of secrets as they are then.
+func (k Kinds) LoadToRun(path string) (cfg *Config, again func() (*Config, error), warnings []Problem, err error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cfg, warnings, err = k.read(path, data, os.LookupEnv, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
 	})
+	again = func() (*Config, error) {
+		cfg, _, err := k.Parse(path, data, os.LookupEnv)
+		return cfg, err
+	}
+	return cfg, again, warnings, err
 }
 
 func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Config, []Problem, error) {
-	data, err := readRegular(path, maxFile)
+	data, err := readConfig(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read config: %w", err)
+		return nil, nil, err
 	}
 	return k.read(path, data, os.LookupEnv, look)
+}
+
+func readConfig(path string) ([]byte, error) {
+	data, err := readRegular(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	return data, nil
 }
 
 // DataDir reads nothing but data_dir from the file at path. It is for commands to a running

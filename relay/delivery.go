@@ -51,6 +51,12 @@ func (s *deliveries) note(sink string, change func(*Delivery)) {
 	change(s.by[sink])
 }
 
+func (s *deliveries) forget(sink string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.by, sink)
+}
+
 func (s *deliveries) failed(sink string, err error) {
 	s.note(sink, func(d *Delivery) {
 		d.LastError, d.LastErrorAt, d.LastErrorClass = err.Error(), time.Now(), ClassOf(err)

@@ -59,6 +59,19 @@ func (m *Metrics) Begin(sink string) {
 	m.deliveries.note(sink, func(*Delivery) {})
 }
 
+// End removes the series of a sink that is delivered to no more.
+func (m *Metrics) End(sink string) {
+	if m == nil {
+		return
+	}
+	for _, c := range []*prometheus.CounterVec{m.delivered, m.bytes, m.attempts, m.failures, m.retries, m.rejected} {
+		c.DeleteLabelValues(sink)
+	}
+	m.seconds.DeleteLabelValues(sink)
+	m.retrying.DeleteLabelValues(sink)
+	m.deliveries.forget(sink)
+}
+
 func (m *Metrics) attempt(sink string, took time.Duration, err error) {
 	if m == nil {
 		return

@@ -39,6 +39,8 @@ type Options struct {
 	Started func(Addresses)
 	// Kinds are the program's own kinds of sinks.
 	Kinds sinks.Kinds
+	// Reloads change the configuration of the running relay. Without its Load it stays as it is.
+	Reloads Reloads
 }
 
 // Addresses are HOST:PORT. Trail is empty unless the trail has a listener of its own. In a cluster
@@ -49,16 +51,15 @@ type Addresses struct{ Ingest, Admin, Trail string }
 // until a part of it fails for good. cfg must have been validated.
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	r := &process{
-		cfg: cfg, log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
+		log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
 		live:  map[string]relay.Sink{},
-		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments), environments: map[credentials.Environment]bool{},
+		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
+		reload: newReloading(opts), couriers: couriers{working: map[string]bool{}},
 	}
-	for _, e := range cfg.Environments {
-		r.environments[credentials.Environment{Project: e.Project, Environment: e.Environment}] = true
-	}
+	r.apply(cfg)
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
 	return r.run(ctx, r.start, func() {
 		r.mu.Lock()
@@ -79,7 +80,7 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 		running()
 		select {
 		case <-ctx.Done():
-			r.log.Info("shutting down", "within", r.cfg.ShutdownTimeout)
+			r.log.Info("shutting down", "within", r.cfg().ShutdownTimeout)
 		case err = <-r.failed:
 		}
 	} else if ctx.Err() != nil {
@@ -89,7 +90,7 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 		r.admin.Stopping()
 	}
 	r.ended = err
-	stopping, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownTimeout)
+	stopping, cancel := context.WithTimeout(context.Background(), r.cfg().ShutdownTimeout)
 	defer cancel()
 	return errors.Join(err, r.stack.unwind(stopping))
 }
@@ -97,7 +98,8 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 // process is one running relay: the parts that each relay of a cluster has. Those that only one
 // of them has at a time are in control.
 type process struct {
-	cfg       *config.Config
+	applied   atomic.Pointer[applied]
+	reload    *reloading
 	log       *slog.Logger
 	version   string
 	reg       *prometheus.Registry
@@ -122,9 +124,9 @@ type process struct {
 	recent       *ingest.RecentSet       // nil: repeated pushes are stored again
 	lastPushes   lastPushes
 	tracer       *traces.Tracer                   // nil: no traces are made
-	arrivals     *received.Book                   // knows each configured environment
-	environments map[credentials.Environment]bool // the configured ones; not changed
+	arrivals     *received.Book // knows each configured environment
 	kinds        sinks.Kinds
+	couriers     couriers
 	deliveries   *relay.Metrics
 	control      *control
 	endElsewhere func(context.Context) error // ends the console without control; nil on a disk
@@ -147,11 +149,11 @@ func (r *process) fail(err error) {
 // start starts the parts, each on those before it: pushes are taken before the provider
 // is told to send them, and the stop order is the reverse.
 func (r *process) start(ctx context.Context) error {
-	if err := durable.MakeDir(r.cfg.DataDir); err != nil {
+	if err := durable.MakeDir(r.cfg().DataDir); err != nil {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
+		r.startAdmin, r.startReloads, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
 		r.startJobs, r.startRecent, r.startIngest, r.startActing,
 	} {
 		if err := part(ctx); err != nil {
@@ -162,7 +164,7 @@ func (r *process) start(ctx context.Context) error {
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {
-	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
+	r.journal, err = journal.Open(ctx, r.store, r.cfg().Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
 		Sinks: r.sinkNames(), Sources: r.sources(), Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch,
 	})
@@ -178,19 +180,19 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 }
 
 // inCluster reports whether other relays may have the same store.
-func (r *process) inCluster() bool { return r.cfg.Journal.URL != "" }
+func (r *process) inCluster() bool { return r.cfg().Journal.URL != "" }
 
 func (r *process) sources() []string {
-	all := make([]string, len(r.cfg.Environments))
-	for i, e := range r.cfg.Environments {
+	all := make([]string, len(r.cfg().Environments))
+	for i, e := range r.cfg().Environments {
 		all[i] = relay.SourceOf(e.Project, e.Environment)
 	}
 	return all
 }
 
 func (r *process) sinkNames() []string {
-	names := make([]string, len(r.cfg.Sinks))
-	for i, sink := range r.cfg.Sinks {
+	names := make([]string, len(r.cfg().Sinks))
+	for i, sink := range r.cfg().Sinks {
 		names[i] = sink.Name
 	}
 	return names

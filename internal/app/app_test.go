@@ -62,11 +62,17 @@ func testConfig(dir string, sinks ...config.Sink) *config.Config {
 
 func start(t *testing.T, cfg *config.Config) *running {
 	t.Helper()
+	return startWith(t, cfg, Options{Logger: slog.New(slog.DiscardHandler)})
+}
+
+func startWith(t *testing.T, cfg *config.Config, o Options) *running {
+	t.Helper()
 	require.NoError(t, cfg.Validate())
 	ctx, cancel := context.WithCancel(context.Background())
 	started, ended := make(chan Addresses, 1), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, cfg, Options{Logger: slog.New(slog.DiscardHandler), Started: func(a Addresses) { started <- a }})
+		o.Started = func(a Addresses) { started <- a }
+		ended <- Run(ctx, cfg, o)
 	}()
 	r := &running{t: t, path: cfg.Sinks[0].File.Path, data: cfg.DataDir}
 	r.stop = func() error { cancel(); return <-ended }
@@ -312,7 +318,7 @@ func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.Ingest.Listen = freeAddress(t)
-	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler), connections: connlimit.NewMetrics(prometheus.NewRegistry())}
+	p := runsWith(&process{log: slog.New(slog.DiscardHandler), connections: connlimit.NewMetrics(prometheus.NewRegistry())}, cfg)
 	stop := background(p.refuse)
 	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
 	waiting.Until(t, func() bool {

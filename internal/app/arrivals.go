@@ -36,7 +36,7 @@ func (r *process) othersTook(events []relay.Event, epoch uint64) {
 		r.recent.Add(keys, epoch)
 	}
 	for env, run := range pushedIn(events) {
-		if r.environments[env] {
+		if r.applied.Load().environments[env] {
 			r.arrivals.Of(env).OtherTook(pushOf(run))
 		}
 	}

@@ -33,14 +33,14 @@ var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp
 // startCertificates comes first: an expired certificate may be why nothing else starts.
 func (r *process) startCertificates(context.Context) error {
 	c := &certificates{current: map[string]func() (*tls.Certificate, error){}, files: map[string]func() (*x509.Certificate, error){}, said: map[string]string{}}
-	for name, section := range servers(r.cfg) {
+	for name, section := range servers(r.cfg()) {
 		served, err := section.ServerConfig()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		c.current[name], c.files[name] = func() (*tls.Certificate, error) { return served.GetCertificate(nil) }, section.Certificate
 	}
-	for name, section := range clients(r.cfg) {
+	for name, section := range clients(r.cfg()) {
 		shown, err := section.ClientConfig()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -51,7 +51,7 @@ func TestExpiryOfEachCertificate(t *testing.T) {
 	client.CertFile, client.KeyFile = of("client", 2_100_000_000)
 	cfg := testConfig(dir, config.Sink{Name: "broker", Kafka: &config.Kafka{TLS: client}}, config.Sink{Name: "roots", Kafka: &config.Kafka{TLS: &config.TLSClient{}}})
 	cfg.Admin.TLS = admin
-	p := &process{cfg: cfg, reg: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}
+	p := runsWith(&process{reg: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}, cfg)
 	p.admin = privateOf(p)
 	defer func() { assert.NoError(t, p.stack.unwind(t.Context())) }()
 	p.stack.log = p.log
@@ -80,7 +80,7 @@ func TestFaultsOfCertificates(t *testing.T) {
 	cfg := testConfig(dir)
 	cfg.Admin.TLS = server
 	var log bytes.Buffer
-	p := &process{cfg: cfg, reg: prometheus.NewRegistry(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := runsWith(&process{reg: prometheus.NewRegistry(), log: slog.New(slog.NewTextHandler(&log, nil))}, cfg)
 	p.stack.log = slog.New(slog.DiscardHandler)
 	p.admin = privateOf(p)
 	require.NoError(t, p.startCertificates(t.Context()))

@@ -17,7 +17,7 @@ import (
 // startElsewhere tells the command line that another relay of the cluster answers, until this one
 // has control.
 func (r *process) startElsewhere(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Logger: r.log}, r.fail)
+	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, Logger: r.log}, r.fail)
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,11 @@ func (c *control) startConsole(ctx context.Context) error {
 			return err
 		}
 	}
-	server, err := console.Listen(ctx, c.cfg.DataDir, console.Options{
-		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: c.cfg.Sinks, Delivery: c.deliveries.Delivery, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
+	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
+		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
 		Timeline: c.timeline, Trail: c.trail, Event: c.auditEvent,
-		ArchiveTrail: c.archiveTrail, Status: c.admin.Status, Logger: c.log,
+		ArchiveTrail: c.archiveTrail, Status: c.admin.Status, Reload: c.Reload, Logger: c.log,
 	}, c.fail)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c *control) startConsole(ctx context.Context) error {
 // startTimeline keeps an index of the trail, to answer questions about it.
 func (c *control) startTimeline(context.Context) error {
 	c.timeline = timeline.Open(timeline.Options{
-		Path: filepath.Join(c.cfg.DataDir, timeline.FileName), Trail: c.trail, Logger: c.log,
+		Path: filepath.Join(c.cfg().DataDir, timeline.FileName), Trail: c.trail, Logger: c.log,
 		Looked: func(s timeline.Where) (time.Time, string) { return c.newest.Of(s.Project, s.Environment, s.Setting) },
 	})
 	c.stack.push("trail index", background(c.timeline.Keep))

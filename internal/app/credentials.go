@@ -19,7 +19,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	r.reg.MustRegister(damaged)
 	r.damaged = make(chan credentials.Damage, 64)
 	r.credentials, err = credentials.Open(ctx, r.store.Table(), credentials.Options{
-		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
+		Environments: r.cfg().Environments, Overlap: *r.cfg().Streaming.RotationOverlap, Logger: r.log,
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()
 			select {

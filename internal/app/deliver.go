@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -11,33 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
-
-// startSinks opens each sink and its position, and then starts the pumps. They stop together.
-func (r *process) startSinks(ctx context.Context) error {
-	var all []*delivery
-	for _, cfg := range r.cfg.Sinks {
-		d, err := r.openSink(ctx, cfg, new(lease.Turn))
-		if err != nil {
-			for _, d := range all {
-				err = errors.Join(err, d.close())
-			}
-			return err
-		}
-		all = append(all, d)
-	}
-	r.stack.push("sinks", background(func(ctx context.Context) {
-		var running sync.WaitGroup
-		for _, d := range all {
-			running.Go(func() {
-				if err := d.run(ctx); ctx.Err() == nil {
-					r.fail(err)
-				}
-			})
-		}
-		running.Wait()
-	}))
-	return nil
-}
 
 // delivery carries the events of the journal to a sink.
 type delivery struct {

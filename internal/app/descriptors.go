@@ -30,10 +30,10 @@ func openFiles() int {
 // descriptors are left for everything else.
 func (r *process) ingestDoor(files int) connlimit.Options {
 	reserve := ownDescriptors + adminConnections*2 // the trail's listener has as many
-	for _, s := range r.cfg.Sinks {
+	for _, s := range r.cfg().Sinks {
 		reserve += sinkDescriptors * s.Parallel
 	}
-	asked, room := r.cfg.Ingest.Connections, max(files-reserve, fewestConnections)
+	asked, room := r.cfg().Ingest.Connections, max(files-reserve, fewestConnections)
 	o := connlimit.Options{Name: "ingest", Total: asked.Total, PerAddress: asked.PerAddress}
 	if o.Total == 0 {
 		o.Total = min(room, mostConnections)
@@ -47,7 +47,7 @@ func (r *process) ingestDoor(files int) connlimit.Options {
 		r.log.Warn("the limit of open files is too low for this configuration; raise it (ulimit -n, LimitNOFILE)",
 			"open_files", files, "needed", reserve+fewestConnections)
 	}
-	if o.PerAddress == 0 && !r.cfg.Ingest.BehindProxy {
+	if o.PerAddress == 0 && !r.cfg().Ingest.BehindProxy {
 		o.PerAddress = max(o.Total/addressConnections, 1)
 	}
 	return o

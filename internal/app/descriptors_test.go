@@ -27,7 +27,7 @@ func TestConnectionsFollowTheLimitOfOpenFiles(t *testing.T) {
 	} {
 		cfg := testConfig(t.TempDir())
 		cfg.Ingest.BehindProxy, cfg.Ingest.Connections = c.proxy, c.asked
-		r := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+		r := runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg)
 		got := r.ingestDoor(c.files)
 		assert.Equal(t, [2]int{c.total, c.perAddress}, [2]int{got.Total, got.PerAddress}, name)
 	}

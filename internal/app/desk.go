@@ -13,8 +13,8 @@ import (
 // startDesk lets people act on the workspace, once it has ended an earlier process's open
 // actions in the trail.
 func (c *control) startDesk(client *management.Client) {
-	set := c.cfg.Environments
-	if c.cfg.Streaming.DryRun {
+	set := c.cfg().Environments
+	if c.cfg().Streaming.DryRun {
 		set = nil // the relay sets none of them
 	}
 	desk := workspace.New(client, c.trail, set, c.log)
@@ -46,7 +46,7 @@ func (c *control) untilDone(ctx context.Context, what string, do func(context.Co
 
 func (c *control) deskForPeople() (*workspace.Desk, error) {
 	switch desk := c.desk.Load(); {
-	case c.cfg.Workspace == nil:
+	case c.cfg().Workspace == nil:
 		return nil, errors.New("the configuration has no workspace section, so the workspace cannot be asked")
 	case desk == nil:
 		return nil, errors.New("the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")

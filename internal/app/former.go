@@ -14,7 +14,7 @@ import (
 // is nil without a workspace: then only their refused pushes tell of them.
 func (c *control) startFormers(client *management.Client) error {
 	formers := streaming.NewFormers(streaming.Options{
-		Environments: c.cfg.Environments, Client: client, Credentials: c.credentials, Interval: c.cfg.Streaming.Interval, Logger: c.log,
+		Environments: c.cfg().Environments, Client: client, Credentials: c.credentials, Interval: c.cfg().Streaming.Interval, Logger: c.log,
 	})
 	if err := c.reg.Register(formers); err != nil {
 		return fmt.Errorf("register the metrics of former environments: %w", err)

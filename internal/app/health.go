@@ -14,11 +14,11 @@ import (
 // startHealth judges the environments from before the first push until after the last.
 func (c *control) startHealth(context.Context) (err error) {
 	options := health.Options{
-		Environments: c.cfg.Environments, Anonymous: anonymous(c.cfg.Ingest), Book: c.arrivals,
-		Interval: c.cfg.Streaming.Interval, Trail: c.trail, Reviewed: c.timeline.Reviewed, Silences: c.silences, File: filepath.Join(c.cfg.DataDir, health.FileName),
+		Environments: c.cfg().Environments, Anonymous: anonymous(c.cfg().Ingest), Book: c.arrivals,
+		Interval: c.cfg().Streaming.Interval, Trail: c.trail, Reviewed: c.timeline.Reviewed, Silences: c.silences, File: filepath.Join(c.cfg().DataDir, health.FileName),
 		Logger: c.log, Registerer: c.reg,
 	}
-	if c.cfg.Workspace != nil {
+	if c.cfg().Workspace != nil {
 		options.Declared = c.declared
 	}
 	if c.health, err = health.New(options); err != nil {
@@ -37,8 +37,8 @@ func (c *control) startHealth(context.Context) (err error) {
 // startForeign looks for the events of streams ending elsewhere.
 func (c *control) startForeign() error {
 	var targets []health.Target
-	for i := range c.cfg.Environments {
-		e := &c.cfg.Environments[i]
+	for i := range c.cfg().Environments {
+		e := &c.cfg().Environments[i]
 		source, err := health.DestinationOf(e)
 		if err != nil {
 			return fmt.Errorf("environments[%d].%w", i, err)
@@ -55,7 +55,7 @@ func (c *control) startForeign() error {
 // startSilences only makes them; the health's writer reads them from the trail.
 func (c *control) startSilences(context.Context) error {
 	var names []credentials.Environment
-	for _, e := range c.cfg.Environments {
+	for _, e := range c.cfg().Environments {
 		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
 	}
 	c.silences = health.NewSilences(c.trail, names)

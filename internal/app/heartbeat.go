@@ -9,7 +9,7 @@ import (
 
 // startHeartbeat calls the dead-man's switch while pushes are taken.
 func (c *control) startHeartbeat(context.Context) error {
-	h := c.cfg.Heartbeat
+	h := c.cfg().Heartbeat
 	if h.URL.Empty() {
 		return nil
 	}

@@ -162,14 +162,14 @@ func (h *homes) gaveUp(home Home) bool {
 // settleHome reads where the journal was kept, refuses to leave an undrained one, and then notes
 // the present one. After a crash before the note is written, the next start looks again.
 func (r *process) settleHome(ctx context.Context) error {
-	r.homes = readHomes(r.cfg.DataDir, r.log)
-	h, now := &r.homes, homeOf(r.cfg.Journal)
+	r.homes = readHomes(r.cfg().DataDir, r.log)
+	h, now := &r.homes, homeOf(r.cfg().Journal)
 	if old := h.Used; old != nil && !old.isSame(now) && !h.gaveUp(*old) {
 		if m := h.Moved; m != nil && m.To.isSame(*old) && m.From.isSame(now) {
 			return fmt.Errorf("%w: %s was moved to %s at %s; set %s, or move it back with 'auditrelay journal move --to %s'",
 				ErrMoved, m.From, m.To, m.Time.Format(time.RFC3339), m.To.setting(), now.flag())
 		}
-		left, err := leftIn(ctx, r.cfg, *old, r.log)
+		left, err := leftIn(ctx, r.cfg(), *old, r.log)
 		if err != nil {
 			return err
 		}
@@ -184,16 +184,16 @@ func (r *process) settleHome(ctx context.Context) error {
 	if known {
 		return nil
 	}
-	return h.write(r.cfg.DataDir)
+	return h.write(r.cfg().DataDir)
 }
 
 // noteLogs notes the logs of the store in the data directory, once it has them all. A crash
 // before the note leaves the next start to write it, and so does a full disk.
 func (r *process) noteLogs(ctx context.Context) error {
 	var logs []string
-	if r.cfg.Journal.URL == "" {
+	if r.cfg().Journal.URL == "" {
 		var err error
-		if logs, err = disk.Logs(ctx, filepath.Join(r.cfg.DataDir, StoreDir), r.store.Table()); err != nil {
+		if logs, err = disk.Logs(ctx, filepath.Join(r.cfg().DataDir, StoreDir), r.store.Table()); err != nil {
 			return fmt.Errorf("list the logs of the store: %w", err)
 		}
 	}
@@ -201,7 +201,7 @@ func (r *process) noteLogs(ctx context.Context) error {
 		return nil
 	}
 	r.homes.Logs = logs
-	if err := r.homes.write(r.cfg.DataDir); err != nil {
+	if err := r.homes.write(r.cfg().DataDir); err != nil {
 		r.log.Warn("noting which logs the store has failed; the next start tries it again", "error", err)
 	}
 	return nil

@@ -24,7 +24,7 @@ import (
 // settle does what a start does about the journal's home.
 func settle(t *testing.T, cfg *config.Config) error {
 	t.Helper()
-	return (&process{cfg: cfg, log: slog.New(slog.DiscardHandler)}).settleHome(t.Context())
+	return (runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg)).settleHome(t.Context())
 }
 
 // keep starts on a journal, and has a sink take n of so many new events, one to a record, and
@@ -138,7 +138,7 @@ func TestAJournalIsLetGoByACommand(t *testing.T) {
 		return nil
 	}))
 	for range 2 {
-		r := &process{cfg: onCluster, log: log}
+		r := runsWith(&process{log: log}, onCluster)
 		require.NoError(t, r.settleHome(t.Context()))
 		require.Len(t, r.homes.LetGo, 1)
 		assert.Equal(t, Left{Events: 3}, r.homes.LetGo[0].Left)

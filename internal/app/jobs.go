@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
@@ -43,6 +42,7 @@ func (r *process) startJobs(ctx context.Context) error {
 	for _, name := range r.sinkNames() {
 		r.deliveries.Begin(name)
 	}
+	r.couriers.replace(r.cfg().Sinks, func(string) bool { return false })
 	r.control = newControl(r)
 	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
 	if r.inCluster() {
@@ -67,6 +67,7 @@ func (r *process) startActing(ctx context.Context) error {
 	r.stack.push("acting control", r.control.stopActing)
 	r.admin.Running()
 	close(r.up)
+	r.followReloads()
 	time.AfterFunc(calmAfter, func() { close(r.calm) })
 	if r.inCluster() { // it acts as soon as this relay has the turn
 		// What others can do goes to them before anything else is stopped here, which may take a while.
@@ -78,7 +79,7 @@ func (r *process) startActing(ctx context.Context) error {
 
 // joinCluster takes part in the work of the cluster's relays.
 func (r *process) joinCluster(ctx context.Context) error {
-	path := filepath.Join(r.cfg.DataDir, NotesDir, memberFile)
+	path := filepath.Join(r.cfg().DataDir, NotesDir, memberFile)
 	was, err := durable.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the relay's name in the cluster: %w", err)
@@ -88,8 +89,8 @@ func (r *process) joinCluster(ctx context.Context) error {
 	}
 	host, _ := os.Hostname() // without it, the name is only the random part
 	jobs := map[string]lease.Work{controlJob: r.work.noted(controlJob, r.control.do)}
-	for _, cfg := range r.cfg.Sinks {
-		jobs[sinkJob+cfg.Name] = r.work.noted(sinkJob+cfg.Name, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, cfg, turn) })
+	for _, name := range r.sinkNames() {
+		jobs[sinkJob+name] = r.work.noted(sinkJob+name, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, name, turn, nil) })
 	}
 	options := lease.Options{
 		Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log, Jobs: jobs, Sticky: []string{controlJob},
@@ -111,15 +112,6 @@ func (r *process) joinCluster(ctx context.Context) error {
 	r.admin.AddCheck(admin.Check{Name: "cluster", Probe: func(context.Context) (string, error) { return r.work.remark(), nil }})
 	r.reg.MustRegister(newClusterMetrics(r))
 	return nil
-}
-
-// doSink is a sink's job in a cluster.
-func (r *process) doSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) error {
-	d, err := r.openSink(ctx, cfg, turn)
-	if err != nil {
-		return err
-	}
-	return d.run(ctx)
 }
 
 // work knows which jobs are under way in this process.

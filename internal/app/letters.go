@@ -14,7 +14,7 @@ import (
 // startLetters opens the dead letters. Those beyond their budget count as undelivered.
 func (r *process) startLetters(ctx context.Context) (err error) {
 	r.letters, err = deadletters.Open(ctx, deadletters.Options{
-		Store: r.store, Quarantine: r.quarantine, Budget: int64(r.cfg.Journal.DeadLetterBytes),
+		Store: r.store, Quarantine: r.quarantine, Budget: int64(r.cfg().Journal.DeadLetterBytes),
 		Logger: r.log, Registerer: r.reg, Sinks: r.sinkNames(),
 	})
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *process) lettersRemark(ctx context.Context) (string, error) {
 	for sink, u := range usage {
 		letters += u.Letters
 		source, bytes := u.Fullest()
-		switch share := float64(bytes) / float64(r.cfg.Journal.DeadLetterBytes); {
+		switch share := float64(bytes) / float64(r.cfg().Journal.DeadLetterBytes); {
 		case share >= 1:
 			warnings = append(warnings, fmt.Sprintf("the letters of %s at %s take all of their budget; more of them count as undelivered events, "+
 				"so its pushes are refused in the end", sourceName(source), sink))

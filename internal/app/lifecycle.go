@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -58,22 +59,31 @@ type lifecycle struct {
 // newLifecycle describes the process. Several relays may share a trail on an external
 // cluster: there, the runs of each host are a resource of their own.
 func (c *control) newLifecycle() (*lifecycle, error) {
-	raw, err := json.Marshal(c.cfg.Outline())
-	if err == nil {
-		raw, err = jsondiff.Canonical(raw)
-	}
+	raw, err := outlineOf(c.cfg())
 	if err != nil {
-		return nil, fmt.Errorf("outline the configuration: %w", err)
+		return nil, err
 	}
 	host, _ := os.Hostname() // without it, the entry names none
 	l := &lifecycle{
 		trail: c.trail, subject: "relay", config: raw,
 		run: run{Version: c.version, Host: host, Started: time.Now(), ConfigSHA256: jsondiff.Hash(raw)},
 	}
-	if c.cfg.Journal.URL != "" {
+	if c.cfg().Journal.URL != "" {
 		l.subject += "/" + host
 	}
 	return l, nil
+}
+
+// outlineOf is the outline of a configuration, as canonical JSON.
+func outlineOf(cfg *config.Config) (json.RawMessage, error) {
+	raw, err := json.Marshal(cfg.Outline())
+	if err == nil {
+		raw, err = jsondiff.Canonical(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outline the configuration: %w", err)
+	}
+	return raw, nil
 }
 
 // startLifecycle enters the start once the relay takes pushes and the trail can be used. It

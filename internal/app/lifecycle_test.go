@@ -90,7 +90,7 @@ func TestACrashIsTold(t *testing.T) {
 	process := func(change func(*config.Config)) *lifecycle {
 		cfg := testConfig("/var/lib/auditrelay")
 		change(cfg)
-		l, err := (&control{process: &process{cfg: cfg}}).newLifecycle()
+		l, err := (&control{process: runsWith(&process{}, cfg)}).newLifecycle()
 		require.NoError(t, err)
 		l.trail = trail
 		return l

@@ -20,14 +20,14 @@ import (
 
 // startAdmin serves the private endpoints first of all: a long start can be watched.
 func (r *process) startAdmin(ctx context.Context) error {
-	private, err := admin.FileToken(filepath.Join(r.cfg.DataDir, admin.TokenFile))
+	private, err := admin.FileToken(filepath.Join(r.cfg().DataDir, admin.TokenFile))
 	if err != nil {
 		r.log.Warn("the private pages can be asked with admin.token alone", "error", err)
 	}
 	r.private = private
-	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Private: private, Hosts: r.cfg.Admin.Hosts, Pprof: r.cfg.Admin.Pprof})
+	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg().Admin.Token, Private: private, Hosts: r.cfg().Admin.Hosts, Pprof: r.cfg().Admin.Pprof})
 	r.connections = connlimit.NewMetrics(r.reg)
-	tlsConfig, err := r.cfg.Admin.TLS.ServerConfig()
+	tlsConfig, err := r.cfg().Admin.TLS.ServerConfig()
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -35,7 +35,7 @@ func (r *process) startAdmin(ctx context.Context) error {
 		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
 	}
-	address, err := r.serve(ctx, &r.stack, r.cfg.Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
+	address, err := r.serve(ctx, &r.stack, r.cfg().Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
 	r.addresses.Admin = address
 	return err
 }
@@ -60,12 +60,12 @@ func (r *process) refuse(ctx context.Context) {
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	listener, err := r.listen(ctx, r.cfg.Ingest.Listen, server, r.ingestDoor(openFiles()))
+	listener, err := r.listen(ctx, r.cfg().Ingest.Listen, server, r.ingestDoor(openFiles()))
 	if err != nil {
 		return // startIngest meets and reports it
 	}
 	defer func() { _ = listener.Close() }()
-	if tlsConfig, err := r.cfg.Ingest.TLS.ServerConfig(); err == nil && tlsConfig != nil {
+	if tlsConfig, err := r.cfg().Ingest.TLS.ServerConfig(); err == nil && tlsConfig != nil {
 		listener = tls.NewListener(listener, tlsConfig)
 	}
 	_ = server.Serve(listener) // until Close
@@ -75,8 +75,8 @@ func (r *process) refuse(ctx context.Context) {
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
 		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: ingest.OpenIDKey(ctx, r.store.Table(), r.log),
-		Anonymous: anonymous(r.cfg.Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg, Tracer: r.tracer,
-		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
+		Anonymous: anonymous(r.cfg().Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg, Tracer: r.tracer,
+		Room: r.journal.Reserve, Quotas: quotas(r.cfg().Environments),
 	}
 	if r.recent != nil {
 		options.Recent = r.recent
@@ -85,11 +85,11 @@ func (r *process) startIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tlsConfig, err := r.cfg.Ingest.TLS.ServerConfig()
+	tlsConfig, err := r.cfg().Ingest.TLS.ServerConfig()
 	if err != nil {
 		return fmt.Errorf("ingest: %w", err)
 	}
-	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg.Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
+	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg().Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
 	return err
 }
 
@@ -159,7 +159,7 @@ func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 // ingestLimits are those of the configuration, except for lines too long for the
 // journal's server: so such a line is refused by itself, and its neighbours are kept.
 func (r *process) ingestLimits() config.IngestLimits {
-	limits := r.cfg.Ingest.Limits
+	limits := r.cfg().Ingest.Limits
 	if most := config.Size(r.journal.MaxEvent() - attributesRoom); limits.LineBytes > most {
 		r.log.Warn("the journal's NATS takes smaller messages than ingest.limits.line_bytes allows; longer lines are refused",
 			"line_bytes", limits.LineBytes, "longest", most)

@@ -61,15 +61,15 @@ func (c *control) environmentsRemark(context.Context) (string, error) {
 // sinksRemark names the failing sinks. Pushes are taken all the while.
 func (r *process) sinksRemark(context.Context) (string, error) {
 	var failing []string
-	for _, s := range r.cfg.Sinks {
+	for _, s := range r.cfg().Sinks {
 		if d := r.deliveries.Delivery(s.Name); !d.FailingSince.IsZero() {
 			failing = append(failing, fmt.Sprintf("%s has failed for %s: %s", s.Name, sinceText(d.FailingSince), d.LastError))
 		}
 	}
 	if len(failing) > 0 {
-		return fmt.Sprintf("warning: %d of %d fail, and are tried again: %s", len(failing), len(r.cfg.Sinks), strings.Join(failing, "; ")), nil
+		return fmt.Sprintf("warning: %d of %d fail, and are tried again: %s", len(failing), len(r.cfg().Sinks), strings.Join(failing, "; ")), nil
 	}
-	return fmt.Sprintf("%d, none fails", len(r.cfg.Sinks)), nil
+	return fmt.Sprintf("%d, none fails", len(r.cfg().Sinks)), nil
 }
 
 // workspaceRemark says whether the API can be used. Events flow without it.
@@ -94,7 +94,7 @@ func percent(part, whole int64) float64 { return 100 * float64(part) / float64(w
 // someoneIsTaken returns nil if the journal has room for at least one of the
 // environments.
 func (r *process) someoneIsTaken(ctx context.Context) (err error) {
-	for _, e := range r.cfg.Environments {
+	for _, e := range r.cfg().Environments {
 		giveBack, refused := r.journal.Reserve(ctx, relay.SourceOf(e.Project, e.Environment), 0, int64(e.Quota.UndeliveredBytes))
 		if refused == nil {
 			giveBack()

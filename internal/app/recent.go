@@ -22,7 +22,7 @@ const (
 // makeRecent makes the set of lately stored events, empty: the journal empties it again
 // whenever it finds events lost.
 func (r *process) makeRecent() (forget func()) {
-	window := r.cfg.Journal.DuplicateWindow
+	window := r.cfg().Journal.DuplicateWindow
 	if window <= 0 {
 		return func() {}
 	}
@@ -74,7 +74,7 @@ func (r *process) startRecent(ctx context.Context) error {
 // It stops when the journal has emptied the set: the events it read may be lost.
 func (r *process) readBack(ctx context.Context, enough func()) bool {
 	start, epoch, events, bytes := time.Now(), r.recent.Epoch(), 0, 0
-	since := start.Add(-r.cfg.Journal.DuplicateWindow)
+	since := start.Add(-r.cfg().Journal.DuplicateWindow)
 	err := r.journal.ReadBack(ctx, since, r.journal.Inherited(), func(record []relay.Event) bool {
 		events += len(record)
 		r.lastPushes.note(record)

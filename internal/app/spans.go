@@ -10,7 +10,7 @@ import (
 // startSpans enters digests of the event stream into the trail. Late ones are a warning:
 // nothing waits for them.
 func (c *control) startSpans(context.Context) error {
-	cfg := c.cfg.Audit.Spans
+	cfg := c.cfg().Audit.Spans
 	if cfg.Disabled {
 		return nil
 	}

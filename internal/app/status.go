@@ -15,6 +15,8 @@ type About struct {
 	// Now is the relay's clock: ages are by it.
 	Now     time.Time `json:"now"`
 	DataDir string    `json:"data_dir"`
+	// Config is the configuration that the relay runs with.
+	Config ConfigState `json:"config"`
 }
 
 // changesShown is how many changes /status shows.
@@ -24,7 +26,7 @@ const changesShown = 5
 func (r *process) startStatus(context.Context) error {
 	began := time.Now()
 	r.admin.AddStatus("relay", func(context.Context) (any, error) {
-		return About{Version: r.version, Started: began, Now: time.Now(), DataDir: r.cfg.DataDir}, nil
+		return About{Version: r.version, Started: began, Now: time.Now(), DataDir: r.cfg().DataDir, Config: r.reload.state()}, nil
 	})
 	return nil
 }

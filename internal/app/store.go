@@ -32,10 +32,10 @@ const (
 
 // startStore opens the store that every durable room keeps its logs and values in.
 func (r *process) startStore(ctx context.Context) (err error) {
-	if err := refuseEarlier(r.cfg.DataDir); err != nil {
+	if err := refuseEarlier(r.cfg().DataDir); err != nil {
 		return err
 	}
-	guard, err := durable.Lock(r.cfg.DataDir)
+	guard, err := durable.Lock(r.cfg().DataDir)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	}
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
 	r.quarantine, err = journal.OpenQuarantine(ctx, r.store, journal.QuarantineOptions{
-		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.calm, Fuse: r.cfg.Journal.URL == "",
+		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.calm, Fuse: r.cfg().Journal.URL == "",
 	})
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 // refusingMeanwhile takes a step of the start that may wait for a cluster. Pushes are refused
 // meanwhile.
 func (r *process) refusingMeanwhile(ctx context.Context, step func(context.Context) error) (err error) {
-	if r.cfg.Journal.URL != "" {
+	if r.cfg().Journal.URL != "" {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
@@ -69,7 +69,7 @@ func (r *process) refusingMeanwhile(ctx context.Context, step func(context.Conte
 
 // openStore opens the store of the process.
 func (r *process) openStore(ctx context.Context) (err error) {
-	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
+	r.store, err = openStore(ctx, r.cfg(), StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (c *control) startTiles(ctx context.Context) error {
 	store := c.tiles()
 	c.files = tiles.NewKeeper(store, c.trail, c.trail.Generations, c.log)
 	c.stack.push("trail's files", background(c.files.Keep))
-	serve := c.cfg.Audit.Serve
+	serve := c.cfg().Audit.Serve
 	switch {
 	case serve.Listen == config.ServeOff:
 		return nil
@@ -44,7 +44,7 @@ func (c *control) finishTiles(ctx context.Context) {
 	}
 }
 
-func (c *control) tiles() *tiles.Store { return tiles.Open(filepath.Join(c.cfg.DataDir, tiles.Dir)) }
+func (c *control) tiles() *tiles.Store { return tiles.Open(filepath.Join(c.cfg().DataDir, tiles.Dir)) }
 
 // serveTiles serves the trail on an address of its own.
 func (c *control) serveTiles(ctx context.Context, serve config.AuditServe, trail http.Handler) error {

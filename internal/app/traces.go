@@ -9,7 +9,7 @@ import (
 
 // startTraces makes the traces of pushes, if they are configured.
 func (r *process) startTraces(ctx context.Context) error {
-	t := r.cfg.Traces
+	t := r.cfg().Traces
 	if t.Endpoint == "" {
 		return nil
 	}

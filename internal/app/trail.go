@@ -25,8 +25,8 @@ func (c *control) closeTrail(ctx context.Context) error {
 // startTrail never fails because of the trail. The trail names its own damage, and an
 // unusable one is tried again while events are taken and delivered.
 func (c *control) startTrail(ctx context.Context) (err error) {
-	o := TrailOptions(c.cfg)
-	o.Heartbeat = *c.cfg.Audit.Heartbeat
+	o := TrailOptions(c.cfg())
+	o.Heartbeat = *c.cfg().Audit.Heartbeat
 	o.Logger, o.Registerer = c.log, c.reg
 	if c.trail, err = audit.Open(ctx, c.store, o); err != nil {
 		return err

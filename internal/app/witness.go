@@ -50,11 +50,11 @@ const (
 // RunWitness runs a witness until ctx ends.
 func RunWitness(ctx context.Context, o WitnessOptions) error {
 	r := &process{
-		cfg: &config.Config{DataDir: o.DataDir, Admin: o.Admin, ShutdownTimeout: witnessShutdown},
 		log: o.Logger, version: o.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: o.Logger},
 		failed: make(chan error, 1),
 	}
+	r.apply(&config.Config{DataDir: o.DataDir, Admin: o.Admin, ShutdownTimeout: witnessShutdown})
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(o.Version))
 	var listen, public string
 	start := func(ctx context.Context) (err error) {

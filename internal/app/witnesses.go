@@ -9,11 +9,11 @@ import (
 
 // startWitnesses has the trail cosigned by the configured witnesses.
 func (c *control) startWitnesses(context.Context) error {
-	if len(c.cfg.Audit.Witnesses) == 0 {
+	if len(c.cfg().Audit.Witnesses) == 0 {
 		return nil
 	}
 	cosigner, err := witness.NewCosigner(witness.CosignOptions{
-		Witnesses: c.cfg.Audit.Witnesses, Quorum: c.cfg.Audit.Quorum, Patience: *c.cfg.Audit.Heartbeat,
+		Witnesses: c.cfg().Audit.Witnesses, Quorum: c.cfg().Audit.Quorum, Patience: *c.cfg().Audit.Heartbeat,
 		Logger: c.log, Registerer: c.reg,
 	})
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 // startWorkspace starts the watchers of the Workspace Management API: the streaming
 // config and the settings.
 func (c *control) startWorkspace(context.Context) error {
-	w := c.cfg.Workspace
+	w := c.cfg().Workspace
 	if w == nil {
 		return c.startFormers(nil)
 	}
 	c.reg.MustRegister(
-		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", c.cfg.Round().PerSecond),
+		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", c.cfg().Round().PerSecond),
 		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
 	)
 	client, err := management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: c.cfg.Projects(),
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: c.cfg().Projects(),
 		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: c.reg,
 		Permit: c.turn.Await,
 	})
@@ -49,8 +49,8 @@ func (c *control) startWorkspace(context.Context) error {
 
 func (c *control) startStreaming(client *management.Client, presence *workspace.Presence) {
 	reconciler := streaming.New(streaming.Options{
-		Environments: c.cfg.Environments, Interval: c.cfg.Streaming.Interval, DryRun: c.cfg.Streaming.DryRun,
-		RotateEvery: c.cfg.Streaming.RotateEvery, Arrivals: c.arrivals,
+		Environments: c.cfg().Environments, Interval: c.cfg().Streaming.Interval, DryRun: c.cfg().Streaming.DryRun,
+		RotateEvery: c.cfg().Streaming.RotateEvery, Arrivals: c.arrivals,
 		Client: client, Credentials: c.credentials, Recorder: c.trail, Presence: presence, Newest: &c.newest,
 		Logger: c.log, Registerer: c.reg,
 	})
@@ -62,18 +62,18 @@ func (c *control) startStreaming(client *management.Client, presence *workspace.
 }
 
 func (c *control) startSettings(client *management.Client, presence *workspace.Presence) {
-	if c.cfg.Settings.Disabled {
+	if c.cfg().Settings.Disabled {
 		return
 	}
 	var targets []settings.Target
-	for _, e := range c.cfg.Environments {
+	for _, e := range c.cfg().Environments {
 		if !e.SkipSettings {
 			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
 		}
 	}
 	watcher := settings.New(settings.Options{
 		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Targets: targets,
-		Interval: c.cfg.Settings.Interval, Intervals: c.cfg.Settings.Intervals, Logger: c.log, Registerer: c.reg,
+		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: c.reg,
 	})
 	c.acting.push("settings", background(watcher.Run))
 	c.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
@@ -83,7 +83,7 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 func (c *control) streaming() (*streaming.Reconciler, error) {
 	reconciler := c.reconciler.Load()
 	switch {
-	case c.cfg.Workspace == nil:
+	case c.cfg().Workspace == nil:
 		return nil, errors.New("the configuration has no workspace section to reach the streaming configs through")
 	case reconciler == nil:
 		return nil, errors.New("the relay is still starting; try again")

@@ -37,9 +37,9 @@ type budget struct {
 	size int64
 	// Above mark bytes delivered records are trimmed, down to goal bytes.
 	mark, goal int64
-	alone      bool // one source has nobody to be fair to
 
 	mu        sync.Mutex // guards the fields below
+	alone     bool       // one source has nobody to be fair to
 	used      int64      // bytes of the log, whether they are delivered or not; estimated between two looks
 	delivered uint64     // the newest record at every sink, as of the last look
 	cells     []cell     // undelivered, oldest first

@@ -50,9 +50,8 @@ type Journal struct {
 	lost   *Quarantine
 	cfg    config.Journal
 	log    *slog.Logger
-	sinks  []string // the configured ones
-	// sources are the configured environments', without a bound on others.
-	sources []string
+	// served are the configured sinks and environments.
+	served atomic.Pointer[served]
 
 	// writer marks the records of this process where others append to the log, too; else empty.
 	writer string
@@ -125,7 +124,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 	}
 	j := &Journal{
 		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
-		others: opts.Others, epoch: opts.Epoch, sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
+		others: opts.Others, epoch: opts.Epoch, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer, opts.Sinks),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
@@ -133,6 +132,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		checks:  checks{revs: map[string]uint64{}},
 		done:    make(chan struct{}),
 	}
+	j.served.Store(&served{opts.Sinks, opts.Sources})
 	if err := j.lost.Watch(ctx, EventsLog, events); err != nil {
 		return nil, fmt.Errorf("watch the log of events: %w", err)
 	}
@@ -164,7 +164,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	}
 	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
-	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
+	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.served.Load().sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	root.AddCommand(
 		p.newRun(),
 		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck()),
-		newDeadletters(), newReplay(), newStatus(), newTap(),
+		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
 		group("sinks", "Check the sinks, list their lag, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksRetire()),
@@ -107,20 +107,34 @@ func (p Program) newRun() *cobra.Command {
 		Short: "Run the relay",
 		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
 ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
-at once. It tells systemd when it takes pushes (Type=notify, with the watchdog).`),
+at once. SIGHUP has it apply the edited configuration, as 'auditrelay reload' does. It tells
+systemd when it takes pushes, and of reloads (Type=notify-reload, with the watchdog).`),
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
-		cfg, warnings, err := which.kinds.LoadToRun(which.file)
+		cfg, again, warnings, err := which.kinds.LoadToRun(which.file)
 		if err != nil {
 			return err
 		}
-		log := newLogger(cmd.ErrOrStderr(), cfg.Log)
-		for _, w := range warnings {
-			log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
-		}
-		return newSupervisor(log).supervised(cmd.Context(), func(ready func()) error {
+		level := new(slog.LevelVar)
+		log := loggerAt(cmd.ErrOrStderr(), cfg.Log, level)
+		logWeaknesses(log, warnings)
+		asked, ignore := hangups()
+		defer ignore()
+		service := newSupervisor(log)
+		return service.supervised(cmd.Context(), func(ready func()) error {
 			return app.Run(cmd.Context(), cfg, app.Options{
 				Logger: log, Version: p.build().Version, Kinds: p.Kinds, Started: func(app.Addresses) { ready() },
+				Reloads: app.Reloads{
+					Asked: asked, Level: level, Again: again,
+					Begun: func() func() { return service.reloads(cmd.Context()) },
+					Load: func() (app.Loaded, error) {
+						cfg, again, warnings, err := which.kinds.LoadToRun(which.file)
+						if err == nil {
+							logWeaknesses(log, warnings)
+						}
+						return app.Loaded{Config: cfg, Again: again}, err
+					},
+				},
 			})
 		})
 	}, which)
@@ -227,9 +241,17 @@ func healthcheck(ctx context.Context, url string) error {
 	return fmt.Errorf("check health: %s: %s", response.Status, strings.TrimSpace(string(body)))
 }
 
+func logWeaknesses(log *slog.Logger, warnings []config.Problem) {
+	for _, w := range warnings {
+		log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
+	}
+}
+
 // newLogger makes the process's logger; c has been validated.
-func newLogger(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
+func newLogger(w io.Writer, c config.Log) *slog.Logger { return loggerAt(w, c, new(slog.LevelVar)) }
+
+// loggerAt is newLogger with a level that may be changed later.
+func loggerAt(w io.Writer, c config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // a validated name
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {

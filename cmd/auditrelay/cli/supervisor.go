@@ -42,6 +42,14 @@ func (s supervisor) tell(ctx context.Context, state string) {
 	}
 }
 
+// reloads tells that a reload begins, and gives the function that tells of its end. Both states of
+// the begin stand in one datagram: systemd counts only a READY=1 that comes after that time.
+func (s supervisor) reloads(ctx context.Context) (ended func()) {
+	ctx = context.WithoutCancel(ctx)
+	s.tell(ctx, "RELOADING=1\nMONOTONIC_USEC="+strconv.FormatInt(monotonicMicros(), 10))
+	return func() { s.tell(ctx, "READY=1") }
+}
+
 // alive gives signs of life until ctx ends. Like /healthz, they say only that the process runs at
 // all, since a restart cures nothing else.
 func (s supervisor) alive(ctx context.Context) {

@@ -66,10 +66,14 @@ func (h *Handler) readyGauge() prometheus.Collector {
 	})
 }
 
-// AddCheck adds a part to /readyz.
+// AddCheck adds a part to /readyz, or replaces the one of the same name.
 func (h *Handler) AddCheck(c Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if i := slices.IndexFunc(h.checks, func(known Check) bool { return known.Name == c.Name }); i >= 0 {
+		h.checks[i] = c
+		return
+	}
 	h.checks = append(h.checks, c)
 }
 

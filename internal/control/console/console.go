@@ -51,8 +51,10 @@ type Options struct {
 	// Quarantine knows the damage.
 	Quarantine *journal.Quarantine
 	Letters    *deadletters.Store
-	// Sinks are the configured ones, with their defaults.
-	Sinks []config.Sink
+	// Sinks gives the configured ones, with their defaults.
+	Sinks func() []config.Sink
+	// Reload applies the edited configuration, or tells with dryRun what it would change.
+	Reload func(ctx context.Context, dryRun bool) (Reloaded, error)
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
 	// Route gives the choice, redaction and format of a sink's events.
@@ -71,7 +73,8 @@ type Options struct {
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
-	// Elsewhere is set where another relay of the cluster has control: only Status is answered.
+	// Elsewhere is set where another relay of the cluster has control: only Status and Reload are
+	// answered.
 	Elsewhere bool
 	// Trail is the audit trail, and Timeline its index.
 	Trail    *audit.Trail
@@ -130,6 +133,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 func (s *Server) elsewhere() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }))
+	mux.HandleFunc("POST /v1/reload", answers(s.reload))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
 	})
@@ -141,6 +145,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /v1/status":               answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
+		"POST /v1/reload":              answers(s.reload),
 		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
 		"POST /v1/sinks/retire":        answers(s.retire),
 		"POST /v1/deadletters":         lists(s.listLetters),
@@ -196,17 +201,18 @@ func (s *Server) Close(ctx context.Context) error {
 
 // sink finds a configured sink.
 func (s *Server) sink(name string) (config.Sink, error) {
-	i := slices.IndexFunc(s.opts.Sinks, func(c config.Sink) bool { return c.Name == name })
+	all := s.opts.Sinks()
+	i := slices.IndexFunc(all, func(c config.Sink) bool { return c.Name == name })
 	if i < 0 {
 		return config.Sink{}, refuse(http.StatusNotFound, "there is no sink %q in the running configuration; it has %s", name, s.sinkNames())
 	}
-	return s.opts.Sinks[i], nil
+	return all[i], nil
 }
 
 func (s *Server) sinkNames() string {
-	names := make([]string, len(s.opts.Sinks))
-	for i, c := range s.opts.Sinks {
-		names[i] = c.Name
+	var names []string
+	for _, c := range s.opts.Sinks() {
+		names = append(names, c.Name)
 	}
 	return cmp.Or(strings.Join(names, ", "), "none")
 }

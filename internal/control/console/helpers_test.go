@@ -56,7 +56,7 @@ func newStage(t *testing.T, names ...string) *stage {
 		sinks = append(sinks, config.Sink{Name: name, BatchEvents: 10, BatchBytes: 1 << 20, Timeout: 5 * time.Second})
 	}
 	options := console.Options{
-		Journal: j.Journal, Quarantine: j.Quarantine, Letters: dead, Sinks: sinks, Logger: log,
+		Journal: j.Journal, Quarantine: j.Quarantine, Letters: dead, Sinks: func() []config.Sink { return sinks }, Logger: log,
 		Route: func(config.Sink) (*routing.Route, error) {
 			return routing.New(&config.Match{Types: []string{"event_log*"}}, &config.Redact{Remove: []string{"/email"}, Labels: []string{"ip"}}, routing.Options{Logger: log})
 		},

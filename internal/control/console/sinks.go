@@ -34,8 +34,7 @@ func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 		}
 		return byName[name]
 	}
-	for i := range s.opts.Sinks {
-		c := &s.opts.Sinks[i]
+	for _, c := range s.opts.Sinks() {
 		sink, delivery := named(c.Name), s.opts.Delivery(c.Name)
 		sink.Configured, sink.Kind, sink.Delivery = true, c.Kind(), &delivery
 	}

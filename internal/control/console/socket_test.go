@@ -20,7 +20,7 @@ import (
 
 func listenAt(t *testing.T, dir string) (*console.Server, error) {
 	t.Helper()
-	return console.Listen(t.Context(), dir, console.Options{Sinks: []config.Sink{{Name: "x"}}, Logger: slog.New(slog.DiscardHandler)}, func(err error) { t.Error(err) })
+	return console.Listen(t.Context(), dir, console.Options{Sinks: func() []config.Sink { return []config.Sink{{Name: "x"}} }, Logger: slog.New(slog.DiscardHandler)}, func(err error) { t.Error(err) })
 }
 
 func TestTheSocketIsPrivateAndGoesWithTheRelay(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,6 +94,7 @@ type Store struct {
 	life    context.Context // ends at Close
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	sinks   atomic.Pointer[[]string] // those with metrics from the start
 
 	// appending is held for reading by appends of letters and removals, and for writing
 	// while letters are appended again: see move.
@@ -115,11 +117,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		log: o.Logger, letters: letters, quarantine: o.Quarantine, index: newIndex(o.Budget),
 		life: life, stop: stop, untidy: make(chan struct{}, 1),
 	}
-	o.Registerer.MustRegister(&collector{s.index, o.Sinks})
+	s.Serve(o.Sinks)
+	o.Registerer.MustRegister(&collector{s})
 	s.running.Go(s.follow)
 	s.running.Go(s.keepTidy)
 	return s, nil
 }
+
+// Serve replaces Options.Sinks.
+func (s *Store) Serve(sinks []string) { s.sinks.Store(&sinks) }
 
 // Close ends the work in the background.
 func (s *Store) Close() error {

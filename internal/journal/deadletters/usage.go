@@ -87,10 +87,7 @@ var (
 
 // collector gives the usage when it is scraped. Until the letters are known, the
 // configured sinks' values are NaN.
-type collector struct {
-	index *index
-	sinks []string
-}
+type collector struct{ *Store }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- lettersDesc
@@ -103,7 +100,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.index.budget))
 	values := map[string][3]float64{}
 	usage, whole := c.index.usage()
-	for _, sink := range c.sinks {
+	for _, sink := range *c.sinks.Load() {
 		if values[sink] = [3]float64{}; !whole {
 			values[sink] = [3]float64{math.NaN(), math.NaN(), math.NaN()}
 		}

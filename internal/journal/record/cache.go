@@ -21,9 +21,8 @@ const (
 //
 // It knows a record by its checksum, which no other record has, since each has a salt.
 type Cache struct {
-	sources int
-
 	mu      sync.Mutex
+	sources int                 // guarded by mu
 	records map[uint64]*Decoded // by checksum; guarded by mu
 	order   []uint64            // as they came; guarded by mu
 	bytes   int                 // of the decoded ones; guarded by mu
@@ -47,6 +46,13 @@ type Decoded struct {
 // record again; if there are fewer, records stay up to the cache's bounds.
 func NewCache(sources int) *Cache {
 	return &Cache{sources: sources, records: map[uint64]*Decoded{}}
+}
+
+// Serve replaces the number of sources.
+func (c *Cache) Serve(sources int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sources = sources
 }
 
 // Decode decodes rec, the record at a position. fresh means this call did the work. Nothing may

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+)
+
+// edition is a sink as one configuration has it.
+type edition struct {
+	cfg    config.Sink
+	over   context.Context // ends when a reload has changed or removed the sink
+	end    context.CancelFunc
+	opened chan struct{} // closed once it is delivered to
+	open   func()        // closes opened
+}
+
+func newEdition(cfg config.Sink) *edition {
+	e := &edition{cfg: cfg, opened: make(chan struct{})}
+	e.over, e.end = context.WithCancel(context.Background())
+	e.open = sync.OnceFunc(func() { close(e.opened) })
+	return e
+}
+
+// couriers know each sink's newest edition. Each sink changes over by itself: its goroutine ends
+// the delivery to the edition before, closes that, and goes on with the newest one from the
+// position in the journal. So a sink that hangs holds up nobody else.
+type couriers struct {
+	mu      sync.Mutex
+	newest  map[string]*edition     // by sink; guarded by mu
+	working map[string]bool         // the sinks with a goroutine, on a disk; guarded by mu
+	begin   func(string, *delivery) // begins a goroutine; nil in a cluster, and once the sinks stop; guarded by mu
+}
+
+// next returns the newest edition of a sink; nil if it was removed: then its goroutine ends.
+func (c *couriers) next(name string) *edition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.newest[name]
+	if e == nil {
+		delete(c.working, name)
+	}
+	return e
+}
+
+// replace takes the sinks of another configuration, and returns the new editions that this relay
+// will deliver to. Those that are touched count as changed.
+func (c *couriers) replace(sinks []config.Sink, touched func(name string) bool) (fresh []*edition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.newest
+	c.newest = map[string]*edition{}
+	for _, cfg := range sinks {
+		e := was[cfg.Name]
+		if e == nil || touched(cfg.Name) || !reflect.DeepEqual(e.cfg, cfg) {
+			e = newEdition(cfg)
+			if c.begin != nil || was[cfg.Name].isOpen() {
+				fresh = append(fresh, e)
+			}
+		}
+		c.newest[cfg.Name] = e
+	}
+	for name, e := range was {
+		if c.newest[name] != e {
+			e.end()
+		}
+	}
+	for name := range c.newest {
+		if c.begin != nil && !c.working[name] {
+			c.working[name] = true
+			c.begin(name, nil)
+		}
+	}
+	return fresh
+}
+
+// isOpen reports whether there is such an edition, and it is delivered to, or was.
+func (e *edition) isOpen() bool {
+	if e == nil {
+		return false
+	}
+	select {
+	case <-e.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// startSinks opens each sink and its position, and then starts the pumps. They stop together.
+func (r *process) startSinks(ctx context.Context) error {
+	first := map[string]*delivery{}
+	for _, cfg := range r.cfg().Sinks {
+		d, err := r.openSink(ctx, cfg, new(lease.Turn))
+		if err != nil {
+			for _, d := range first {
+				err = errors.Join(err, d.close())
+			}
+			return err
+		}
+		first[cfg.Name] = d
+	}
+	delivering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	r.couriers.mu.Lock()
+	defer r.couriers.mu.Unlock()
+	r.couriers.begin = func(name string, d *delivery) {
+		running.Go(func() {
+			if err := r.doSink(delivering, name, new(lease.Turn), d); err != nil && delivering.Err() == nil {
+				r.fail(err)
+			}
+		})
+	}
+	for name, d := range first {
+		r.couriers.working[name] = true
+		r.couriers.begin(name, d)
+	}
+	r.stack.push("sinks", func(ctx context.Context) error {
+		r.couriers.mu.Lock()
+		r.couriers.begin = nil
+		r.couriers.mu.Unlock()
+		cancel()
+		return background(func(context.Context) { running.Wait() })(ctx)
+	})
+	return nil
+}
+
+// openPause is the wait before a changed sink is opened again.
+const openPause = 5 * time.Second
+
+// doSink delivers to a sink until ctx ends, or it is removed, or its delivery fails for good: to
+// each edition in turn. d is the delivery that was opened already; nil if none was.
+func (r *process) doSink(ctx context.Context, name string, turn *lease.Turn, d *delivery) error {
+	for changed := false; ; changed = true {
+		e := r.couriers.next(name)
+		if e == nil {
+			r.deliveries.End(name)
+			return nil
+		}
+		err := r.deliverTo(ctx, e, turn, d, changed)
+		d = nil
+		if ctx.Err() != nil || e.over.Err() == nil {
+			return err
+		}
+	}
+}
+
+// deliverTo delivers to one edition of a sink. A changed one that cannot be opened is opened
+// again, since a reload has tried that it can be.
+func (r *process) deliverTo(ctx context.Context, e *edition, turn *lease.Turn, d *delivery, changed bool) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.over, cancel)()
+	for said := false; d == nil; said = true {
+		if d, err = r.openSink(ctx, e.cfg, turn); err == nil {
+			break
+		}
+		if !changed || ctx.Err() != nil {
+			return err
+		}
+		if !said {
+			r.log.Error("a changed sink cannot be opened; it is tried again", "sink", e.cfg.Name, "error", err)
+		}
+		if err := retry.Sleep(ctx, openPause); err != nil {
+			return err
+		}
+	}
+	e.open()
+	return d.run(ctx)
+}

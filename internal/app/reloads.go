@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+// Reloads change the configuration of a running relay.
+type Reloads struct {
+	// Load reads and validates the configuration file as it is now.
+	Load func() (Loaded, error)
+	// Again is that of the configuration that the relay starts with.
+	Again func() (*config.Config, error)
+	// Asked takes a value when somebody asks for a reload by a signal.
+	Asked <-chan struct{}
+	// Begun, if set, is told that a reload begins, and what it returns that it has ended.
+	Begun func() (ended func())
+	// Patience is how long a reload waits for the changed sinks to change over, to tell which have.
+	// Default 10s.
+	Patience time.Duration
+	// Level, if set, is the level of the Logger, which a reload may change.
+	Level *slog.LevelVar
+}
+
+// Loaded is a configuration file as it was read.
+type Loaded struct {
+	Config *config.Config
+	// Again reads the same text with the environment variables and the files of secrets as they are
+	// then.
+	Again func() (*config.Config, error)
+}
+
+// applied is the configuration that a relay runs with.
+type applied struct {
+	*config.Config
+	environments map[credentials.Environment]bool
+}
+
+// cfg is the configuration that the relay runs with. What takes a restart never changes in it.
+func (r *process) cfg() *config.Config { return r.applied.Load().Config }
+
+// apply makes a configuration the one that the relay runs with. The parts are not told.
+func (r *process) apply(cfg *config.Config) {
+	now := &applied{Config: cfg, environments: map[credentials.Environment]bool{}}
+	for _, e := range cfg.Environments {
+		now.environments[credentials.Environment{Project: e.Project, Environment: e.Environment}] = true
+	}
+	r.applied.Store(now)
+}
+
+// ConfigState tells of the configuration in /status.
+type ConfigState struct {
+	// SHA256 is the hash of its outline, as in the audit trail's entries.
+	SHA256 string `json:"sha256"`
+	// Loaded is when it was read and applied: at the start, or at the last reload.
+	Loaded time.Time `json:"loaded"`
+	// Reloads counts the reloads that were applied.
+	Reloads int `json:"reloads"`
+	// Error is why the last reload was not applied, at Failed; empty if it was.
+	Error  string    `json:"error,omitempty"`
+	Failed time.Time `json:"failed,omitzero"`
+}
+
+// reloading is the state of the reloads.
+type reloading struct {
+	Reloads
+	turn   sync.Mutex // held over a reload
+	loaded Loaded     // what was applied by the last one; guarded by turn
+
+	mu  sync.Mutex
+	now ConfigState // guarded by mu
+}
+
+func newReloading(o Options) *reloading { return &reloading{Reloads: o.Reloads} }
+
+func (s *reloading) state() ConfigState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+func (s *reloading) succeeded(cfg *config.Config, reloads int) {
+	hash, _ := hashOf(cfg) // its outline could be encoded at the start
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = ConfigState{SHA256: hash, Loaded: time.Now(), Reloads: s.now.Reloads + reloads}
+}
+
+func (s *reloading) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.Error, s.now.Failed = err.Error(), time.Now()
+}
+
+// hashOf is the hash of a configuration's outline.
+func hashOf(cfg *config.Config) (string, error) {
+	raw, err := outlineOf(cfg)
+	return jsondiff.Hash(raw), err
+}
+
+// startReloads shows the state of the reloads.
+func (r *process) startReloads(context.Context) error {
+	r.reload.succeeded(r.cfg(), 0)
+	gauge := func(name, help string, value func(ConfigState) float64) {
+		r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "auditrelay_config_" + name, Help: help}, func() float64 { return value(r.reload.state()) }))
+	}
+	gauge("last_reload_successful", "1 if the last reload of the configuration was applied, or none was tried; 0 if it was refused.", func(s ConfigState) float64 {
+		if s.Error != "" {
+			return 0
+		}
+		return 1
+	})
+	gauge("last_reload_success_timestamp_seconds", "When the configuration was read and applied: at the start, or at the last reload.", func(s ConfigState) float64 {
+		return float64(s.Loaded.UnixMilli()) / 1e3
+	})
+	return nil
+}
+
+// followReloads reloads when somebody asks for it by a signal.
+func (r *process) followReloads() {
+	r.stack.push("reloads", background(func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.reload.Asked:
+				_, _ = r.Reload(ctx, false) // it is in the log, and in /status
+			}
+		}
+	}))
+}

@@ -1,0 +1,33 @@
+package journal
+
+import "context"
+
+// served are the configured sinks and environments, which a reload of the configuration changes.
+type served struct {
+	sinks []string
+	// sources are the environments', without a bound on others.
+	sources []string
+}
+
+// Register makes the journal keep from now on what a sink does not have. [Journal.Serve] and
+// [Journal.Source] do it too, but tell of no error before others are changed.
+func (j *Journal) Register(ctx context.Context, sink string) error { return j.register(ctx, sink) }
+
+// Serve replaces the sinks and the sources that the journal was opened with. A sink that is gone
+// keeps its position, and what it does not have is kept for it until it is retired, as after a
+// start without it.
+func (j *Journal) Serve(sinks, sources []string) {
+	j.served.Store(&served{sinks, sources})
+	j.decoded.Serve(len(sinks))
+	j.budget.serve(len(sources) == 1)
+	for _, sink := range sinks {
+		j.metrics.overlap.WithLabelValues(sink)
+	}
+}
+
+// serve says whether there is a single source from now on.
+func (b *budget) serve(alone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alone = alone
+}
