@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		live:  map[string]relay.Sink{},
 		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
-		reload: newReloading(opts), couriers: couriers{working: map[string]bool{}},
+		reload:     newReloading(opts), couriers: couriers{working: map[string]bool{}},
 	}
 	r.apply(cfg)
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
@@ -123,7 +123,7 @@ type process struct {
 	damaged      chan credentials.Damage // of credentials, for the trail
 	recent       *ingest.RecentSet       // nil: repeated pushes are stored again
 	lastPushes   lastPushes
-	tracer       *traces.Tracer                   // nil: no traces are made
+	tracer       *traces.Tracer // nil: no traces are made
 	arrivals     *received.Book // knows each configured environment
 	kinds        sinks.Kinds
 	couriers     couriers

@@ -24,7 +24,7 @@ import (
 // settle does what a start does about the journal's home.
 func settle(t *testing.T, cfg *config.Config) error {
 	t.Helper()
-	return (runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg)).settleHome(t.Context())
+	return runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg).settleHome(t.Context())
 }
 
 // keep starts on a journal, and has a sink take n of so many new events, one to a record, and
