@@ -121,7 +121,8 @@ type process struct {
 	letters      *deadletters.Store
 	credentials  *credentials.Store
 	damaged      chan credentials.Damage // of credentials, for the trail
-	recent       *ingest.RecentSet       // nil: repeated pushes are stored again
+	ingest       *ingest.Handler
+	recent       *ingest.RecentSet // nil: repeated pushes are stored again
 	lastPushes   lastPushes
 	tracer       *traces.Tracer // nil: no traces are made
 	arrivals     *received.Book // knows each configured environment

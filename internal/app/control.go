@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type control struct {
 
 	starting sync.Mutex      // held while parts are started or stopped
 	over     bool            // nothing is started any more; guarded by starting
+	begun    bool            // the first step was taken; guarded by starting
+	acts     bool            // the second one was; guarded by starting
 	stack    stack           // of the first step; guarded by starting
 	acting   stack           // of the second one; guarded by starting
 	life     context.Context // ends when the relay begins to stop
@@ -54,12 +57,37 @@ func newControl(r *process) *control {
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
 	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startChanges, c.startSilences, c.startConsole,
-		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
+		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth,
+		func(context.Context) error { c.begun = true; return nil })
 }
 
 // act takes the second step.
 func (c *control) act(ctx context.Context) error {
-	return c.take(ctx, c.startWorkspace, c.startHeartbeat)
+	return c.take(ctx, c.startAsking, func(context.Context) error { c.acts = true; return nil })
+}
+
+// startAsking starts what reads the sections of the configuration that a reload may change.
+func (c *control) startAsking(ctx context.Context) error {
+	return errors.Join(c.startWorkspace(ctx), c.startForeign(), c.startHeartbeat(ctx))
+}
+
+// reconfigure has the environments judged by the configuration as it is now, and starts what asks
+// the workspace again. Before the first step, and once the relay stops, there is nothing to do.
+func (c *control) reconfigure(ctx context.Context) error {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if c.over || !c.begun {
+		return nil
+	}
+	c.silences.Reconfigure(c.environments())
+	c.health.Reconfigure(c.cfg().Environments, c.cfg().Streaming.Interval, c.declaredOrNil())
+	if !c.acts {
+		return nil
+	}
+	if err := c.acting.unwind(ctx); err != nil {
+		c.log.Warn("a part that asks the workspace has not ended yet; it ends with what it is doing", "error", err)
+	}
+	return c.startAsking(ctx)
 }
 
 // take starts parts, each on those before it, unless the relay is stopping.

@@ -12,16 +12,16 @@ import (
 
 // startFormers watches the environments that were taken out of the configuration. client
 // is nil without a workspace: then only their refused pushes tell of them.
-func (c *control) startFormers(client *management.Client) error {
+func (c *control) startFormers(client *management.Client, shown *shown) error {
 	formers := streaming.NewFormers(streaming.Options{
 		Environments: c.cfg().Environments, Client: client, Credentials: c.credentials, Interval: c.cfg().Streaming.Interval, Logger: c.log,
 	})
-	if err := c.reg.Register(formers); err != nil {
+	if err := shown.Register(formers); err != nil {
 		return fmt.Errorf("register the metrics of former environments: %w", err)
 	}
 	c.acting.push("former environments", background(formers.Run))
-	c.admin.AddStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
-	c.admin.AddCheck(admin.Check{Name: "config", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
+	shown.addStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
+	shown.addCheck(admin.Check{Name: "config", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
 	return nil
 }
 

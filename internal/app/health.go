@@ -18,18 +18,13 @@ func (c *control) startHealth(context.Context) (err error) {
 		Interval: c.cfg().Streaming.Interval, Trail: c.trail, Reviewed: c.timeline.Reviewed, Silences: c.silences, File: filepath.Join(c.cfg().DataDir, health.FileName),
 		Logger: c.log, Registerer: c.reg,
 	}
-	if c.cfg().Workspace != nil {
-		options.Declared = c.declared
-	}
+	options.Declared = c.declaredOrNil()
 	if c.health, err = health.New(options); err != nil {
 		return err
 	}
 	c.lastPushes.tell(c.health.Noted)
 	c.stack.push("environments' health", background(c.health.Run))
 	c.admin.AddCheck(admin.Check{Name: "environments", Probe: c.environmentsRemark})
-	if err := c.startForeign(); err != nil {
-		return err
-	}
 	c.admin.AddStatus("environments", func(context.Context) (any, error) { return c.health.Status(), nil })
 	return nil
 }
@@ -48,18 +43,29 @@ func (c *control) startForeign() error {
 			targets = append(targets, health.Target{Page: page, Destination: source})
 		}
 	}
-	c.stack.push("foreign destinations", background(func(ctx context.Context) { health.WatchDestinations(ctx, targets, c.log) }))
+	c.acting.push("foreign destinations", background(func(ctx context.Context) { health.WatchDestinations(ctx, targets, c.log) }))
 	return nil
 }
 
 // startSilences only makes them; the health's writer reads them from the trail.
 func (c *control) startSilences(context.Context) error {
-	var names []credentials.Environment
-	for _, e := range c.cfg().Environments {
+	c.silences = health.NewSilences(c.trail, c.environments())
+	return nil
+}
+
+func (r *process) environments() (names []credentials.Environment) {
+	for _, e := range r.cfg().Environments {
 		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
 	}
-	c.silences = health.NewSilences(c.trail, names)
-	return nil
+	return names
+}
+
+// declaredOrNil is how the health learns what the API declares; nil without an API.
+func (c *control) declaredOrNil() func() []streaming.Health {
+	if c.cfg().Workspace == nil {
+		return nil
+	}
+	return c.declared
 }
 
 // declared is the state shown by the API; nothing until the relay looks at it.

@@ -85,6 +85,7 @@ func (r *process) startIngest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.ingest = handler
 	tlsConfig, err := r.cfg().Ingest.TLS.ServerConfig()
 	if err != nil {
 		return fmt.Errorf("ingest: %w", err)

@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -64,7 +68,7 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, dryRun bool) (c
 		r.reloadFailed(err)
 		return report, ignore(err, errTakesRestart)
 	}
-	fresh := r.switchTo(loaded.Config)
+	fresh := r.switchTo(ctx, loaded.Config)
 	r.reload.loaded = loaded
 	r.reload.succeeded(loaded.Config, 1)
 	report.Applied = true
@@ -86,10 +90,6 @@ func ignore(err, known error) error {
 func (r *process) changes(next *config.Config) []config.Change {
 	all := append([]config.Change{}, config.Diff(r.cfg(), next)...)
 	for i, c := range all {
-		switch section, _, _ := strings.Cut(c.Field, "."); strings.SplitN(section, "[", 2)[0] {
-		case "workspace", "environments", "streaming", "settings", "heartbeat":
-			all[i].Rule, all[i].Reason = config.Restart, "what uses it is made at the start"
-		}
 		if whole := strings.HasPrefix(c.Field, "sinks[") && strings.HasSuffix(c.Field, "]"); whole && r.inCluster() {
 			all[i].Rule, all[i].Reason = config.Restart, "in a cluster a relay can do the jobs of those sinks that it was started with"
 		}
@@ -112,6 +112,9 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 			return fmt.Errorf("try the configuration's sinks: %w", err)
 		}
 	}
+	if err := r.tryEnvironments(next); err != nil {
+		return err
+	}
 	for _, cfg := range next.Sinks {
 		if err := r.journal.Register(ctx, cfg.Name); err != nil {
 			return err
@@ -120,9 +123,41 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 	return nil
 }
 
-// switchTo changes over to a configuration that was prepared.
-func (r *process) switchTo(next *config.Config) []*edition {
+// tryEnvironments tries what is made of the environments and the workspace.
+func (r *process) tryEnvironments(next *config.Config) error {
+	if err := credentials.Check(next.Environments); err != nil {
+		return fmt.Errorf("try the configuration's credentials: %w", err)
+	}
+	for i := range next.Environments {
+		if _, err := health.DestinationOf(&next.Environments[i]); err != nil {
+			return fmt.Errorf("environments[%d].%w", i, err)
+		}
+	}
+	if _, err := next.Heartbeat.TLS.ClientConfig(); err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	if next.Workspace == nil {
+		return nil
+	}
+	if _, err := management.New(clientOptions(next)); err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	return nil
+}
+
+// reconfigureWithin bounds the wait for what asks the workspace, until it has ended.
+const reconfigureWithin = 15 * time.Second
+
+// switchTo changes over to a configuration that was prepared. Nothing in it is expected to fail: if
+// something does, the relay ends, and is to start again with the configuration.
+func (r *process) switchTo(ctx context.Context, next *config.Config) []*edition {
+	before := r.cfg()
 	r.apply(next)
+	if err := r.credentials.Reconfigure(next.Environments, *next.Streaming.RotationOverlap); err != nil {
+		r.fail(fmt.Errorf("change the push credentials: %w", err))
+	}
+	r.ingest.SetQuotas(quotas(next.Environments))
+	r.turnPages(before)
 	if r.reload.Level != nil {
 		_ = r.reload.Level.UnmarshalText([]byte(next.Log.Level)) // a validated name
 	}
@@ -131,7 +166,34 @@ func (r *process) switchTo(next *config.Config) []*edition {
 	for _, name := range r.sinkNames() {
 		r.deliveries.Begin(name)
 	}
-	return r.couriers.replace(next.Sinks, func(string) bool { return false })
+	fresh := r.couriers.replace(next.Sinks, func(string) bool { return false })
+	if !asksAlike(before, next) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconfigureWithin)
+		defer cancel()
+		if err := r.control.reconfigure(ctx); err != nil {
+			r.fail(fmt.Errorf("start again what asks the workspace: %w", err))
+		}
+	}
+	return fresh
+}
+
+// turnPages begins the pages of the environments that are new, and ends those of others.
+func (r *process) turnPages(before *config.Config) {
+	now := r.applied.Load().environments
+	for env := range now {
+		r.arrivals.Of(env)
+	}
+	for _, e := range before.Environments {
+		if env := (credentials.Environment{Project: e.Project, Environment: e.Environment}); !now[env] {
+			r.arrivals.Forget(env)
+		}
+	}
+}
+
+// asksAlike reports whether two configurations agree on all that the control reads of them.
+func asksAlike(a, b *config.Config) bool {
+	return reflect.DeepEqual(a.Workspace, b.Workspace) && reflect.DeepEqual(a.Environments, b.Environments) &&
+		reflect.DeepEqual(a.Streaming, b.Streaming) && reflect.DeepEqual(a.Settings, b.Settings) && reflect.DeepEqual(a.Heartbeat, b.Heartbeat)
 }
 
 // untilOpened waits a while for sinks to change over, and names those that have not.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/settings"
@@ -17,51 +19,62 @@ import (
 // startWorkspace starts the watchers of the Workspace Management API: the streaming
 // config and the settings.
 func (c *control) startWorkspace(context.Context) error {
-	w := c.cfg().Workspace
+	w, shown := c.cfg().Workspace, c.show(&c.acting)
 	if w == nil {
-		return c.startFormers(nil)
+		return c.startFormers(nil, shown)
 	}
-	c.reg.MustRegister(
+	shown.MustRegister(
 		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", c.cfg().Round().PerSecond),
 		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
 	)
-	client, err := management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: c.cfg().Projects(),
-		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: c.reg,
-		Permit: c.turn.Await,
-	})
+	options := clientOptions(c.cfg())
+	options.Registerer, options.Permit = shown, c.turn.Await
+	client, err := management.New(options)
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
 	c.acting.push("workspace's probes", background(client.Probe))
 	c.acting.push("workspace's reach", background(func(ctx context.Context) { workspace.FollowReach(ctx, client, c.trail, c.log) }))
-	c.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
-	c.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
+	shown.addStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
+	shown.addCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
 		reach, _ := client.Reach()
 		return workspaceRemark(reach), nil
 	}})
 	presence := workspace.NewPresence(c.trail, c.log)
-	c.startStreaming(client, presence)
-	c.startSettings(client, presence)
+	c.startStreaming(client, presence, shown)
+	c.startSettings(client, presence, shown)
 	c.startDesk(client)
-	return c.startFormers(client)
+	return c.startFormers(client, shown)
 }
 
-func (c *control) startStreaming(client *management.Client, presence *workspace.Presence) {
+func clientOptions(cfg *config.Config) management.Options {
+	w := cfg.Workspace
+	return management.Options{
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: cfg.Projects(),
+		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout,
+	}
+}
+
+func (c *control) startStreaming(client *management.Client, presence *workspace.Presence, shown *shown) {
 	reconciler := streaming.New(streaming.Options{
 		Environments: c.cfg().Environments, Interval: c.cfg().Streaming.Interval, DryRun: c.cfg().Streaming.DryRun,
 		RotateEvery: c.cfg().Streaming.RotateEvery, Arrivals: c.arrivals,
 		Client: client, Credentials: c.credentials, Recorder: c.trail, Presence: presence, Newest: &c.newest,
-		Logger: c.log, Registerer: c.reg,
+		Logger: c.log, Registerer: shown,
 	})
 	c.acting.push("streaming config", background(reconciler.Run))
 	// Ingest has been taking pushes for a while; a refused one is told of from now on.
 	c.arrivals.OnRefused(reconciler.LookNow)
 	c.reconciler.Store(reconciler)
-	c.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
+	c.acting.push("questions about the streaming config", func(context.Context) error {
+		c.arrivals.OnRefused(func(credentials.Environment) {})
+		c.reconciler.Store(nil)
+		return nil
+	})
+	shown.addStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
 }
 
-func (c *control) startSettings(client *management.Client, presence *workspace.Presence) {
+func (c *control) startSettings(client *management.Client, presence *workspace.Presence, shown *shown) {
 	if c.cfg().Settings.Disabled {
 		return
 	}
@@ -73,10 +86,10 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 	}
 	watcher := settings.New(settings.Options{
 		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Targets: targets,
-		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: c.reg,
+		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: shown,
 	})
 	c.acting.push("settings", background(watcher.Run))
-	c.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
+	shown.addStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
 }
 
 // streaming keeps the streaming configs; its error is for people.

@@ -68,7 +68,7 @@ func (k *Keeper) enter(ctx context.Context) error {
 		return nil
 	}
 	errs := []error{k.options.Silences.Load(ctx)}
-	for _, w := range k.watches {
+	for _, w := range k.all() {
 		err := k.restore(ctx, w)
 		if err == nil {
 			err = errors.Join(k.enterGaps(ctx, w), k.enterState(ctx, w), k.noteFlood(ctx, w))

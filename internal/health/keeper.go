@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -58,7 +57,7 @@ type Keeper struct {
 
 	mu      sync.Mutex                         // guards the watches; held for moments only
 	watches []*watch                           // in the order of the configuration
-	byName  map[credentials.Environment]*watch // never changed
+	byName  map[credentials.Environment]*watch // guarded by mu
 	absent  map[string]*keptOfWatch            // of the file, and not in the configuration
 }
 
@@ -69,15 +68,10 @@ func New(o Options) (*Keeper, error) {
 	o.Interval = cmp.Or(o.Interval, time.Minute)
 	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), byName: map[credentials.Environment]*watch{}}
 	k.writer = writer{keeper: k, wake: make(chan struct{}, 1)}
-	for _, e := range o.Environments {
-		name := credentials.Environment{Project: e.Project, Environment: e.Environment}
-		w := &watch{
-			env: e, name: name, page: o.Book.Of(name), settle: o.Settle, model: &rhythm.Model{},
-			here: e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || name == o.Anonymous,
-		}
-		w.declared.Interval = o.Interval
-		w.declared.Watched = o.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/workspace/streaming does
-		k.watches, k.byName[name] = append(k.watches, w), w
+	for i := range o.Environments {
+		w := k.newWatch(nameOf(&o.Environments[i]))
+		k.configure(w, &o.Environments[i])
+		k.watches, k.byName[w.name] = append(k.watches, w), w
 	}
 	k.load()
 	if o.Registerer == nil {
@@ -170,11 +164,14 @@ func (k *Keeper) tick(now time.Time) {
 }
 
 func (k *Keeper) declared() map[credentials.Environment]streaming.Health {
-	if k.options.Declared == nil {
+	k.mu.Lock()
+	declared := k.options.Declared
+	k.mu.Unlock()
+	if declared == nil {
 		return nil
 	}
 	all := map[credentials.Environment]streaming.Health{}
-	for _, h := range k.options.Declared() {
+	for _, h := range declared() {
 		all[credentials.Environment{Project: h.Project, Environment: h.Environment}] = h
 	}
 	return all

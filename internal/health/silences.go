@@ -75,10 +75,10 @@ type silenceDetail struct {
 type Silences struct {
 	trail audit.Log
 	now   func() time.Time
-	names []credentials.Environment // AllEnvironments, and the configured ones
 
-	acting sync.Mutex // held over a use of the trail
-	mu     sync.Mutex // guards known; held for moments only
+	acting sync.Mutex                // held over a use of the trail
+	mu     sync.Mutex                // guards the fields below; held for moments only
+	names  []credentials.Environment // AllEnvironments, and the configured ones
 	known  map[credentials.Environment]silencesState
 }
 
@@ -105,7 +105,7 @@ func (b *Silences) Load(ctx context.Context) error {
 	b.acting.Lock()
 	defer b.acting.Unlock()
 	var errs []error
-	for _, name := range b.names {
+	for _, name := range b.configured() {
 		if b.of(name).read {
 			continue
 		}
@@ -164,7 +164,7 @@ func (b *Silences) Add(ctx context.Context, name credentials.Environment, s Sile
 func (b *Silences) check(name credentials.Environment, s *Silence, now time.Time) error {
 	length := s.Until.Sub(now)
 	switch {
-	case !slices.Contains(b.names, name):
+	case !slices.Contains(b.configured(), name):
 		return fmt.Errorf("%w: %s is not in the running configuration", ErrImpossibleSilence, name)
 	case length <= 0:
 		return fmt.Errorf("%w: it would end at once, at %s", ErrImpossibleSilence, clock(s.Until))
@@ -208,7 +208,7 @@ func (b *Silences) End(ctx context.Context, id string, by workspace.Person) (Sil
 // List returns the active silences, those of all environments first.
 func (b *Silences) List() []Silence {
 	all, now := []Silence{}, b.now()
-	for _, name := range b.names {
+	for _, name := range b.configured() {
 		all = append(all, activeSilences(b.of(name).list, now)...)
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,35 +26,54 @@ type Room func(ctx context.Context, source string, bytes, most int64) (giveBack 
 type quotas struct {
 	room    Room // nil for no bound
 	now     func() time.Time
-	by      map[credentials.Environment]*quota // not changed after newQuotas
+	by      atomic.Pointer[map[credentials.Environment]*quota] // replaced whole
 	refused *prometheus.CounterVec
 }
 
 // quota is the quota of one environment.
 type quota struct {
+	cfg           config.Quota
 	most          int64 // undelivered bytes; 0 for no bound of its own
 	events, bytes bucket
 }
 
 func newQuotas(o Options) *quotas {
-	q := &quotas{room: o.Room, now: o.Now, by: map[credentials.Environment]*quota{}}
-	for env, cfg := range o.Quotas {
-		q.by[env] = newQuota(cfg, o.Now())
-	}
+	q := &quotas{room: o.Room, now: o.Now}
+	q.by.Store(&map[credentials.Environment]*quota{})
 	q.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "auditrelay_ingest_environment_refused_total",
 		Help: "Pushes refused to an environment on its own account: rate, its quota of events or bytes a second; room, its share of the journal.",
 	}, []string{"project", "environment", "reason"})
-	for env := range q.by {
-		q.refused.WithLabelValues(env.Project, env.Environment, "rate")
-		q.refused.WithLabelValues(env.Project, env.Environment, "room")
-	}
+	q.set(o.Quotas)
 	o.Registerer.MustRegister(q.refused)
 	return q
 }
 
+// set replaces the quotas. One that stays as it is goes on, with what it has counted.
+func (q *quotas) set(all map[credentials.Environment]config.Quota) {
+	before, by := *q.by.Load(), map[credentials.Environment]*quota{}
+	for env, cfg := range all {
+		if by[env] = before[env]; by[env] == nil || by[env].cfg != cfg {
+			by[env] = newQuota(cfg, q.now())
+		}
+		q.refused.WithLabelValues(env.Project, env.Environment, "rate")
+		q.refused.WithLabelValues(env.Project, env.Environment, "room")
+	}
+	q.by.Store(&by)
+	for env := range before {
+		if by[env] == nil {
+			q.refused.DeleteLabelValues(env.Project, env.Environment, "rate")
+			q.refused.DeleteLabelValues(env.Project, env.Environment, "room")
+		}
+	}
+}
+
+// SetQuotas replaces Options.Quotas.
+func (h *Handler) SetQuotas(all map[credentials.Environment]config.Quota) { h.quotas.set(all) }
+
 func newQuota(cfg config.Quota, now time.Time) *quota {
 	return &quota{
+		cfg:    cfg,
 		most:   int64(cfg.UndeliveredBytes),
 		events: newBucket(cfg.EventsPerSecond, now), bytes: newBucket(float64(cfg.BytesPerSecond), now),
 	}
@@ -61,7 +81,7 @@ func newQuota(cfg config.Quota, now time.Time) *quota {
 
 // admit says whether to read a push of env.
 func (q *quotas) admit(ctx context.Context, env credentials.Environment, source string) error {
-	if own := q.by[env]; own != nil {
+	if own := (*q.by.Load())[env]; own != nil {
 		now := q.now()
 		if wait := max(own.events.wait(now), own.bytes.wait(now)); wait > 0 {
 			return q.refuse(env, "rate", wait, "the environment pushes more than its quota of events or bytes a second", nil)
@@ -78,7 +98,7 @@ func (q *quotas) admit(ctx context.Context, env credentials.Environment, source 
 // charge counts the events of a push that were decoded: repeated and refused ones too, as they
 // cost as much to read as others.
 func (q *quotas) charge(env credentials.Environment, events int, bytes int64) {
-	if own := q.by[env]; own != nil {
+	if own := (*q.by.Load())[env]; own != nil {
 		now := q.now()
 		own.events.take(float64(events), now)
 		own.bytes.take(float64(bytes), now)
@@ -90,7 +110,7 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, sourc
 		return func() {}, nil
 	}
 	most := int64(0)
-	if own := q.by[env]; own != nil {
+	if own := (*q.by.Load())[env]; own != nil {
 		most = own.most
 	}
 	giveBack, err = q.room(ctx, source, size, most)

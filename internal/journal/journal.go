@@ -164,7 +164,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	}
 	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
-	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.served.Load().sources) == 1)
+	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.serves().sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
 	if err != nil {
 		return err

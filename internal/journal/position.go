@@ -83,7 +83,7 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 // registered returns the sinks for which something is kept, sorted. One of its two values
 // is enough. The configured ones are registered even if the store lost both.
 func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
-	sinks = slices.Clone(j.served.Load().sinks)
+	sinks = slices.Clone(j.serves().sinks)
 	for _, prefix := range []string{sinkKey, positionKey} {
 		values, err := j.table.List(ctx, prefix)
 		if err != nil {

@@ -9,6 +9,14 @@ type served struct {
 	sources []string
 }
 
+// serves are the sinks and sources that the journal serves: none while it is only looked into.
+func (j *Journal) serves() served {
+	if now := j.served.Load(); now != nil {
+		return *now
+	}
+	return served{}
+}
+
 // Register makes the journal keep from now on what a sink does not have. [Journal.Serve] and
 // [Journal.Source] do it too, but tell of no error before others are changed.
 func (j *Journal) Register(ctx context.Context, sink string) error { return j.register(ctx, sink) }

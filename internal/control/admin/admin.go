@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,14 @@ func (h *Handler) AddStatus(name string, read func(ctx context.Context) (any, er
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sections[name] = read
+}
+
+// Remove removes a section of /status and a part of /readyz, where there are such.
+func (h *Handler) Remove(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sections, name)
+	h.checks = slices.DeleteFunc(slices.Clone(h.checks), func(c Check) bool { return c.Name == name })
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,7 @@ func (s *Store) Formers() []Former {
 	defer s.mu.Unlock()
 	var list []Former
 	for name, r := range s.records {
-		if _, configured := s.names[name]; configured || r.Version == 0 { // or it was removed
+		if _, configured := s.configured.Load().names[name]; configured || r.Version == 0 { // or it was removed
 			continue
 		}
 		one := Former{Environment: r.environment()}

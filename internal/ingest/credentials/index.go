@@ -82,9 +82,9 @@ func (ix *index) find(id digest, now time.Time, former bool) (Environment, bool)
 	return g.environment, true
 }
 
-// addStatic takes the credentials of the config. A credential of two environments is
-// refused: its events could be taken for the wrong one's.
-func (ix *index) addStatic(environments []config.Environment) error {
+// addStatic takes the credentials of the config; before is the previous index, with their uses. A
+// credential of two environments is refused: its events could be taken for the wrong one's.
+func (ix *index) addStatic(environments []config.Environment, before *index) error {
 	for _, e := range environments {
 		env := Environment{e.Project, e.Environment}
 		for i, c := range e.Credentials {
@@ -92,7 +92,11 @@ func (ix *index) addStatic(environments []config.Environment) error {
 			if other, taken := ix.grants[id]; taken && other.environment != env {
 				return fmt.Errorf("credential %d of %s is one of %s too", i+1, env, other.environment)
 			}
-			ix.grants[id] = grant{environment: env, uses: new(uses)}
+			known := before.grants[id].uses
+			if known == nil {
+				known = new(uses)
+			}
+			ix.grants[id] = grant{environment: env, uses: known}
 		}
 	}
 	return nil

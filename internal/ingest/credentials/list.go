@@ -50,7 +50,7 @@ func (s *Store) List() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []Listed{}
-	for _, e := range s.environments {
+	for _, e := range s.configured.Load().environments {
 		env := Environment{e.Project, e.Environment}
 		r := s.records[env.Username()].record
 		for _, state := range states {

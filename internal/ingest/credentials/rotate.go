@@ -62,7 +62,7 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 	var issued Issued
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
 		h, password := generate(r, now)
-		r.retire(StatePending, now.Add(s.overlap))
+		r.retire(StatePending, now.Add(s.configured.Load().overlap))
 		r.Passwords = append(r.Passwords, h)
 		issued = Issued{Username: env.Username(), Password: password, LastFour: h.LastFour}
 		return nil
@@ -86,7 +86,7 @@ func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) e
 		case r.Passwords[i].State == StateCurrent:
 			return errNoChange
 		default:
-			r.promote(i, now.Add(s.overlap))
+			r.promote(i, now.Add(s.configured.Load().overlap))
 			return nil
 		}
 	})
@@ -104,7 +104,7 @@ func (s *Store) Drop(ctx context.Context, env Environment, lastFour string) erro
 		if i := r.find(lastFour); i < 0 || r.Passwords[i].State != StatePending {
 			return errNoChange
 		}
-		r.retire(StatePending, now.Add(s.overlap))
+		r.retire(StatePending, now.Add(s.configured.Load().overlap))
 		return nil
 	})
 	if err != nil {

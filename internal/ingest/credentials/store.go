@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,19 +38,14 @@ type Options struct {
 
 // Store checks and rotates credentials. It may be used by many goroutines.
 type Store struct {
-	table   store.Table
-	overlap time.Duration
-	log     *slog.Logger
-	tell    func(Damage)
-	names   map[string]Environment // by user name; immutable
-	static  *index                 // the config's credentials; immutable
-	owners  map[string]Environment // of all user names; immutable
+	table store.Table
+	log   *slog.Logger
+	tell  func(Damage)
 
-	environments []config.Environment // immutable
+	configured atomic.Pointer[configured] // replaced whole
+	index      atomic.Pointer[index]      // replaced whole
 
-	index atomic.Pointer[index] // replaced whole
-
-	mu      sync.Mutex        // guards records and the replacement of the index
+	mu      sync.Mutex        // guards records and the replacement of both
 	records map[string]stored // by user name, as newest known here, of all environments
 
 	stop context.CancelFunc
@@ -70,28 +64,17 @@ type stored struct {
 // see [Store.Close].
 func Open(ctx context.Context, table store.Table, o Options) (*Store, error) {
 	s := &Store{
-		table: table, overlap: o.Overlap, environments: o.Environments, tell: o.Damaged,
+		table: table, tell: o.Damaged,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		names:   map[string]Environment{},
-		owners:  map[string]Environment{},
-		static:  newIndex(),
 		records: map[string]stored{},
 		done:    make(chan struct{}),
 	}
-	for _, e := range o.Environments {
-		env := Environment{e.Project, e.Environment}
-		s.names[env.Username()] = env
-		for _, c := range e.Credentials {
-			if c.Username != "" {
-				s.owners[c.Username] = env
-			}
-		}
-	}
-	maps.Copy(s.owners, s.names)
-	if err := s.static.addStatic(o.Environments); err != nil {
+	static := newIndex()
+	if err := static.addStatic(o.Environments, static); err != nil {
 		return nil, err
 	}
-	s.index.Store(s.static)
+	s.configured.Store(newConfigured(o.Environments, o.Overlap, static))
+	s.index.Store(static)
 	if err := s.readAll(ctx); err != nil {
 		return nil, fmt.Errorf("read the credentials: %w", err)
 	}
@@ -122,7 +105,7 @@ func (s *Store) APIKey(key string) (Environment, bool) {
 
 // Owner returns the environment of a user name, whatever the password.
 func (s *Store) Owner(username string) (Environment, bool) {
-	env, ok := s.owners[username]
+	env, ok := s.configured.Load().owners[username]
 	return env, ok
 }
 
@@ -136,15 +119,7 @@ func (s *Store) apply(name string, r stored) bool {
 		return false
 	}
 	s.records[name] = r
-	ix := &index{key: s.static.key, grants: make(map[digest]grant, len(s.static.grants)+2*len(s.records))}
-	for id, g := range s.static.grants {
-		ix.grants[id] = g
-	}
-	for name, r := range s.records {
-		_, configured := s.names[name]
-		ix.addRecord(name, &r.record, !configured, s.index.Load())
-	}
-	s.index.Store(ix)
+	s.makeIndex()
 	s.log.Debug("credentials changed", "project", r.Project, "environment", r.Environment, "revision", r.revision)
 	return true
 }
@@ -166,7 +141,7 @@ func (s *Store) keep(name string, revision uint64) bool {
 // known returns the newest record of env seen here.
 func (s *Store) known(env Environment) (stored, error) {
 	name := env.Username()
-	if _, ok := s.names[name]; !ok {
+	if _, ok := s.configured.Load().names[name]; !ok {
 		return stored{}, fmt.Errorf("%w: %s", ErrNotConfigured, env)
 	}
 	s.mu.Lock()

@@ -23,7 +23,7 @@ func (s *Store) readAll(ctx context.Context) error {
 	for _, v := range all {
 		s.take(v)
 	}
-	for name := range s.names {
+	for name := range s.configured.Load().names {
 		v, err := s.table.Get(ctx, prefix+name)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ const (
 // empty one: the environment keeps the known one, and the next change writes over it.
 func (s *Store) take(v store.Value) {
 	name := strings.TrimPrefix(v.Key, prefix)
-	env, configured := s.names[name]
+	env, configured := s.configured.Load().names[name]
 	r := stored{revision: v.Rev, doubtful: v.Doubtful}
 	if v.Data != nil { // else there is none, or somebody removed it
 		var err error

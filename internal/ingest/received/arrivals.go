@@ -20,14 +20,14 @@ type Book struct {
 	start   time.Time
 	refused atomic.Pointer[func(credentials.Environment)]
 
-	environments sync.Map // credentials.Environment to *Environment; none is removed
+	environments sync.Map // credentials.Environment to *Environment
 }
 
 // New makes an empty book. Windows follow now's monotonic clock, if it has one.
 func New(now func() time.Time) *Book { return &Book{now: now, start: now()} }
 
 // Of returns the page of an environment, and makes it if it is missing. It is never nil.
-// Pass configured environments only: a page stays for good.
+// Pass configured environments only: a page stays until it is forgotten.
 func (b *Book) Of(env credentials.Environment) *Environment {
 	e, ok := b.environments.Load(env)
 	if !ok {
@@ -35,6 +35,9 @@ func (b *Book) Of(env credentials.Environment) *Environment {
 	}
 	return e.(*Environment) //nolint:errcheck // nothing else is stored
 }
+
+// Forget removes the page of an environment that is no longer configured.
+func (b *Book) Forget(env credentials.Environment) { b.environments.Delete(env) }
 
 // Each calls f for each environment, in no order.
 func (b *Book) Each(f func(*Environment)) {

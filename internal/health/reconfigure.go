@@ -1,0 +1,102 @@
+package health
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+)
+
+func nameOf(e *config.Environment) credentials.Environment {
+	return credentials.Environment{Project: e.Project, Environment: e.Environment}
+}
+
+// newWatch makes the watch of an environment, which is to be configured.
+func (k *Keeper) newWatch(name credentials.Environment) *watch {
+	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &rhythm.Model{}}
+}
+
+// configure gives a watch its configuration. mu is held, or nobody else has the keeper yet.
+func (k *Keeper) configure(w *watch, e *config.Environment) {
+	w.env = *e
+	w.here = e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || w.name == k.options.Anonymous
+	w.declared.Interval = k.options.Interval
+	w.declared.Watched = k.options.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/workspace/streaming does
+}
+
+// Reconfigure replaces Options.Environments, Options.Interval and Options.Declared. What is known of
+// an environment stays known, also of one that is gone, in case it comes back.
+func (k *Keeper) Reconfigure(environments []config.Environment, interval time.Duration, declared func() []streaming.Health) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.options.Environments, k.options.Interval, k.options.Declared = environments, interval, declared
+	now, before := time.Now(), k.byName
+	k.watches, k.byName = nil, map[credentials.Environment]*watch{}
+	for i := range environments {
+		name := nameOf(&environments[i])
+		w := before[name]
+		if w == nil {
+			w = k.comes(name, now)
+		}
+		k.configure(w, &environments[i])
+		k.watches, k.byName[name] = append(k.watches, w), w
+		w.changed = true
+	}
+	for name, w := range before {
+		if k.byName[name] == nil {
+			k.goes(w, now)
+		}
+	}
+}
+
+// comes makes the watch of an environment that was not in the configuration, or not lately.
+func (k *Keeper) comes(name credentials.Environment, now time.Time) *watch {
+	w := k.newWatch(name)
+	if kept := k.absent[name.String()]; kept != nil {
+		delete(k.absent, name.String())
+		if err := w.take(kept, now); err != nil {
+			k.log.Warn("the rhythm of an environment is learnt again", "project", name.Project, "environment", name.Environment, "error", err)
+		}
+	}
+	w.start(now)
+	return w
+}
+
+// goes keeps what is known of an environment that is no longer in the configuration.
+func (k *Keeper) goes(w *watch, now time.Time) {
+	kept, err := w.keep()
+	if err != nil || len(k.absent) >= maxAbsent {
+		return
+	}
+	if k.absent == nil {
+		k.absent = map[string]*keptOfWatch{}
+	}
+	kept.Absent = now
+	k.absent[w.name.String()] = kept
+}
+
+// all are the watches at this moment.
+func (k *Keeper) all() []*watch {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.watches)
+}
+
+// Reconfigure replaces the configured environments. Those that are new are read by the next Load.
+func (b *Silences) Reconfigure(environments []credentials.Environment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.names = append([]credentials.Environment{AllEnvironments}, environments...)
+	maps.DeleteFunc(b.known, func(name credentials.Environment, _ silencesState) bool { return !slices.Contains(b.names, name) })
+}
+
+// configured are the environments that may be silenced.
+func (b *Silences) configured() []credentials.Environment {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names
+}
