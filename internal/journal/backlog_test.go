@@ -39,7 +39,8 @@ func TestLagCountsEventsOfBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := open(t, dir, testConfig)
-	s, err := o.Source(t.Context(), "slow", relay.BatchLimit{Events: 100, Bytes: 1 << 20})
+	// A batch is a push: so that 500 events are ten batches, whatever was readable at the first.
+	s, err := o.Source(t.Context(), "slow", relay.BatchLimit{Events: 50, Bytes: 1 << 20})
 	require.NoError(t, err)
 	for range 20 {
 		o.push(t, relaytest.Events(50))
