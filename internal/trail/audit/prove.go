@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
@@ -8,6 +9,9 @@ import (
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
+
+// twoHistories is said of a checkpoint whose key has signed other entries elsewhere in the trail.
+const twoHistories = "it is signed with the trail's key, and covers other entries: the key has signed two histories"
 
 // proof proves one generation.
 type proof struct {
@@ -17,7 +21,8 @@ type proof struct {
 
 	signed   tree  // proven by the newest good checkpoint
 	end      int64 // covered by some checkpoint
-	good     int   // proven checkpoints
+	good     int   // checkpoints of a root that is proven
+	forked   []uint64
 	problems []Problem
 }
 
@@ -31,7 +36,7 @@ func (g *proof) prove() []tlog.Hash {
 			want = append(want, leaves...)
 			g.signed = next
 			g.good++
-		} else if t, ok := c.alone(); ok && c.from() >= g.signed.Len() {
+		} else if t, ok := c.alone(); ok && c.from() > g.signed.Len() {
 			g.unproven(g.signed.Len(), c.from())
 			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.Len())...), c.Leaves...)
 			g.signed = t
@@ -40,7 +45,33 @@ func (g *proof) prove() []tlog.Hash {
 		g.end = max(g.end, c.Size)
 	}
 	g.unproven(g.signed.Len(), g.end)
+	if g.good < len(g.history) {
+		g.forks(want)
+	}
 	return want
+}
+
+// forks names the checkpoints whose signed root is not that of the signed leaves: their key has
+// signed two histories.
+func (g *proof) forks(want []tlog.Hash) {
+	bySize := slices.Clone(g.history)
+	slices.SortStableFunc(bySize, func(a, b Kept) int { return cmp.Compare(a.Size, b.Size) })
+	var proven tree
+	for i := range bySize {
+		c := &bySize[i]
+		if c.Size > int64(len(want)) { // it was named as unproven; its own hashes may tell more
+			if at, sound := c.at(g.signed.Len()); sound && at.Root() != g.signed.Root() {
+				g.forked = append(g.forked, c.Seq)
+			}
+			continue
+		}
+		if slices.Contains(want[proven.Len():c.Size], tlog.Hash{}) {
+			return
+		}
+		if proven = proven.With(want[proven.Len():c.Size]...); proven.Root() != c.Root && c.Seq > 0 {
+			g.forked = append(g.forked, c.Seq) // the one next to the key, without a number, has words of its own
+		}
+	}
 }
 
 // unproven reports the leaves [from, to), where neither the checkpoints' hashes nor the
@@ -119,6 +150,10 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		}
 		want := g.prove()
 		entries = append(entries, g.compare(want)...)
+		slices.Sort(g.forked)
+		for _, seq := range g.forked {
+			x.checkpointProblem(seq, twoHistories)
+		}
 		x.report.Checkpoints += g.good
 		x.signed, x.end = g.signed, g.end
 		made := x.generation(g, own)

@@ -176,6 +176,69 @@ func TestTampering(t *testing.T) {
 	}
 }
 
+// TestTwoHistoriesUnderOneKeyAreNamed signs another history with a copy of the key, from the middle
+// of a trail on, and puts one of its checkpoints among those of the trail.
+func TestTwoHistoriesUnderOneKeyAreNamed(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	copied := o
+	for i := range 5 { // checkpoints of size 1, 2, 4, 6, 8 and 10
+		if i == 2 {
+			copied.KeyFile = copyKey(t, o.KeyFile, true)
+		}
+		appendEntries(t, trail, max(1, 2*i), 2*i+2)
+		require.NoError(t, trail.Sign(t.Context()))
+	}
+	require.NoError(t, trail.Close(t.Context()))
+	entries, checkpoints := records(t, st, EntriesLog), records(t, st, CheckpointsLog)
+
+	other, _ := startStore(t, t.TempDir())
+	replace(t, other, EntriesLog, copyAll(entries[:4]), 0)
+	replace(t, other, CheckpointsLog, copyAll(checkpoints[:3]), 0)
+	fork := openTrail(t, other, copied)
+	for i := range 4 { // checkpoints of size 6, 8, 10 and 12
+		for n := range 2 {
+			_, err := fork.Append(t.Context(), testEntry(50+2*i+n))
+			require.NoError(t, err)
+		}
+		require.NoError(t, fork.Sign(t.Context()))
+	}
+	require.NoError(t, fork.Close(t.Context()))
+	forked := records(t, other, CheckpointsLog)[3:]
+
+	for name, tc := range map[string]struct {
+		checkpoints []*store.Draft
+		want        string
+	}{
+		"a smaller one, at the end":   {append(copyAll(checkpoints), copyDraft(forked[0])), "checkpoint 7: " + twoHistories},
+		"one of the same size":        {append(copyAll(checkpoints), copyDraft(forked[2])), "checkpoint 7: " + twoHistories},
+		"a larger one":                {append(copyAll(checkpoints), copyDraft(forked[3])), "checkpoint 7: " + twoHistories},
+		"one in the place of another": {slices.Replace(copyAll(checkpoints), 4, 5, copyDraft(forked[1])), "checkpoint 5: " + twoHistories},
+		"an older one of the trail":   {append(copyAll(checkpoints), copyDraft(checkpoints[2])), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			again := o
+			again.KeyFile = copyKey(t, o.KeyFile, true)
+			st, _ := startStore(t, t.TempDir())
+			replace(t, st, EntriesLog, copyAll(entries), 0)
+			replace(t, st, CheckpointsLog, tc.checkpoints, 0)
+			named := openAndName(t, st, again)
+			if tc.want == "" {
+				require.Empty(t, named)
+				return
+			}
+			require.Contains(t, spellOut(named), tc.want)
+			require.Equal(t, named, openAndName(t, st, again), "a second start names it again, or forgets it")
+		})
+	}
+}
+
 // openAndName opens a trail, appends to it, and returns the problems that its own
 // entries name, once they are signed. It must be whole but for those.
 func openAndName(t *testing.T, st *testStore, o Options) (named []Problem) {
