@@ -236,6 +236,24 @@ func intention(cfg *config.Config, e config.Environment, found streaming.Preflig
 	return "change " + strings.Join(found.Differs, ", ")
 }
 
+func newConfigSchema() *cobra.Command {
+	return command(&cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration, for editors",
+		Long: exits("0 printed, 1 not printed", `Prints the JSON Schema (draft-07) of the configuration. An editor with it completes
+fields and explains them. A file that 'auditrelay config init' writes names it as
+auditrelay.schema.json, in the same folder.
+
+It refuses nothing that 'auditrelay config check' accepts. Rules between fields, and files
+and environment variables that must exist, are known to the check alone.`),
+		Example: `  auditrelay config schema > auditrelay.schema.json`,
+		Args:    cobra.NoArgs,
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		_, err := cmd.OutOrStdout().Write(config.Schema())
+		return err
+	})
+}
+
 func newConfigInit() *cobra.Command {
 	var force bool
 	return command(&cobra.Command{
@@ -244,7 +262,8 @@ func newConfigInit() *cobra.Command {
 		Long: exits("0 written, 1 not written", `Writes an example configuration to FILE, or prints it without FILE. It explains
 every field; optional fields are commented out.
 
-An existing FILE is left alone, except with --force.`),
+An existing FILE is left alone, except with --force. Its first line names the schema that
+'auditrelay config schema' writes, for editors that know the YAML language server.`),
 		Example: `  auditrelay config init relay.yaml
   auditrelay config init | less              # read the manual of all fields`,
 		Args: cobra.MaximumNArgs(1),

@@ -59,7 +59,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	showHelpWithin(root)
 	root.AddCommand(
 		p.newRun(),
-		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck()),
+		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck(), newConfigSchema()),
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
