@@ -53,9 +53,11 @@ func variables() []cel.EnvOption {
 	return vars
 }
 
-// Compile compiles text, an expression of type bool. Its error is an [Errors].
-func Compile(text string) (*Condition, error) {
-	env, err := cel.NewEnv(append(variables(),
+// Compile compiles text, an expression of type bool over an event. Its error is an [Errors].
+func Compile(text string) (*Condition, error) { return compile(text, variables(), Names()) }
+
+func compile(text string, variables []cel.EnvOption, names []string) (*Condition, error) {
+	env, err := cel.NewEnv(append(variables,
 		cel.CustomTypeAdapter(newAdapter()),
 		cel.OptionalTypes(),
 		cel.CrossTypeNumericComparisons(true),
@@ -66,7 +68,7 @@ func Compile(text string) (*Condition, error) {
 	}
 	checked, issues := env.Compile(text)
 	if found := issues.Errors(); len(found) > 0 {
-		return nil, errorsOf(text, found)
+		return nil, errorsOf(text, found, names)
 	}
 	if got := checked.OutputType(); !got.IsExactType(cel.BoolType) {
 		return nil, Errors{{Line: 1, Column: 1, Reason: notBool(got), oneLine: isOneLine(text)}}
@@ -102,7 +104,7 @@ func (c *Condition) Holds(vars Variables) (bool, error) {
 // failure tells where and why an evaluation failed. It does not use cel-go's text, as
 // that may hold values of the event.
 func (c *Condition) failure(err error) error {
-	text := "an operation failed on the event's values"
+	text := "an operation failed on the values"
 	var cancelled interpreter.EvalCancelledError
 	switch said := err.Error(); {
 	case errors.As(err, &cancelled):

@@ -92,7 +92,7 @@ func TestFailuresNameThePlaceAndNothingOfTheEvent(t *testing.T) {
 		`body.status == "error"`:                     "column 5: there is no such key; test for it with has()",
 		"type == \"\" &&\n  body.a.b == 1":           "line 2, column 9: there is no such key",
 		`body.secret > 7`:                            "column 13: this operation does not take values of these types",
-		`int(body.secret) == 1`:                      "column 4: an operation failed on the event's values",
+		`int(body.secret) == 1`:                      "column 4: an operation failed on the values",
 		`body[body.secret] == 1`:                     "there is no such key",
 		`body.list.all(x, body.list.all(y, x == y))`: "it takes more work than 1000000 units",
 	} {

@@ -38,11 +38,11 @@ func (e Errors) Error() string {
 
 func isOneLine(text string) bool { return !strings.Contains(strings.TrimSpace(text), "\n") }
 
-func errorsOf(text string, found []*cel.Error) Errors {
+func errorsOf(text string, found []*cel.Error, names []string) Errors {
 	errs := make(Errors, 0, len(found))
 	for _, f := range found {
 		errs = append(errs, Error{
-			Line: max(1, f.Location.Line()), Column: max(1, f.Location.Column()+1), Reason: plain(f.Message), oneLine: isOneLine(text),
+			Line: max(1, f.Location.Line()), Column: max(1, f.Location.Column()+1), Reason: plain(f.Message, names), oneLine: isOneLine(text),
 		})
 	}
 	slices.SortStableFunc(errs, func(a, b Error) int {
@@ -56,7 +56,7 @@ func errorsOf(text string, found []*cel.Error) Errors {
 }
 
 // plain rewords cel-go's message in this program's style.
-func plain(message string) string {
+func plain(message string, names []string) string {
 	message, _, _ = strings.Cut(message, " expecting {") // dozens of tokens
 	message = strings.Replace(message, " (in container '')", "", 1)
 	message = strings.Replace(message, "<EOF>", "the end", 1)
@@ -64,7 +64,7 @@ func plain(message string) string {
 		message = "syntax error: " + rest
 	}
 	if strings.HasPrefix(message, "undeclared reference") && !strings.Contains(message, "did you mean") {
-		message += "; the names are " + strings.Join(Names(), ", ")
+		message += "; the names are " + strings.Join(names, ", ")
 	}
 	return message
 }
