@@ -30,6 +30,8 @@ type Config struct {
 	Streaming Streaming `yaml:"streaming"`
 	// Settings watches the workspace's settings.
 	Settings Settings `yaml:"settings"`
+	// Policies hold the settings against rules.
+	Policies Policies `yaml:"policies"`
 	// Audit is the trail of changes.
 	Audit Audit `yaml:"audit"`
 	// Admin is the private listener: /healthz, /readyz, /metrics, /status.

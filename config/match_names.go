@@ -13,7 +13,7 @@ const relayProject = "auditrelay"
 
 // typeFamilies are the first parts of types: those of pushed events, and the relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "migration", "relay"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "migration", "policy", "relay"}
 }
 
 // relayTypes are types of the relay's own events, to suggest for a pattern.
@@ -22,7 +22,7 @@ func relayTypes() []string {
 		"settings.baseline", "settings.changed", "settings.gone", "settings.restated", "settings.checked",
 		"settings.failed", "settings.recovered", "streaming.failed", "streaming.recovered", "streaming.checked",
 		"streaming.put_intended", "streaming.put_ended", "streaming.put_failed",
-		"health.changed", "health.gap", "silence.added", "silence.ended", "migration.started", "migration.ended", "environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
+		"health.changed", "health.gap", "silence.added", "silence.ended", "migration.started", "migration.ended", "policy.violated", "policy.ended", "environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.restored", "trail.generation", "trail.key_rotated", "trail.checkpoint",
 		"trail.witness_refused", "trail.witness_agreed",

@@ -33,6 +33,7 @@ func Rules() []FieldRule {
 		{"journal", Restart, "the journal is opened at the start"},
 		{"streaming", Live, "what asks the workspace starts again"},
 		{"settings", Live, "what asks the workspace starts again"},
+		{"policies", Live, "the settings are held against the new rules at once"},
 		{"audit", Restart, "the trail, with its key and its witnesses, is opened at the start"},
 		{"admin", Restart, "the listener is made at the start; the files of a certificate are followed"},
 		{"heartbeat", Live, "the calls go on with the new address and interval"},

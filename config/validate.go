@@ -24,6 +24,7 @@ func (k *checker) config(c *Config) {
 	k.limits(c.Ingest.Limits, c.Journal)
 	k.journal(c.Journal, c.Ingest.Limits)
 	k.rotation(c.Streaming)
+	k.policies(c)
 	k.audit(c.Audit)
 	k.witnesses(c.Audit)
 	k.auditServe(c)

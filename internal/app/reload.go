@@ -193,7 +193,8 @@ func (r *process) turnPages(before *config.Config) {
 // asksAlike reports whether two configurations agree on all that the control reads of them.
 func asksAlike(a, b *config.Config) bool {
 	return reflect.DeepEqual(a.Workspace, b.Workspace) && reflect.DeepEqual(a.Environments, b.Environments) &&
-		reflect.DeepEqual(a.Streaming, b.Streaming) && reflect.DeepEqual(a.Settings, b.Settings) && reflect.DeepEqual(a.Heartbeat, b.Heartbeat)
+		reflect.DeepEqual(a.Streaming, b.Streaming) && reflect.DeepEqual(a.Settings, b.Settings) &&
+		reflect.DeepEqual(a.Policies, b.Policies) && reflect.DeepEqual(a.Heartbeat, b.Heartbeat)
 }
 
 // untilOpened waits a while for sinks to change over, and names those that have not.

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
@@ -42,7 +43,9 @@ func (c *control) startWorkspace(context.Context) error {
 	}})
 	presence := workspace.NewPresence(c.trail, c.log)
 	c.startStreaming(client, presence, shown)
-	c.startSettings(client, presence, shown)
+	if err := c.startSettings(client, presence, shown); err != nil {
+		return err
+	}
 	c.startDesk(client)
 	return c.startFormers(client, shown)
 }
@@ -74,9 +77,9 @@ func (c *control) startStreaming(client *management.Client, presence *workspace.
 	shown.addStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
 }
 
-func (c *control) startSettings(client *management.Client, presence *workspace.Presence, shown *shown) {
+func (c *control) startSettings(client *management.Client, presence *workspace.Presence, shown *shown) error {
 	if c.cfg().Settings.Disabled {
-		return
+		return nil
 	}
 	var targets []settings.Target
 	for _, e := range c.cfg().Environments {
@@ -90,6 +93,32 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 	})
 	c.acting.push("settings", background(watcher.Run))
 	shown.addStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
+	return c.startPolicies(targets, shown)
+}
+
+// startPolicies holds the settings against the rules. Without rules, it ends the violations of
+// those that there were.
+func (c *control) startPolicies(targets []settings.Target, shown *shown) error {
+	p := c.cfg().Policies
+	set, err := policy.Compile(p.All())
+	if err != nil {
+		return err
+	}
+	o := workspace.PoliciesOptions{Trail: c.trail, Set: set, Exceptions: exceptionsOf(p), Logger: c.log, Registerer: shown}
+	for _, t := range targets {
+		o.Environments = append(o.Environments, workspace.PolicyEnvironment(t))
+	}
+	policies := workspace.NewPolicies(o)
+	c.acting.push("policies", background(policies.Run))
+	shown.addStatus("policies", func(context.Context) (any, error) { return policies.Status(), nil })
+	return nil
+}
+
+func exceptionsOf(p config.Policies) (all []workspace.PolicyException) {
+	for _, e := range p.Exceptions {
+		all = append(all, workspace.PolicyException{Rule: e.Rule, Project: e.Project, Environment: e.Environment, Until: e.End(), Reason: e.Reason})
+	}
+	return all
 }
 
 // streaming keeps the streaming configs; its error is for people.

@@ -81,13 +81,16 @@ type PoliciesOptions struct {
 	}
 	Set        *policy.Set
 	Exceptions []PolicyException
-	// Watched are the configured environments, and their projects with the environment "".
-	// The settings of others are not judged.
-	Watched    func(project, environment string) bool
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Environments are those whose settings, and whose projects' settings, are judged.
+	Environments []PolicyEnvironment
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer
 }
 
+// PolicyEnvironment is an environment of a project.
+type PolicyEnvironment struct{ Project, Environment string }
+
+// place is an environment, or a project where the environment is empty.
 type place struct{ project, environment string }
 
 // NewPolicies judges nothing yet.
@@ -99,6 +102,7 @@ func NewPolicies(o PoliciesOptions) *Policies {
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(p.metric)
 	}
+	p.show(nil)
 	return p
 }
 
@@ -182,7 +186,7 @@ func (p *Policies) judge(ctx context.Context, now time.Time) (map[place]PolicySt
 		}
 		for _, e := range newest {
 			at := place{e.Project, e.Environment}
-			if e.After == nil || !p.options.Watched(e.Project, e.Environment) {
+			if e.After == nil || !p.watches(at) {
 				continue
 			}
 			state := found[at]
@@ -196,6 +200,12 @@ func (p *Policies) judge(ctx context.Context, now time.Time) (map[place]PolicySt
 		slices.SortFunc(s.Violations, func(a, b PolicyViolation) int { return cmp.Compare(a.Rule, b.Rule) })
 	}
 	return found, nil
+}
+
+func (p *Policies) watches(at place) bool {
+	return slices.ContainsFunc(p.options.Environments, func(e PolicyEnvironment) bool {
+		return e.Project == at.project && (at.environment == "" || e.Environment == at.environment)
+	})
 }
 
 // exception is the one that ends last.
@@ -284,10 +294,13 @@ func (p *Policies) show(found map[place]PolicyState) {
 	defer p.mu.Unlock()
 	p.state = found
 	p.metric.Reset()
-	for at, state := range found {
+	for _, e := range p.options.Environments {
 		for _, severity := range policy.Severities() {
-			p.metric.WithLabelValues(at.project, at.environment, severity).Set(0)
+			p.metric.WithLabelValues(e.Project, "", severity)
+			p.metric.WithLabelValues(e.Project, e.Environment, severity)
 		}
+	}
+	for at, state := range found {
 		for _, v := range state.Violations {
 			if v.Excepted == nil {
 				p.metric.WithLabelValues(at.project, at.environment, v.Severity).Inc()
@@ -303,6 +316,11 @@ type PolicyStatus struct {
 	PolicyState
 }
 
+// Compare orders by project and environment.
+func (s PolicyStatus) Compare(b PolicyStatus) int {
+	return cmp.Or(cmp.Compare(s.Project, b.Project), cmp.Compare(s.Environment, b.Environment))
+}
+
 // Status lists the projects and environments whose settings were judged, sorted.
 func (p *Policies) Status() (all []PolicyStatus) {
 	p.mu.Lock()
@@ -310,8 +328,6 @@ func (p *Policies) Status() (all []PolicyStatus) {
 	for at, state := range p.state {
 		all = append(all, PolicyStatus{at.project, at.environment, PolicyState{append([]PolicyViolation{}, state.Violations...)}})
 	}
-	slices.SortFunc(all, func(a, b PolicyStatus) int {
-		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Environment, b.Environment))
-	})
+	slices.SortFunc(all, PolicyStatus.Compare)
 	return all
 }

@@ -29,11 +29,11 @@ func TestPoliciesAreEnteredOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var exceptions []PolicyException
-	watched := func(_, environment string) bool { return environment != "retired" }
+	watched := []PolicyEnvironment{{"shop", "live"}}
 	// A process of its own judges each time: nothing but the trail knows what was found before.
 	judge := func() []PolicyStatus {
 		t.Helper()
-		p := policiesOf(t, PoliciesOptions{Trail: trail, Exceptions: exceptions, Watched: watched})
+		p := policiesOf(t, PoliciesOptions{Trail: trail, Exceptions: exceptions, Environments: watched})
 		before := trail.Size()
 		require.NoError(t, p.Judge(t.Context(), now))
 		after := trail.Size()
@@ -91,7 +91,7 @@ func TestPoliciesAreEnteredOnce(t *testing.T) {
 
 	enter("live", "password_strength_config", `{"length":1}`)
 	judge()
-	watched = func(string, string) bool { return false }
+	watched = nil
 	judge()
 	require.Equal(t, TypePolicyEnded, newest("live").Type, "nobody watches it any more")
 }
@@ -104,12 +104,16 @@ func TestPoliciesAreCounted(t *testing.T) {
 	})
 	require.NoError(t, err)
 	reg := prometheus.NewRegistry()
-	p := policiesOf(t, PoliciesOptions{Trail: trail, Watched: func(string, string) bool { return true }, Registerer: reg})
+	p := policiesOf(t, PoliciesOptions{Trail: trail, Environments: []PolicyEnvironment{{"shop", "live"}}, Registerer: reg})
 	require.NoError(t, p.Judge(t.Context(), time.Now()))
 	require.Contains(t, p.Status()[0].Violations[0].Fault, "cannot be evaluated", "what cannot be checked is not known to be kept")
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP auditrelay_policies_violated Rules of policies that the settings violate at present, without those that are excepted.
 # TYPE auditrelay_policies_violated gauge
+auditrelay_policies_violated{environment="",project="shop",severity="critical"} 0
+auditrelay_policies_violated{environment="",project="shop",severity="high"} 0
+auditrelay_policies_violated{environment="",project="shop",severity="low"} 0
+auditrelay_policies_violated{environment="",project="shop",severity="medium"} 0
 auditrelay_policies_violated{environment="live",project="shop",severity="critical"} 0
 auditrelay_policies_violated{environment="live",project="shop",severity="high"} 1
 auditrelay_policies_violated{environment="live",project="shop",severity="low"} 0

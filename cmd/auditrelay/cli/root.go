@@ -65,7 +65,7 @@ try, trail verify and some others have further ones: see their --help.`,
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
 		group("sinks", "Check the sinks, list their lag, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksRetire()),
 		group("credentials", "List, rotate and revoke the push credentials of a running relay", "", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
-		newStreaming(), newSilence(), newWorkspace(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck(),
+		newStreaming(), newSilence(), newWorkspace(), p.newPolicy(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck(),
 	)
 	markFailures(root)
 	return root

@@ -62,6 +62,8 @@ var entrySentences = map[string]struct {
 	"health.gap":              {"events were lost in a gap of the event log", High},
 	"silence.added":           {"an environment raises no alarm for a while", Medium},
 	"silence.ended":           {"a silence was ended before its time", Low},
+	"policy.violated":         {"a policy is violated", High},
+	"policy.ended":            {"a violation of a policy has ended, or is excepted", Info},
 	"migration.started":       {"a migration into the project began", High},
 	"migration.ended":         {"a migration into the project has ended", High},
 	"environment.gone":        {"the environment does not exist any more", High},

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/policy"
+)
+
+func (p Program) newPolicy() *cobra.Command {
+	return under(&cobra.Command{
+		Use:   "policy",
+		Short: "List the rules that the settings have to keep, try them, and show violations",
+		Long: `The configuration's policies are rules about the workspace's settings. The relay judges each
+state that it sees, and enters a violation and its end into the audit trail, so that every
+sink gets them.`,
+		Example: `  auditrelay policy list --config relay.yaml
+  auditrelay policy test --config relay.yaml --rules edited.yaml
+  auditrelay policy status --config relay.yaml`,
+	}, p.newPolicyList(), p.newPolicyTest(), p.newPolicyStatus())
+}
+
+// policyRule is a rule with the pack that it is from, and whether it is in force.
+type policyRule struct {
+	policy.Rule
+	InForce bool `json:"in_force"`
+}
+
+func (p Program) newPolicyList() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "list",
+		Short: "List the rules of the configuration and of all packs",
+		Long: exits("0 listed, 1 failed", `Lists the rules that are in force by the configuration, and those of the packs that are
+shipped with the relay and are not. It asks no relay.`),
+		Example: `  auditrelay policy list --config relay.yaml
+  auditrelay policy list --config relay.yaml --output json | jq -r '.[] | .name + ": " + .cel'`,
+	}, p.configured(), forms("table", "json"), func(_ *cobra.Command, cfg *config.Config, _ []string) (rules []policyRule, _ error) {
+		for _, r := range cfg.Policies.All() {
+			rules = append(rules, policyRule{r, true})
+		}
+		for _, pack := range policy.Packs() {
+			for _, r := range pack.Rules {
+				if !slices.Contains(cfg.Policies.Packs, pack.Name) {
+					rules = append(rules, policyRule{r, false})
+				}
+			}
+		}
+		return rules, nil
+	}, func(p *page, rules []policyRule) {
+		p.row("RULE", "IN FORCE", "SETTING", "SEVERITY", "REASON")
+		for _, r := range rules {
+			p.row(printable(r.Name), yesNo(r.InForce), r.Setting, r.Severity, short(r.Reason))
+		}
+	})
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func (p Program) newPolicyTest() *cobra.Command {
+	var rules string
+	var at timeFlag
+	trail := p.trail()
+	return withFlags(question(&cobra.Command{
+		Use:   "test",
+		Short: "Hold the settings in the trail against rules, without entering anything",
+		Long: exits("0 all rules are kept, 1 failed, 2 a rule is violated", `Holds the settings, as the audit trail has them now or at a time, against the rules of a
+configuration, and shows what they violate. Nothing is entered, so that rules can be tried
+before they are in force. Exceptions are not applied.`),
+		Example: `  auditrelay policy test --config relay.yaml
+  auditrelay policy test --config relay.yaml --rules edited.yaml --at 2026-03-01`,
+	}, trail, forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]workspace.PolicyStatus, error) {
+		file := cmp.Or(rules, trail.config)
+		if file == "" {
+			return nil, misuse{errors.New("give --rules, a configuration FILE with the rules")}
+		}
+		cfg, _, err := p.Kinds.Config().Check(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w; 'auditrelay config check' says more", err)
+		}
+		return tryPolicies(cmd.Context(), source, cfg.Policies, at.orNow())
+	}, printPolicies, anyViolated), text(&rules, "rules", "a configuration `FILE` with the rules (default: that of --config)"),
+		parsed(&at, "at", "the settings at this time (default: now); "+timeFlagHelp))
+}
+
+// tryPolicies judges the settings of a trail.
+func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at time.Time) (all []workspace.PolicyStatus, _ error) {
+	set, err := policy.Compile(p.All())
+	if err != nil {
+		return nil, err
+	}
+	for _, setting := range set.Settings() {
+		states, err := statesOf(ctx, source, setting, at)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range states {
+			found := set.Judge(policy.State{Project: s.Project, Environment: s.Environment, Setting: setting, Value: s.Value})
+			all = addViolations(all, s.Where, found)
+		}
+	}
+	return all, nil
+}
+
+// statesOf are the states of a setting at a time, wherever it was there.
+func statesOf(ctx context.Context, source trailSource, setting string, at time.Time) (states []timeline.State, _ error) {
+	known, err := source.Settings(ctx, timeline.Filter{Setting: setting})
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		s, err := source.At(ctx, k.Where, at)
+		if err != nil {
+			return nil, err
+		}
+		if s.Known && len(s.Value) > 0 {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+// addViolations adds what was found to its project or environment.
+func addViolations(all []workspace.PolicyStatus, at timeline.Where, found []policy.Violation) []workspace.PolicyStatus {
+	i := slices.IndexFunc(all, func(s workspace.PolicyStatus) bool { return s.Project == at.Project && s.Environment == at.Environment })
+	if i < 0 {
+		i, all = len(all), append(all, workspace.PolicyStatus{Project: at.Project, Environment: at.Environment})
+		all[i].Violations = []workspace.PolicyViolation{}
+	}
+	for _, v := range found {
+		all[i].Violations = append(all[i].Violations, workspace.PolicyViolation{Violation: v})
+	}
+	return all
+}
+
+func (p Program) newPolicyStatus() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "status",
+		Short: "Show the violations that the trail knows of",
+		Long: exits("0 no rule is violated, 1 failed, 2 a rule is violated", `Shows which rules the settings violate, by the newest entries of the audit trail, and which
+violations are excepted until when. 'auditrelay trail list --setting policies' has the past.`),
+		Example: `  auditrelay policy status --config relay.yaml
+  auditrelay policy status --data-dir /var/lib/auditrelay --output json`,
+	}, p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) (all []workspace.PolicyStatus, _ error) {
+		newest := map[timeline.Where]workspace.PolicyState{}
+		err := source.Entries(cmd.Context(), timeline.Filter{Setting: workspace.SubjectPolicies}, func(e timeline.Entry) error {
+			if !e.Unsound {
+				newest[timeline.Where{Project: e.Project, Environment: e.Environment}] = workspace.PolicyStateOf(e.After)
+			}
+			return nil
+		})
+		for at, state := range newest {
+			all = append(all, workspace.PolicyStatus{Project: at.Project, Environment: at.Environment, PolicyState: state})
+		}
+		slices.SortFunc(all, workspace.PolicyStatus.Compare)
+		return all, err
+	}, printPolicies, anyViolated)
+}
+
+func printPolicies(p *page, all []workspace.PolicyStatus) {
+	p.row("ENVIRONMENT", "RULE", "SEVERITY", "SETTING", "WHY")
+	for _, s := range all {
+		for _, v := range s.Violations {
+			why := cmp.Or(v.Fault, v.Reason)
+			if v.Excepted != nil {
+				why = "excepted until " + moment(v.Excepted.Until) + ": " + v.Excepted.Reason
+			}
+			p.row(printable(placeOf(s.Project, s.Environment)), printable(v.Rule), v.Severity, v.Setting, short(why))
+		}
+	}
+}
+
+// anyViolated ends a command by whether a rule is violated, and not excepted.
+func anyViolated(all []workspace.PolicyStatus) error {
+	for _, s := range all {
+		if slices.ContainsFunc(s.Violations, func(v workspace.PolicyViolation) bool { return v.Excepted == nil }) {
+			return errTrouble
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/routing/match"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+	"github.com/auditrelay/auditrelay/internal/workspace/policy"
+)
+
+// Policies hold the workspace's settings against rules. A violation and its end are entries of the
+// audit trail, so that every sink gets them.
+type Policies struct {
+	// Packs are packs of rules that are shipped with the relay: baseline, strict. 'auditrelay
+	// policy list' shows their rules. Default: none.
+	Packs []string `yaml:"packs"`
+	// Rules are your own.
+	Rules []PolicyRule `yaml:"rules"`
+	// Exceptions leave a violation unreported for a while.
+	Exceptions []PolicyException `yaml:"exceptions"`
+}
+
+// PolicyRule is a rule about the state of one kind of setting.
+type PolicyRule struct {
+	// Name tells it from the other rules.
+	Name string `yaml:"name" check:"required"`
+	// Setting is the kind of setting, as in settings.intervals.
+	Setting string `yaml:"setting" check:"required"`
+	// CEL is an expression of the Common Expression Language (https://cel.dev), true for a state
+	// that keeps the rule. It knows state, the setting's JSON without the members that are null,
+	// and the texts project and environment. An expression that fails, such as on a missing
+	// member, counts as a violation.
+	CEL string `yaml:"cel" check:"required"`
+	// Reason says why the rule is there, for people who meet a violation.
+	Reason string `yaml:"reason" check:"required"`
+	// Severity is that of a violation: low, medium, high or critical. Default high.
+	Severity string `yaml:"severity" default:"high" check:"low|medium|high|critical"`
+}
+
+// PolicyException leaves the violations of a rule unreported until a time.
+type PolicyException struct {
+	// Rule is the name of a rule; one of a pack is written PACK/NAME.
+	Rule string `yaml:"rule" check:"required"`
+	// Project and Environment are slugs. Default: all.
+	Project     string `yaml:"project"`
+	Environment string `yaml:"environment"`
+	// Until is a date, as 2027-01-31, whose first moment in UTC is meant, or a time, as
+	// 2027-01-31T09:00:00Z.
+	Until string `yaml:"until" check:"required"`
+	// Reason says why, for the audit trail.
+	Reason string `yaml:"reason" check:"required"`
+}
+
+// maxRules bounds the rules, and so the size of an entry about them.
+const maxRules = 200
+
+// All are the rules in force, those of the packs first.
+func (p Policies) All() (rules []policy.Rule) {
+	for _, pack := range policy.Packs() {
+		if slices.Contains(p.Packs, pack.Name) {
+			rules = append(rules, pack.Rules...)
+		}
+	}
+	for _, r := range p.Rules {
+		rules = append(rules, policy.Rule(r))
+	}
+	return rules
+}
+
+// End is the time that Until means; zero where it is none.
+func (e PolicyException) End() time.Time {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, e.Until); err == nil {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+func (k *checker) policies(c *Config) {
+	p := c.Policies
+	var packs []string
+	for _, pack := range policy.Packs() {
+		packs = append(packs, pack.Name)
+	}
+	for i, name := range p.Packs {
+		if !slices.Contains(packs, name) {
+			k.fail(fmt.Sprintf("policies.packs[%d]", i), name, "must be "+strings.Join(packs, " or "))
+		}
+	}
+	if len(p.Rules) > maxRules {
+		k.fail("policies.rules", len(p.Rules), fmt.Sprintf("must be at most %d", maxRules))
+		return
+	}
+	names := map[string]bool{}
+	for i, r := range p.Rules {
+		at := fmt.Sprintf("policies.rules[%d]", i)
+		k.policyRule(at, r)
+		if names[r.Name] {
+			k.fail(at+".name", r.Name, "is the name of another rule")
+		}
+		names[r.Name] = true
+	}
+	for i, e := range p.Exceptions {
+		k.exception(fmt.Sprintf("policies.exceptions[%d]", i), e, p.All())
+	}
+	if len(p.All()) > 0 && (c.Workspace == nil || c.Settings.Disabled) {
+		k.warn("policies", "have no effect: no settings are watched")
+	}
+}
+
+func (k *checker) policyRule(at string, r PolicyRule) {
+	if strings.Contains(r.Name, "/") {
+		k.fail(at+".name", r.Name, `must hold no "/", which stands in the names of a pack's rules`)
+	}
+	known := func(s kinds.Setting) bool { return s.Name == r.Setting }
+	if r.Setting != "" && !slices.ContainsFunc(kinds.All(), known) {
+		var names []string
+		for _, s := range kinds.All() {
+			names = append(names, s.Name)
+		}
+		k.fail(at+".setting", r.Setting, "must be one of "+strings.Join(names, ", "))
+	}
+	if r.CEL != "" {
+		if _, err := match.CompileState(r.CEL); err != nil {
+			k.fail(at+".cel", nil, err.Error())
+		}
+	}
+}
+
+func (k *checker) exception(at string, e PolicyException, rules []policy.Rule) {
+	if e.Until != "" && e.End().IsZero() {
+		k.fail(at+".until", e.Until, "must be a date such as 2027-01-31, or a time such as 2027-01-31T09:00:00Z")
+	}
+	if e.Rule != "" && !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Name == e.Rule }) {
+		k.fail(at+".rule", e.Rule, "is no rule of policies.rules, nor of policies.packs, whose rules are written PACK/NAME")
+	}
+}
