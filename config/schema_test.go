@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"go/ast"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +71,7 @@ func (g schemaOf) section(t reflect.Type) object {
 		if name == "" || name == "-" {
 			continue
 		}
-		if own := g.comments[t.Name()+"."+field.Name]; own != "" || !strings.Contains(comment, field.Name) {
+		if own := g.comments[t.Name()+"."+field.Name]; own != "" || !strings.Contains(comment, field.Name) && !strings.Contains(comment, name) {
 			comment = own
 		}
 		property := g.value(field.Type, field.Tag)
@@ -187,12 +189,16 @@ func scalarSchema(t reflect.Type, check string) object {
 	return object{"type": []string{"string", "number", "boolean", "null"}}
 }
 
+// severalWords is a field's name in Go, which a comment may hold; a reader of the schema knows the
+// name in YAML. A name of a single word reads well as it is.
+var severalWords = regexp.MustCompile(`\b[A-Z]+[a-z]+[A-Z][A-Za-z]*\b|\b[A-Z]{2,}[a-z]+\b`)
+
 // commentsOf reads the comments of all fields in this package.
 func commentsOf(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	comments := map[string]string{}
+	comments, names := map[string]string{}, map[string]string{}
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		require.NoError(t, err)
@@ -201,25 +207,30 @@ func commentsOf(t *testing.T) map[string]string {
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.TypeSpec); ok {
-				fieldComments(spec, comments)
+				fieldComments(spec, comments, names)
 			}
 			return true
 		})
 	}
 	require.NotEmpty(t, comments)
+	for field, comment := range comments {
+		comments[field] = severalWords.ReplaceAllStringFunc(comment, func(name string) string { return cmp.Or(names[name], name) })
+	}
 	return comments
 }
 
-func fieldComments(spec *ast.TypeSpec, comments map[string]string) {
+func fieldComments(spec *ast.TypeSpec, comments, names map[string]string) {
 	section, ok := spec.Type.(*ast.StructType)
 	if !ok {
 		return
 	}
 	for _, field := range section.Fields.List {
-		if field.Tag == nil || field.Doc == nil {
+		if field.Tag == nil {
 			continue
 		}
+		tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
 		for _, ident := range field.Names {
+			names[ident.Name] = tag.Get("yaml")
 			comments[spec.Name.Name+"."+ident.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
 		}
 	}
