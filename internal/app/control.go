@@ -32,7 +32,6 @@ type control struct {
 	acting   stack           // of the second one; guarded by starting
 	life     context.Context // ends when the relay begins to stop
 	endLife  context.CancelFunc
-	gone     chan struct{} // closed once all parts have stopped
 
 	trail      *audit.Trail
 	files      *tiles.Keeper // of the trail
@@ -48,7 +47,7 @@ type control struct {
 }
 
 func newControl(r *process) *control {
-	c := &control{process: r, stack: stack{log: r.log}, acting: stack{log: r.log}, gone: make(chan struct{})}
+	c := &control{process: r, stack: stack{log: r.log}, acting: stack{log: r.log}}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	return c
 }
@@ -120,7 +119,6 @@ func (c *control) stop(ctx context.Context) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	c.over = true
-	defer close(c.gone)
 	return c.stack.unwind(ctx)
 }
 
@@ -144,7 +142,14 @@ func (c *control) do(ctx context.Context, turn *lease.Turn) error {
 	<-ctx.Done()
 	c.leave()           // it takes no jobs while it stops
 	c.fail(errTurnLost) // nobody hears it where the relay stops for another reason
-	<-c.gone
+	<-c.life.Done()     // the relay stops, and what asks the workspace is stopped
+	// Another relay may have control as soon as this one has stopped it: that waits neither for
+	// pushes that are still answered nor for sinks.
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg().ShutdownTimeout)
+	defer cancel()
+	if err := c.stop(stopping); err != nil {
+		c.log.Warn("a part of control was not stopped properly", "error", err)
+	}
 	return ctx.Err()
 }
 

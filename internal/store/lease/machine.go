@@ -47,6 +47,8 @@ type Beat struct {
 	Rev uint64
 	// Dead means that the relay has left, or was declared dead. It never comes back under that name.
 	Dead bool
+	// Leaves means that the relay gives its jobs away, and is given none.
+	Leaves bool
 	// Jobs are those that the relay can do. Relays with different configurations differ in them.
 	Jobs []string
 }
@@ -183,7 +185,7 @@ func (m *Machine) FoundBeat(now, asked time.Duration, relay string, b Beat) {
 // Epoch is the newest known epoch of a job.
 func (m *Machine) Epoch(job string) Epoch { return m.epochs[job].Epoch }
 
-// Leave has the machine give all its jobs away, and take none.
+// Leave has the machine give all its jobs away, and take none. Its next heartbeat says so.
 func (m *Machine) Leave() { m.leaves = true }
 
 // Dead reports whether this relay was declared dead. Its machine does nothing any more; the
@@ -208,6 +210,9 @@ type Decision struct {
 	Declare map[string]Beat
 }
 
+// Leaves reports whether the machine gives all its jobs away.
+func (m *Machine) Leaves() bool { return m.leaves }
+
 // Known is the heartbeat of this relay that its next one replaces.
 func (m *Machine) Known() Beat { return m.beats[m.self].Beat }
 
@@ -217,6 +222,8 @@ func (m *Machine) Decide(now time.Duration) Decision {
 	if m.Dead() {
 		return d
 	}
+	// The others hear at once that it leaves: they count on a relay with few jobs to take more.
+	d.Beat = m.leaves && m.joined && !m.beats[m.self].Leaves
 	if len(m.jobs) > 0 && now-m.began >= m.timing.Beat {
 		d.Beat, m.began = true, now
 		m.looked++
@@ -332,12 +339,12 @@ func (m *Machine) give(d Decision, job, to string) {
 	d.Release[job] = to
 }
 
-// share counts the jobs of each living relay, and those that were released for it, also jobs
-// that this relay cannot do.
+// share counts the jobs of each living relay that stays, and those that were released for it, also
+// jobs that this relay cannot do.
 func (m *Machine) share() map[string]int {
 	all := map[string]int{m.self: 0}
 	for relay, b := range m.beats {
-		if !b.Dead {
+		if !b.Dead && !b.Leaves {
 			all[relay] = 0
 		}
 	}
@@ -356,13 +363,14 @@ func (m *Machine) share() map[string]int {
 // most is how many jobs a relay takes at once: the share of each, rounded up.
 func (m *Machine) most(share map[string]int) int { return (len(m.jobs) + len(share) - 1) / len(share) }
 
-// free reports whether a job may be taken: it has no holder, or a dead one.
+// free reports whether a job may be taken: it has no holder, or a dead one, and is not released for
+// a relay that stays.
 func (m *Machine) free(e Epoch) bool {
 	if e.Holder != "" {
 		return m.beats[e.Holder].Dead
 	}
 	b, known := m.beats[e.For]
-	return e.For == m.self || !known || b.Dead
+	return e.For == m.self || !known || b.Dead || b.Leaves
 }
 
 // holds reports whether an epoch names this relay.

@@ -63,7 +63,7 @@ func (p *player) tick() {
 	for _, relay := range slices.Sorted(maps.Keys(d.Declare)) {
 		b := d.Declare[relay]
 		var got Beat
-		p.send(func() { got, _ = p.w.putBeat(relay, b.Rev, true) }, func() { p.m.FoundBeat(p.read(), now, relay, got) })
+		p.send(func() { got, _ = p.w.putBeat(relay, b.Rev, Beat{Dead: true}) }, func() { p.m.FoundBeat(p.read(), now, relay, got) })
 	}
 	for _, job := range p.m.jobs {
 		if e, take := d.Take[job]; take && !p.putting[job] {
@@ -87,8 +87,8 @@ func (p *player) tick() {
 func (p *player) beat(now time.Duration) {
 	var got Beat
 	var written bool
-	asked, known := now, p.m.Known().Rev
-	p.send(func() { got, written = p.w.putBeat(p.name, known, false) }, func() {
+	asked, known, leaves := now, p.m.Known().Rev, p.m.Leaves()
+	p.send(func() { got, written = p.w.putBeat(p.name, known, Beat{Leaves: leaves}) }, func() {
 		if !written {
 			p.m.FoundBeat(p.read(), asked, p.name, got)
 			return

@@ -230,15 +230,15 @@ func (p *part) stopAll() {
 
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
-	began, key, known := p.now(), beatKey+p.self, p.machine.Known()
-	pulse, err := json.Marshal(beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC()})
+	began, key, known, leaves := p.now(), beatKey+p.self, p.machine.Known(), p.machine.Leaves()
+	pulse, err := json.Marshal(beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC(), Leaves: leaves})
 	if err != nil {
 		p.Logger.Error("a heartbeat cannot be encoded", "error", err) // it always can, before the year 10,000
 		return
 	}
 	p.put(ctx, key, pulse, known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
 		if v == nil {
-			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev})
+			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev, Leaves: leaves})
 			p.machine.Beaten(began)
 			p.heard.Store(int64(p.machine.heard))
 			return

@@ -20,6 +20,7 @@ type cluster struct {
 	t      *testing.T
 	table  store.Table
 	slow   time.Duration // what a write takes
+	linger time.Duration // what the end of job-00 takes
 	mu     sync.Mutex
 	doing  map[string][]string // relays, by job
 	twice  []string            // jobs that two relays did at a time
@@ -89,6 +90,9 @@ func (c *cluster) work(ctx context.Context, name, job string, guard store.If) er
 		c.mu.Unlock()
 		time.Sleep(100 * time.Millisecond)
 	}
+	if job == jobs(1)[0] {
+		time.Sleep(c.linger)
+	}
 	return ctx.Err()
 }
 
@@ -151,5 +155,31 @@ func TestALeaveDuringAHeartbeat(t *testing.T) {
 			require.Equal(t, map[string]int{"a": 2}, c.shares(), "leave %d", i)
 		}
 		leave()
+	})
+}
+
+// What a leaving relay has given away already is done by others, while one of its jobs takes long
+// to stop.
+func TestALeaveWaitsForNoOtherJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.linger = 10 * time.Second
+		leave1, _ := c.join("a", jobs(6))
+		time.Sleep(2 * time.Second) // job-00 is not moved for balance: it is the first one
+		leave2, _ := c.join("b", jobs(6))
+		leave3, _ := c.join("c", jobs(6))
+		time.Sleep(20 * time.Second)
+		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.shares())
+		left := make(chan struct{})
+		go func() { leave1(); close(left) }()
+		time.Sleep(time.Second)
+		require.Equal(t, 1, c.shares()["a"])
+		require.Equal(t, 5, c.shares()["b"]+c.shares()["c"])
+		<-left
+		time.Sleep(time.Second)
+		require.Equal(t, map[string]int{"b": 3, "c": 3}, c.shares())
+		require.Empty(t, c.twice)
+		leave2()
+		leave3()
 	})
 }

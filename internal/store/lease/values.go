@@ -24,15 +24,16 @@ type epochValue struct {
 
 // beatValue is a relay's heartbeat in the table.
 type beatValue struct {
-	Jobs []string  `json:"jobs"` // that it can do
-	At   time.Time `json:"at"`   // by its clock, for people
+	Jobs   []string  `json:"jobs"` // that it can do
+	At     time.Time `json:"at"`   // by its clock, for people
+	Leaves bool      `json:"leaves,omitempty"`
 }
 
 // beatOf decodes a heartbeat. A relay whose heartbeat cannot be read is given nothing.
 func beatOf(v store.Value) Beat {
 	var b beatValue
 	_ = json.Unmarshal(v.Data, &b)
-	return Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0, Jobs: b.Jobs}
+	return Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0, Leaves: b.Leaves, Jobs: b.Jobs}
 }
 
 // epochOf decodes an epoch. One that cannot be read has no holder: whoever replaces it knows

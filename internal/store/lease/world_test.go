@@ -190,12 +190,12 @@ func (w *world) tell(say func(p *player)) {
 }
 
 // putBeat returns what stands in the table then, and whether it is what was put.
-func (w *world) putBeat(relay string, rev uint64, dead bool) (Beat, bool) {
+func (w *world) putBeat(relay string, rev uint64, b Beat) (Beat, bool) {
 	if w.beats[relay].Rev != rev {
 		return w.beats[relay], false
 	}
 	w.rev++
-	b := Beat{Rev: w.rev, Dead: dead, Jobs: w.can[relay]}
+	b.Rev, b.Jobs = w.rev, w.can[relay]
 	w.beats[relay] = b
 	w.tell(func(p *player) { p.m.SawBeat(p.read(), relay, b) })
 	return b, true
