@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -16,14 +17,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
-// The types of the entries about a relay's runs. Both have the outline of its configuration
+// The types of the entries about a relay's runs. All have the outline of its configuration
 // as their state.
 const (
-	typeStarted = "relay.started"
-	typeStopped = "relay.stopped"
+	typeStarted  = "relay.started"
+	typeReloaded = "relay.reloaded"
+	typeStopped  = "relay.stopped"
 )
 
-// run is the Detail of both entries.
+// run is the Detail of these entries.
 type run struct {
 	Summary    string              `json:"summary"`
 	Severity   meaning.Severity    `json:"severity"`
@@ -48,30 +50,47 @@ type lastRun struct {
 	Stopped bool      `json:"stopped"` // false: it ended without an entry, as at a crash or a power cut
 }
 
-// lifecycle enters the starts and stops of this process into the trail.
+// lifecycle enters the starts, reloads and stops of this process into the trail.
 type lifecycle struct {
 	trail   audit.Log
 	subject string
-	config  json.RawMessage // the outline, canonical
-	run     run
+
+	mu     sync.Mutex
+	config json.RawMessage // the outline, canonical; guarded by mu
+	run    run             // guarded by mu
+}
+
+// runsWith takes the configuration that the process runs with.
+func (l *lifecycle) runsWith(cfg *config.Config) error {
+	raw, err := outlineOf(cfg)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.config, l.run.ConfigSHA256 = raw, jsondiff.Hash(raw)
+	return nil
+}
+
+// now is the outline of the configuration, and what the entries say of the process.
+func (l *lifecycle) now() (json.RawMessage, run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.config, l.run
 }
 
 // newLifecycle describes the process. Several relays may share a trail on an external
 // cluster: there, the runs of each host are a resource of their own.
 func (c *control) newLifecycle() (*lifecycle, error) {
-	raw, err := outlineOf(c.cfg())
-	if err != nil {
-		return nil, err
-	}
 	host, _ := os.Hostname() // without it, the entry names none
 	l := &lifecycle{
-		trail: c.trail, subject: "relay", config: raw,
-		run: run{Version: c.version, Host: host, Started: time.Now(), ConfigSHA256: jsondiff.Hash(raw)},
+		trail: c.trail, subject: "relay",
+		run: run{Version: c.version, Host: host, Started: time.Now()},
 	}
 	if c.cfg().Journal.URL != "" {
 		l.subject += "/" + host
 	}
-	return l, nil
+	return l, l.runsWith(c.cfg())
 }
 
 // outlineOf is the outline of a configuration, as canonical JSON.
@@ -104,6 +123,7 @@ func (c *control) startLifecycle(context.Context) error {
 		}
 		if c.untilDone(ctx, "the start could not be entered into the audit trail yet", l.started) == nil {
 			close(entered)
+			c.enterReloads(ctx, l)
 		}
 	})
 	c.stack.push("entries of the start and stop", func(ctx context.Context) error {
@@ -111,6 +131,46 @@ func (c *control) startLifecycle(context.Context) error {
 		return cancel(ctx)
 	})
 	return nil
+}
+
+// enterReloads enters what each reload has changed, until ctx ends. Two that follow each other
+// closely may be one entry. A crash before it leaves it to the entry of the next start.
+func (c *control) enterReloads(ctx context.Context, l *lifecycle) {
+	for {
+		select {
+		case <-c.reload.done:
+		case <-ctx.Done():
+			return
+		}
+		if err := l.runsWith(c.cfg()); err != nil {
+			c.log.Warn("a reload cannot be entered into the audit trail", "error", err)
+			continue
+		}
+		_ = c.untilDone(ctx, "a reload could not be entered into the audit trail yet", l.reloaded) // the context's end
+	}
+}
+
+// reloaded enters what differs from the configuration of the newest entry.
+func (l *lifecycle) reloaded(ctx context.Context) error {
+	_, err := audit.Update(ctx, l.trail, ownProject, "", l.subject, func(last audit.Entry, _ bool) (*audit.Entry, error) {
+		config, d := l.now()
+		reading, err := meaning.Read(meaning.RelayConfiguration, last.After, config)
+		if err != nil || reading.Summary == "" {
+			return nil, err
+		}
+		d.Summary = "the relay reloaded its configuration: " + reading.Summary
+		d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
+		d.Attribution = editedOutside()
+		return l.entry(&audit.Entry{Type: typeReloaded, Before: last.After, After: config}, d)
+	})
+	return err
+}
+
+// editedOutside is who changed the configuration, as far as the relay knows.
+func editedOutside() workspace.Attribution {
+	return workspace.Attribution{
+		Cause: workspace.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
+	}
 }
 
 // stopWithin bounds the wait for a stop's entry, and again the wait for the sinks to have
@@ -128,6 +188,7 @@ func (c *control) enterStop(ctx context.Context, l *lifecycle, entered <-chan st
 	}
 	ctx, cancel := portion(ctx, 3)
 	defer cancel()
+	_ = l.runsWith(c.cfg()) // its outline could be encoded when it was applied
 	e, err := l.stopWhen(ctx, entered, c.ended)
 	if err != nil {
 		c.log.Warn("the stop could not be entered into the audit trail; the next start says that its entry is missing", "error", err)
@@ -168,14 +229,14 @@ func (l *lifecycle) started(ctx context.Context) error {
 }
 
 func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
-	d := l.run
+	config, d := l.now()
 	d.Severity, d.Direction = meaning.Info, meaning.Neutral
 	d.Summary = "the relay started, for the first time with this trail"
-	e := &audit.Entry{Type: typeStarted, After: l.config}
+	e := &audit.Entry{Type: typeStarted, After: config}
 	if found {
 		d.Last = &lastRun{Entry: last.Index, At: last.Time, Stopped: last.Type == typeStopped}
 		d.Summary = "the relay started, with the configuration it had before"
-		reading, err := meaning.Read(meaning.RelayConfiguration, last.After, l.config)
+		reading, err := meaning.Read(meaning.RelayConfiguration, last.After, config)
 		switch {
 		case err != nil:
 			return nil, err
@@ -186,9 +247,7 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 			e.Before = last.After
 			d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
 			d.Summary = "the relay started with another configuration: " + reading.Summary
-			d.Attribution = workspace.Attribution{
-				Cause: workspace.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
-			}
+			d.Attribution = editedOutside()
 		}
 		if !d.Last.Stopped {
 			d.Summary += "; the run before ended without a stop, as at a crash or a power cut"
@@ -209,12 +268,12 @@ func (l *lifecycle) stopWhen(ctx context.Context, entered <-chan struct{}, faile
 		return nil, errors.New("its start could not be entered either")
 	}
 	return audit.Update(ctx, l.trail, ownProject, "", l.subject, func(audit.Entry, bool) (*audit.Entry, error) {
-		d := l.run
+		config, d := l.now()
 		d.Severity, d.Direction, d.Summary = meaning.Info, meaning.Neutral, "the relay was told to stop, and stopped"
 		if failed != nil {
 			d.Severity, d.Summary = meaning.High, "the relay stopped, as a part of it failed; its log says which"
 		}
-		return l.entry(&audit.Entry{Type: typeStopped, After: l.config}, d)
+		return l.entry(&audit.Entry{Type: typeStopped, After: config}, d)
 	})
 }
 

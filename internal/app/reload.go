@@ -72,6 +72,10 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, dryRun bool) (c
 	r.reload.loaded = loaded
 	r.reload.succeeded(loaded.Config, 1)
 	report.Applied = true
+	select {
+	case r.reload.done <- struct{}{}:
+	default: // one that waits tells of both
+	}
 	report.ChangingOver = append(report.ChangingOver, untilOpened(ctx, fresh, r.reload.Patience)...)
 	r.log.Info("the configuration was reloaded", "changes", len(report.Changes), "fields", fieldsOf(report.Changes), "config_sha256", hash, "changing_over", report.ChangingOver)
 	return report, nil

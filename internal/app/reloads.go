@@ -72,14 +72,17 @@ type ConfigState struct {
 // reloading is the state of the reloads.
 type reloading struct {
 	Reloads
-	turn   sync.Mutex // held over a reload
-	loaded Loaded     // what was applied by the last one; guarded by turn
+	turn   sync.Mutex    // held over a reload
+	done   chan struct{} // takes a value after each reload that was applied
+	loaded Loaded        // what was applied by the last one; guarded by turn
 
 	mu  sync.Mutex
 	now ConfigState // guarded by mu
 }
 
-func newReloading(o Options) *reloading { return &reloading{Reloads: o.Reloads} }
+func newReloading(o Options) *reloading {
+	return &reloading{Reloads: o.Reloads, done: make(chan struct{}, 1)}
+}
 
 func (s *reloading) state() ConfigState {
 	s.mu.Lock()

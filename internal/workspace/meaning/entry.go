@@ -70,6 +70,7 @@ var entrySentences = map[string]struct {
 	"environment.back":        {"the environment that was gone can be read again", Medium},
 	"credentials.damaged":     {"stored push credentials were damaged", High},
 	"relay.started":           {"the relay started", Info},
+	"relay.reloaded":          {"the relay reloaded its configuration", Info},
 	"relay.stopped":           {"the relay stopped", Info},
 	"trail.damaged":           {"damage to the audit trail was found", High},
 	"trail.restored":          {"entries lost or damaged in the audit trail's log are read from its files", High},
