@@ -36,6 +36,8 @@ type Config struct {
 	Audit Audit `yaml:"audit"`
 	// Admin is the private listener: /healthz, /readyz, /metrics, /status.
 	Admin Admin `yaml:"admin"`
+	// Console shows the relay's state in a browser.
+	Console Console `yaml:"console"`
 	// Heartbeat calls a dead-man's switch.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Traces are OpenTelemetry traces of pushes.

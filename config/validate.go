@@ -29,6 +29,7 @@ func (k *checker) config(c *Config) {
 	k.witnesses(c.Audit)
 	k.auditServe(c)
 	k.admin(c)
+	k.console(c)
 	k.heartbeat(c.Heartbeat)
 	k.traces(c.Traces)
 	k.sinks(c)

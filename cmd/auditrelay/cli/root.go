@@ -60,6 +60,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	root.AddCommand(
 		p.newRun(),
 		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck(), newConfigSchema()),
+		group("console", "Look at a running relay in the browser", "", newConsoleOpen()),
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),

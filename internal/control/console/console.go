@@ -55,6 +55,9 @@ type Options struct {
 	Sinks func() []config.Sink
 	// Reload applies the edited configuration, or tells with dryRun what it would change.
 	Reload func(ctx context.Context, dryRun bool) (Reloaded, error)
+	// OpenWeb gives a link into the console in the browser, valid once until a time; its error says
+	// why there is none.
+	OpenWeb func(by workspace.Person) (Opened, error)
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
 	// Route gives the choice, redaction and format of a sink's events.
@@ -146,6 +149,7 @@ func (s *Server) routes() *http.ServeMux {
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /v1/status":               answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
 		"POST /v1/reload":              answers(s.reload),
+		"POST /v1/console/open":        answers(s.openWeb),
 		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
 		"POST /v1/sinks/retire":        answers(s.retire),
 		"POST /v1/deadletters":         lists(s.listLetters),
