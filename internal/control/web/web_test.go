@@ -36,8 +36,15 @@ func serve(t *testing.T) (*Console, *httptest.Server) {
 	return c, server
 }
 
+// answer is a response that was read.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Cookies    []*http.Cookie
+}
+
 // send makes a request with a session's cookie. It follows no redirect.
-func send(t *testing.T, method, url string, session *http.Cookie, headers ...string) (*http.Response, string) {
+func send(t *testing.T, method, url string, session *http.Cookie, headers ...string) (answer, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	require.NoError(t, err)
@@ -55,7 +62,7 @@ func send(t *testing.T, method, url string, session *http.Cookie, headers ...str
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	return resp, string(text)
+	return answer{resp.StatusCode, resp.Header, resp.Cookies()}, string(text)
 }
 
 func login(t *testing.T, c *Console, at string) *http.Cookie {
@@ -63,8 +70,8 @@ func login(t *testing.T, c *Console, at string) *http.Cookie {
 	path, _ := c.Link(ann)
 	resp, body := send(t, http.MethodGet, at+path, nil)
 	require.Equal(t, http.StatusSeeOther, resp.StatusCode, body)
-	require.Len(t, resp.Cookies(), 1)
-	return resp.Cookies()[0]
+	require.Len(t, resp.Cookies, 1)
+	return resp.Cookies[0]
 }
 
 func TestALinkLogsInOnce(t *testing.T) {
@@ -73,14 +80,14 @@ func TestALinkLogsInOnce(t *testing.T) {
 	path, _ := c.Link(ann)
 	resp, _ := send(t, http.MethodGet, server.URL+path, nil)
 	require.Equal(t, http.StatusSeeOther, resp.StatusCode)
-	cookie := resp.Cookies()[0]
+	cookie := resp.Cookies[0]
 	assert.True(t, strings.HasPrefix(cookie.Name, "__Host-"))
 	assert.True(t, cookie.Secure && cookie.HttpOnly && cookie.Path == "/" && cookie.Domain == "")
 	assert.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
 
 	resp, _ = send(t, http.MethodGet, server.URL+path, nil)
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
-	assert.Empty(t, resp.Cookies())
+	assert.Empty(t, resp.Cookies)
 
 	resp, _ = send(t, http.MethodGet, server.URL+"/", nil)
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
