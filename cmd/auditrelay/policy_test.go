@@ -35,7 +35,7 @@ func TestPolicies(t *testing.T) {
 
 	o.append(t, "  exceptions: [{rule: name, until: 2999-01-31, reason: CHG-2}]\n")
 	o.command(t, cli.ExitOK, "reload")
-	o.told(t, "relay.reloaded", "policies.exceptions")
+	o.told(t, "relay.reloaded", "/policies/exceptions")
 	o.told(t, "policy.ended", "excepted until 2999-01-31T00:00:00Z: CHG-2")
 	assert.Contains(t, o.command(t, cli.ExitOK, "policy", "status"), "CHG-2")
 
