@@ -1,9 +1,11 @@
 package app
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -153,4 +155,41 @@ func freeAddress(t *testing.T) string {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Close()) }()
 	return l.Addr().String()
+}
+
+// A push that is under way holds up no job of a relay that leaves: another relay has all of them
+// before the push has been answered, and it is.
+func TestALeaveWaitsForNoPush(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	dir := t.TempDir()
+	first := start(t, inCluster(dir, "a", srv.ClientURL(), "one"))
+	all := []string{"control", "sink/one"}
+	waiting.Until(t, func() bool { return slices.Equal(all, first.jobs()) })
+	second := start(t, inCluster(dir, "b", srv.ClientURL(), "one"))
+	waiting.Until(t, func() bool { return slices.Equal(all[1:], second.jobs()) })
+
+	const body = `{"streams":[{"stream":{"app":"idp"},"values":[["1700000000000000000","{}"]]}]}`
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", first.Ingest)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+first.Ingest+"/loki/api/v1/push", http.NoBody)
+	require.NoError(t, err)
+	req.SetBasicAuth("u", "a-password-of-some-length")
+	_, err = fmt.Fprintf(conn, "POST /loki/api/v1/push HTTP/1.1\r\nHost: relay\r\nAuthorization: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		req.Header.Get("Authorization"), len(body))
+	require.NoError(t, err)
+	answers := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(answers, req)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusContinue, resp.StatusCode, "the push is under way")
+	stopped := make(chan error, 1)
+	go func() { stopped <- first.stop() }()
+	waiting.Until(t, func() bool { return slices.Equal(all, second.jobs()) }, "control was not given away")
+	_, err = io.WriteString(conn, body)
+	require.NoError(t, err)
+	resp, err = http.ReadResponse(answers, req)
+	require.NoError(t, err, "the push is answered all the same")
+	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+	require.NoError(t, errors.Join(resp.Body.Close(), <-stopped, second.stop()))
 }
