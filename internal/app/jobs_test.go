@@ -183,6 +183,7 @@ func TestALeaveWaitsForNoPush(t *testing.T) {
 	resp, err := http.ReadResponse(answers, req)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusContinue, resp.StatusCode, "the push is under way")
+	require.NoError(t, resp.Body.Close())
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.stop() }()
 	waiting.Until(t, func() bool { return slices.Equal(all, second.jobs()) }, "control was not given away")
