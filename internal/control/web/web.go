@@ -2,7 +2,8 @@
 // judges nothing by itself.
 //
 // To add a page, add a row to pages and a file templates/NAME.html that defines "main"; the
-// navigation, the session and the role are taken care of by the row.
+// navigation and the session are taken care of by the row. Nobody has a role yet: whoever has a
+// session sees all pages, and none of them acts.
 package web
 
 import (
