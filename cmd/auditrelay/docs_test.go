@@ -111,17 +111,25 @@ func anchors(text string) (all []string) {
 
 // TestExamplesAreValid puts each further example of YAML in place of the quick start's
 // own sections, and checks the whole.
+// destinations are the pages of deploy/docs, one for each kind of sink.
+func destinations() (pages []string) {
+	for _, kind := range []string{"kafka", "nats", "loki", "datadog", "webhook", "file"} {
+		pages = append(pages, "deploy/docs/"+kind+".md")
+	}
+	return pages
+}
+
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	start, _, found := strings.Cut(quickStart(t), "\nsinks:")
 	require.True(t, found)
 	block := regexp.MustCompile("(?s)\n```yaml\n(.*?)```") // not indented: the quick start's is
-	for _, name := range []string{"README.md", "deploy/README.md", "deploy/witness.md"} {
+	for _, name := range append([]string{"README.md", "deploy/README.md", "deploy/witness.md", "deploy/policies.md"}, destinations()...) {
 		examples := block.FindAllStringSubmatch(readFile(t, name), -1)
 		require.NotEmpty(t, examples, name)
 		for _, example := range examples {
 			_, warnings, err := config.Parse(name, []byte(start+"\n"+example[1]), func(variable string) (string, bool) {
-				known := []string{"WORKSPACE_KEY_ID", "WORKSPACE_KEY_SECRET", "REDACT_KEY", "WEBHOOK_SECRET"}
+				known := []string{"WORKSPACE_KEY_ID", "WORKSPACE_KEY_SECRET", "REDACT_KEY", "WEBHOOK_SECRET", "KAFKA_PASSWORD", "LOKI_PASSWORD", "DD_API_KEY"}
 				return "0123456789abcdef0123456789abcdef", slices.Contains(known, variable)
 			})
 			require.NoErrorf(t, err, "%s: %s", name, example[1])

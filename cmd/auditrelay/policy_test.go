@@ -33,7 +33,11 @@ func TestPolicies(t *testing.T) {
 	assert.Contains(t, o.command(t, cli.ExitTrouble, "policy", "test"), "names are shown to customers")
 	assert.Contains(t, o.command(t, cli.ExitOK, "trail", "list", "--type", "policy.violated"), "critical")
 
+	o.command(t, cli.ExitOK, "config", "diff")
 	o.append(t, "  exceptions: [{rule: name, until: 2999-01-31, reason: CHG-2}]\n")
+	assert.Contains(t, o.command(t, cli.ExitTrouble, "config", "diff"), "policies.exceptions")
+	assert.Contains(t, o.command(t, cli.ExitTrouble, "config", "diff", o.config), "live")
+	assert.Contains(t, o.command(t, cli.ExitFailure, "config", "diff", o.config+".none"), "no such file")
 	o.command(t, cli.ExitOK, "reload")
 	o.told(t, "relay.reloaded", "/policies/exceptions")
 	o.told(t, "policy.ended", "excepted until 2999-01-31T00:00:00Z: CHG-2")

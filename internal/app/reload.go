@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +24,7 @@ var errTakesRestart = errors.New("nothing was applied, since a part of it takes 
 // change takes a restart, nothing. With dryRun it tells what would change.
 //
 // Whatever may fail comes first. From then on each part changes over by itself.
-func (r *process) Reload(ctx context.Context, dryRun bool) (console.Reloaded, error) {
+func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloaded, error) {
 	if r.reload.Load == nil {
 		return console.Reloaded{}, errors.New("this relay was started without a configuration file; restart it with another configuration")
 	}
@@ -35,18 +35,18 @@ func (r *process) Reload(ctx context.Context, dryRun bool) (console.Reloaded, er
 	}
 	r.reload.turn.Lock()
 	defer r.reload.turn.Unlock()
-	if r.reload.Begun != nil && !dryRun {
+	if r.reload.Begun != nil && !req.DryRun {
 		defer r.reload.Begun()()
 	}
-	loaded, err := r.reload.Load()
+	loaded, err := r.reload.Load(req.File)
 	if err != nil {
 		err = fmt.Errorf("the configuration was not reloaded, and the one before stays: %w", err)
-		if !dryRun {
+		if !req.DryRun {
 			r.reloadFailed(err)
 		}
 		return console.Reloaded{}, err
 	}
-	return r.reloadWith(ctx, loaded, dryRun)
+	return r.reloadWith(ctx, loaded, req.DryRun)
 }
 
 func (r *process) reloadFailed(err error) {
@@ -194,11 +194,15 @@ func (r *process) turnPages(before *config.Config) {
 	}
 }
 
-// asksAlike reports whether two configurations agree on all that the control reads of them.
+// asksAlike reports whether two configurations agree on all that the control reads of them: on all
+// sections except those that change by themselves.
 func asksAlike(a, b *config.Config) bool {
-	return reflect.DeepEqual(a.Workspace, b.Workspace) && reflect.DeepEqual(a.Environments, b.Environments) &&
-		reflect.DeepEqual(a.Streaming, b.Streaming) && reflect.DeepEqual(a.Settings, b.Settings) &&
-		reflect.DeepEqual(a.Policies, b.Policies) && reflect.DeepEqual(a.Heartbeat, b.Heartbeat)
+	ofControl := func(c config.Change) bool {
+		section, _, _ := strings.Cut(c.Field, ".")
+		section, _, _ = strings.Cut(section, "[")
+		return !slices.Contains([]string{"sinks", "log", "shutdown_timeout"}, section)
+	}
+	return !slices.ContainsFunc(config.Diff(a, b), ofControl)
 }
 
 // untilOpened waits a while for sinks to change over, and names those that have not.

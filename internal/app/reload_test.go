@@ -135,7 +135,7 @@ func startPatient(t *testing.T, cfg *config.Config, patience time.Duration) *rel
 		Logger: slog.New(slog.DiscardHandler), Kinds: r.gates.kinds(),
 		Reloads: Reloads{
 			Level: r.level, Again: read, Patience: patience,
-			Load: func() (Loaded, error) {
+			Load: func(string) (Loaded, error) {
 				cfg, err := read()
 				return Loaded{Config: cfg, Again: read}, err
 			},

@@ -9,14 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // Reloads change the configuration of a running relay.
 type Reloads struct {
-	// Load reads and validates the configuration file as it is now.
-	Load func() (Loaded, error)
+	// Load reads and validates a configuration file as it is now; "" is the relay's own.
+	Load func(file string) (Loaded, error)
 	// Again is that of the configuration that the relay starts with.
 	Again func() (*config.Config, error)
 	// Asked takes a value when somebody asks for a reload by a signal.
@@ -135,7 +136,7 @@ func (r *process) followReloads() {
 			case <-ctx.Done():
 				return
 			case <-r.reload.Asked:
-				_, _ = r.Reload(ctx, false) // it is in the log, and in /status
+				_, _ = r.Reload(ctx, console.Reload{}) // it is in the log, and in /status
 			}
 		}
 	}))

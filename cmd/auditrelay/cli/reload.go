@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -53,6 +55,38 @@ is delivered twice.
 		}
 		return nil
 	}), onOff(&req.DryRun, "dry-run", "show what would change, and change nothing"))
+}
+
+func newConfigDiff() *cobra.Command {
+	req := console.Reload{DryRun: true}
+	output := orJSON("print JSON: {\"changes\", \"files\", \"config_sha256\", …}")
+	return question(&cobra.Command{
+		Use:   "diff [FILE]",
+		Short: "Show what a configuration would change in a running relay",
+		Long: exits("0 nothing differs, 1 failed, or the relay cannot be asked, 2 something differs",
+			`Compares a configuration FILE, or the edited one of the relay, with what the running relay
+was started with or has reloaded. Each field that differs is shown with whether a reload
+applies it. The relay reads the file, with the environment variables of its start: so it must
+be able to. Secrets are compared, and not shown; nothing is changed.`),
+		Example: `  auditrelay config diff --config /etc/auditrelay/relay.yaml
+  auditrelay config diff edited.yaml --config /etc/auditrelay/relay.yaml`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) > 1 {
+				return errors.New("give one configuration FILE, or none for the edited one of the relay")
+			}
+			if len(args) == 1 {
+				req.File, err = filepath.Abs(args[0])
+			}
+			return err
+		},
+	}, &relayFlags{}, output, func(cmd *cobra.Command, client *console.Client, _ []string) (console.Reloaded, error) {
+		return client.Reload(cmd.Context(), req)
+	}, printReloaded, func(done console.Reloaded) error {
+		if len(done.Changes)+len(done.Files) > 0 {
+			return errTrouble
+		}
+		return nil
+	})
 }
 
 func printReloaded(p *page, done console.Reloaded) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -59,7 +60,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	showHelpWithin(root)
 	root.AddCommand(
 		p.newRun(),
-		group("config", "Write an example configuration, or check your own", "", newConfigInit(), p.newConfigCheck(), newConfigSchema()),
+		group("config", "Write an example configuration, check your own, or compare it with a running relay", "", newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
 		group("console", "Look at a running relay in the browser", "", newConsoleOpen()),
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
@@ -128,9 +129,9 @@ systemd when it takes pushes, and of reloads (Type=notify-reload, with the watch
 				Reloads: app.Reloads{
 					Asked: asked, Level: level, Again: again,
 					Begun: func() func() { return service.reloads(cmd.Context()) },
-					Load: func() (app.Loaded, error) {
-						cfg, again, warnings, err := which.kinds.LoadToRun(which.file)
-						if err == nil {
+					Load: func(file string) (app.Loaded, error) {
+						cfg, again, warnings, err := which.kinds.LoadToRun(cmp.Or(file, which.file))
+						if err == nil && file == "" {
 							logWeaknesses(log, warnings)
 						}
 						return app.Loaded{Config: cfg, Again: again}, err

@@ -53,8 +53,8 @@ type Options struct {
 	Letters    *deadletters.Store
 	// Sinks gives the configured ones, with their defaults.
 	Sinks func() []config.Sink
-	// Reload applies the edited configuration, or tells with dryRun what it would change.
-	Reload func(ctx context.Context, dryRun bool) (Reloaded, error)
+	// Reload applies the edited configuration, or tells in a dry run what it would change.
+	Reload func(ctx context.Context, req Reload) (Reloaded, error)
 	// OpenWeb gives a link into the console in the browser, valid once until a time; its error says
 	// why there is none.
 	OpenWeb func(by workspace.Person) (Opened, error)

@@ -11,6 +11,9 @@ import (
 type Reload struct {
 	// DryRun tells what would change, and changes nothing.
 	DryRun bool `json:"dry_run,omitempty"`
+	// File is the absolute path of another configuration file to compare with, in a dry run; empty
+	// for the relay's own. The relay reads it.
+	File string `json:"file,omitempty"`
 }
 
 // Reloaded is the result of a reload.
@@ -41,7 +44,10 @@ func (r *Reloaded) Restarts() (all []config.Change) {
 }
 
 func (s *Server) reload(ctx context.Context, req Reload) (Reloaded, error) {
-	done, err := s.opts.Reload(ctx, req.DryRun)
+	if req.File != "" && !req.DryRun {
+		return Reloaded{}, refuse(http.StatusBadRequest, "a relay reloads the file that it was started with; another one can only be compared with it")
+	}
+	done, err := s.opts.Reload(ctx, req)
 	if err != nil {
 		return done, refuse(http.StatusConflict, "%v", err)
 	}
