@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -38,9 +39,9 @@ type stage struct {
 // setup is an incident's part of the stage.
 type setup struct {
 	simulator func(*workspacesim.Options)
-	// sinks, journal and more are YAML of the relay's configuration; %[1]s is the stage's
-	// folder.
-	sinks, journal, more string
+	// sinks, journal, settings and more are YAML of the relay's configuration; %[1]s is the stage's
+	// folder. No settings are watched unless settings says so.
+	sinks, journal, settings, more string
 	// before prepares the data directory.
 	before func(s *stage) error
 	close  func()
@@ -85,11 +86,11 @@ func (s *stage) config(r *rig.Relay) string {
 workspace: {base_url: %q, key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: %q}
 admin: {listen: %q}
-settings: {disabled: true}
+settings: %s
 streaming: {interval: %s}
 environments:
   - {project: %s, environment: %s, stream: {relay: {hostname: %q}}}
-`, r.DataDir(), s.workspace.URL, workspacesim.DemoKeyID, r.Ingest, r.Admin, lookEvery,
+`, r.DataDir(), s.workspace.URL, workspacesim.DemoKeyID, r.Ingest, r.Admin, cmp.Or(s.settings, "{disabled: true}"), lookEvery,
 		s.project, s.environment, r.Ingest)
 	text += "sinks: " + strings.ReplaceAll(sinks, "%[1]s", s.dir) + "\n"
 	if s.journal != "" {

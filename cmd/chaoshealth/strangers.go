@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// strangerIncidents are of connections and disks, to fire their alerts.
+// strangerIncidents are of connections, disks and policies, to fire their alerts.
 func strangerIncidents() []incident {
 	address := ""
 	if free, err := rig.FreeAddresses(context.Background(), 1); err == nil {
@@ -30,6 +30,14 @@ func strangerIncidents() []incident {
 		{
 			name: "further: a disk smaller than the budget", expected: "flowing", reported: state, cause: nothing,
 			setup: setup{journal: "{max_bytes: 100TiB}"}, alerts: []string{"DiskFilling"},
+		},
+		{
+			name: "further: a setting violates a policy", expected: "flowing", reported: state, cause: nothing,
+			setup: setup{
+				settings: "{interval: 1s}",
+				more:     "policies: {rules: [{name: nobody, setting: project, cel: 'false', reason: to see the alert}]}\n",
+			},
+			alerts: []string{"PolicyViolated"},
 		},
 	}
 }
