@@ -125,9 +125,7 @@ func (k *checker) policyRule(at string, r PolicyRule) {
 		k.fail(at+".setting", r.Setting, "must be one of "+strings.Join(names, ", "))
 	}
 	if r.CEL != "" {
-		if _, err := match.CompileState(r.CEL); err != nil {
-			k.fail(at+".cel", nil, err.Error())
-		}
+		k.expression(at+".cel", r.CEL, match.CompileState)
 	}
 }
 

@@ -85,7 +85,7 @@ func (k *checker) match(at string, m *Match) {
 	k.names(at+".types", m.Types)
 	k.names(at+".projects", m.Projects)
 	if m.CEL != "" {
-		k.expression(at+".cel", m.CEL)
+		k.expression(at+".cel", m.CEL, match.Compile)
 	}
 }
 
@@ -96,8 +96,9 @@ func (k *checker) names(at string, names []string) {
 	}
 }
 
-func (k *checker) expression(at, text string) {
-	_, err := match.Compile(text)
+// expression compiles an expression, with what its kind is compiled by.
+func (k *checker) expression(at, text string, compile func(string) (*match.Condition, error)) {
+	_, err := compile(text)
 	var found match.Errors
 	switch {
 	case err != nil && holdsKey(text):
