@@ -66,11 +66,13 @@ func (r *release) archive(t target, binary string, w words) error {
 		entries = append(entries, entry{name: r.name(t) + "/share/" + name, mode: 0o644, data: w[name]})
 	}
 	if t.os == "linux" {
-		unit, err := os.ReadFile(filepath.Join(r.root, unitFile))
-		if err != nil {
-			return err
+		for _, file := range slices.Sorted(maps.Keys(systemdFiles)) {
+			text, err := os.ReadFile(filepath.Join(r.root, file))
+			if err != nil {
+				return err
+			}
+			entries = append(entries, entry{name: r.name(t) + "/systemd/" + filepath.Base(file), mode: 0o644, data: text})
 		}
-		entries = append(entries, entry{name: r.name(t) + "/systemd/auditrelay.service", mode: 0o644, data: unit})
 	}
 	return r.writeTarGz(r.name(t)+".tar.gz", entries)
 }

@@ -14,14 +14,22 @@ import (
 	"github.com/goreleaser/nfpm/v2/rpm"
 )
 
-const unitFile = "deploy/systemd/auditrelay.service"
+// systemdFiles are the packages' files for systemd, with where they go.
+var systemdFiles = map[string]string{
+	"deploy/systemd/auditrelay.service":  "/usr/lib/systemd/system/auditrelay.service",
+	"deploy/systemd/auditrelay.sysusers": "/usr/lib/sysusers.d/auditrelay.conf",
+}
 
 // The scripts of the packages. Nothing is started at an installation, since there is no configuration yet;
-// an upgrade restarts a relay that runs, and a removal stops it. The data stays.
+// an upgrade restarts a relay that runs, and a removal stops it. The data stays. The relay's user may read
+// the folder of its configuration, and not change it.
 const (
 	afterInstall = `#!/bin/sh
 set -e
 [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
+systemd-sysusers auditrelay.conf
+chgrp auditrelay /etc/auditrelay
+chmod 0750 /etc/auditrelay
 systemctl daemon-reload
 systemctl try-restart auditrelay.service
 `
@@ -73,11 +81,14 @@ func (r *release) packages(t target, binary string, w words, work string) error 
 
 // contents writes the texts to dir, and lists all files of a package.
 func (r *release) contents(dir, binary string, w words) (files.Contents, error) {
-	unit, err := os.ReadFile(filepath.Join(r.root, unitFile))
-	if err != nil {
-		return nil, err
+	all := map[string][]byte{}
+	for file, to := range systemdFiles {
+		text, err := os.ReadFile(filepath.Join(r.root, file))
+		if err != nil {
+			return nil, err
+		}
+		all[to] = bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte("/usr/bin/"))
 	}
-	all := map[string][]byte{"/usr/lib/systemd/system/auditrelay.service": bytes.ReplaceAll(unit, []byte("/usr/local/bin/"), []byte("/usr/bin/"))}
 	for name, text := range w {
 		all["/usr/share/"+name] = text
 	}

@@ -36,7 +36,8 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 	r.reload.turn.Lock()
 	defer r.reload.turn.Unlock()
 	if r.reload.Begun != nil && !req.DryRun {
-		defer r.reload.Begun()()
+		ended := r.reload.Begun()
+		defer func() { ended(r.reload.state().Error) }()
 	}
 	loaded, err := r.reload.Load(req.File)
 	if err != nil {

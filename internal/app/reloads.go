@@ -22,8 +22,9 @@ type Reloads struct {
 	Again func() (*config.Config, error)
 	// Asked takes a value when somebody asks for a reload by a signal.
 	Asked <-chan struct{}
-	// Begun, if set, is told that a reload begins, and what it returns that it has ended.
-	Begun func() (ended func())
+	// Begun, if set, is told that a reload begins, and what it returns that it has ended, with the
+	// reason if it was refused.
+	Begun func() (ended func(refused string))
 	// Patience is how long a reload waits for the changed sinks to change over, to tell which have.
 	// Default 10s.
 	Patience time.Duration

@@ -128,7 +128,7 @@ systemd when it takes pushes, and of reloads (Type=notify-reload, with the watch
 				Logger: log, Version: p.build().Version, Kinds: p.Kinds, Started: func(app.Addresses) { ready() },
 				Reloads: app.Reloads{
 					Asked: asked, Level: level, Again: again,
-					Begun: func() func() { return service.reloads(cmd.Context()) },
+					Begun: func() func(string) { return service.reloads(cmd.Context()) },
 					Load: func(file string) (app.Loaded, error) {
 						cfg, again, warnings, err := which.kinds.LoadToRun(cmp.Or(file, which.file))
 						if err == nil && file == "" {

@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // supervisor is the service manager that started this process, such as systemd, by the protocol
@@ -43,11 +45,23 @@ func (s supervisor) tell(ctx context.Context, state string) {
 }
 
 // reloads tells that a reload begins, and gives the function that tells of its end. Both states of
-// the begin stand in one datagram: systemd counts only a READY=1 that comes after that time.
-func (s supervisor) reloads(ctx context.Context) (ended func()) {
+// the begin stand in one datagram: systemd counts only a READY=1 that comes after that time. A
+// refused reload is over, too: the relay goes on, and its status says why.
+func (s supervisor) reloads(ctx context.Context) (ended func(refused string)) {
 	ctx = context.WithoutCancel(ctx)
 	s.tell(ctx, "RELOADING=1\nMONOTONIC_USEC="+strconv.FormatInt(monotonicMicros(), 10))
-	return func() { s.tell(ctx, "READY=1") }
+	return func(refused string) { s.tell(ctx, "READY=1\nSTATUS="+statusAfter(refused)) }
+}
+
+// statusAfter is what `systemctl status` shows after a reload. It is one line, as each line of a
+// datagram is a state of its own.
+func statusAfter(refused string) string {
+	if refused == "" {
+		return "The configuration was reloaded."
+	}
+	const most = 1000
+	line := strings.Join(strings.FieldsFunc(refused, unicode.IsControl), "; ")
+	return "The reload was refused: " + strings.ToValidUTF8(line[:min(most, len(line))], "")
 }
 
 // alive gives signs of life until ctx ends. Like /healthz, they say only that the process runs at
