@@ -57,6 +57,7 @@ func floors() map[string]int {
 		"internal/workspace/settings":   3,
 		"internal/workspace":            2,
 		"internal/control/traces":       1,
+		"internal/control/access":       0,
 		"internal/migration":            2,
 		"internal/trail/timeline":       2,
 		"internal/trail/tiles":          4,

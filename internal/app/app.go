@@ -18,7 +18,9 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
+	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
@@ -130,10 +132,13 @@ type process struct {
 	couriers     couriers
 	deliveries   *relay.Metrics
 	control      *control
-	endElsewhere func(context.Context) error // ends the console without control; nil on a disk
-	leave        context.CancelFunc          // ends this relay's part in the cluster
-	work         work                        // the jobs that this relay does
-	member       atomic.Pointer[string]      // its name in the cluster; nil on a disk
+	console      atomic.Pointer[console.Server] // nil while the relay starts
+	web          *web.Console                   // nil: none is configured
+	webAddress   string                         // of the console in the browser
+	endElsewhere func(context.Context) error    // ends the console without control; nil on a disk
+	leave        context.CancelFunc             // ends this relay's part in the cluster
+	work         work                           // the jobs that this relay does
+	member       atomic.Pointer[string]         // its name in the cluster; nil on a disk
 
 	mu   sync.Mutex
 	live map[string]relay.Sink // the sinks that this relay runs, by name; guarded by mu
@@ -155,7 +160,7 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startReloads, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
-		r.startJobs, r.startRecent, r.startIngest, r.startActing,
+		r.startWeb, r.startJobs, r.startRecent, r.startIngest, r.startActing,
 	} {
 		if err := part(ctx); err != nil {
 			return err

@@ -17,10 +17,11 @@ import (
 // startElsewhere tells the command line that another relay of the cluster answers, until this one
 // has control.
 func (r *process) startElsewhere(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, Logger: r.log}, r.fail)
+	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, OpenWeb: r.openWeb, Logger: r.log}, r.fail)
 	if err != nil {
 		return err
 	}
+	r.console.Store(server)
 	var once sync.Once
 	r.endElsewhere = func(ctx context.Context) (err error) {
 		once.Do(func() { err = server.Close(ctx) })
@@ -47,6 +48,7 @@ func (c *control) startConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.console.Store(server)
 	c.stack.push("console", server.Close)
 	c.admin.AddStatus("sinks", func(ctx context.Context) (any, error) { return server.Sinks(ctx) })
 	return nil

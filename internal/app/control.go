@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -42,8 +41,6 @@ type control struct {
 	spans      *eventproof.Keeper                   // nil: no spans are made
 	forwarded  atomic.Int64                         // how many entries of the trail are in the journal
 	covered    atomic.Int64                         // how many of them have a checkpoint there
-	web        *web.Console                         // nil: none is configured
-	webAddress string                               // of the console in the browser
 	newest     workspace.Newest                     // looks at the settings and the streaming config
 	reconciler atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk       atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
@@ -58,7 +55,7 @@ func newControl(r *process) *control {
 // begin takes the first step, under the turn of this relay.
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
-	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startChanges, c.startSilences, c.startWeb, c.startConsole,
+	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startChanges, c.startSilences, c.startConsole,
 		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth,
 		func(context.Context) error { c.begun = true; return nil })
 }

@@ -15,26 +15,36 @@ import (
 // webConnections bounds the browsers' connections.
 const webConnections = 64
 
-// startWeb serves the console in the browser, if it is configured.
-func (c *control) startWeb(ctx context.Context) (err error) {
-	listen := c.cfg().Console.Listen
+// startWeb serves the console in the browser, if it is configured. It answers as soon as this relay
+// knows whether it has control.
+func (r *process) startWeb(ctx context.Context) (err error) {
+	listen := r.cfg().Console.Listen
 	if listen == "" {
 		return nil
 	}
-	c.web = web.New(web.Options{Status: c.admin.Status, Logger: c.log})
+	r.web = web.New(web.Options{Ask: r.askAs, Logger: r.log})
 	server := &http.Server{
-		Handler: c.web, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: r.web, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
-	c.webAddress, err = c.serve(ctx, &c.stack, listen, nil, server, connlimit.Options{Name: "console", Total: webConnections})
+	r.webAddress, err = r.serve(ctx, &r.stack, listen, nil, server, connlimit.Options{Name: "console", Total: webConnections})
 	return err
 }
 
+// askAs lets a person ask this relay.
+func (r *process) askAs(by workspace.Person) (*console.Client, error) {
+	server := r.console.Load()
+	if server == nil {
+		return nil, errors.New("the relay is still starting")
+	}
+	return server.Client(by), nil
+}
+
 // openWeb makes a link into the console for a person at the command line.
-func (c *control) openWeb(by workspace.Person) (console.Opened, error) {
-	if c.web == nil {
+func (r *process) openWeb(by workspace.Person) (console.Opened, error) {
+	if r.web == nil {
 		return console.Opened{}, errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
 	}
-	path, until := c.web.Link(by)
-	return console.Opened{URL: "http://" + c.webAddress + path, Until: until}, nil
+	path, until := r.web.Link(by)
+	return console.Opened{URL: "http://" + r.webAddress + path, Until: until}, nil
 }

@@ -284,19 +284,22 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 	if json.Unmarshal(text, &answer) != nil || answer.Error == "" {
 		answer.Error = fmt.Sprintf("the relay answered %s; is it of another version than this command?", resp.Status)
 	}
-	if resp.StatusCode == http.StatusBadRequest {
-		return nil, &wrongRequest{answer.Error}
-	}
-	return nil, errors.New(answer.Error)
+	return nil, &Refused{resp.StatusCode, answer.Error}
 }
 
 // ErrRequest marks a request that the relay found wrong before it did anything.
 var ErrRequest = errors.New("wrong request")
 
-type wrongRequest struct{ text string }
+// Refused is the relay's answer to a request that it does not carry out.
+type Refused struct {
+	Status int // of HTTP
+	Reason string
+}
 
-func (w *wrongRequest) Error() string        { return w.text }
-func (w *wrongRequest) Is(target error) bool { return target == ErrRequest }
+func (r *Refused) Error() string { return r.Reason }
+func (r *Refused) Is(target error) bool {
+	return target == ErrRequest && r.Status == http.StatusBadRequest
+}
 
 // ErrNoRelay means that nobody answers at the socket of a data directory.
 var ErrNoRelay = errors.New("no relay runs on the data directory")
@@ -307,6 +310,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case c.dir == "": // within the relay
+		return errors.Unwrap(err)
 	case errors.Is(noDir, fs.ErrNotExist):
 		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", c.dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -76,8 +76,8 @@ type Options struct {
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
-	// Elsewhere is set where another relay of the cluster has control: only Status and Reload are
-	// answered.
+	// Elsewhere is set where another relay of the cluster has control: only Status, Reload and OpenWeb
+	// are answered.
 	Elsewhere bool
 	// Trail is the audit trail, and Timeline its index.
 	Trail    *audit.Trail
@@ -96,7 +96,13 @@ type Server struct {
 	opts   Options
 	http   *http.Server
 	socket *socket
-	stop   context.CancelFunc // ends the work under way
+	// handler answers calls whose context has the person.
+	handler http.Handler
+	working context.Context    // of the work under way
+	stop    context.CancelFunc // ends it
+
+	entering sync.Mutex     // held while a call within the relay begins, and while working ends
+	inside   sync.WaitGroup // the calls within the relay
 
 	// lettersTurn is held while the dead letters are being changed: two replays at once would
 	// deliver each letter twice.
@@ -114,13 +120,13 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, stop: stop, taps: make(chan struct{}, mostTaps)}
-	routes := s.routes()
+	s := &Server{opts: opts, socket: socket, working: working, stop: stop, taps: make(chan struct{}, mostTaps)}
+	s.handler = cutOff(s.routes())
 	if opts.Elsewhere {
-		routes = s.elsewhere()
+		s.handler = cutOff(s.elsewhere())
 	}
 	s.http = &http.Server{
-		Handler: cutOff(withPerson(routes)), ReadHeaderTimeout: 10 * time.Second,
+		Handler: withPerson(s.handler), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
 	}
@@ -137,6 +143,7 @@ func (s *Server) elsewhere() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }))
 	mux.HandleFunc("POST /v1/reload", answers(s.reload))
+	mux.HandleFunc("POST /v1/console/open", answers(s.openWeb))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
 	})
@@ -195,13 +202,25 @@ func (s *Server) routes() *http.ServeMux {
 // Close ends the work under way, each piece at a point without loss,
 // and tells its clients. ctx bounds the wait.
 func (s *Server) Close(ctx context.Context) error {
+	s.entering.Lock()
 	s.stop()
+	s.entering.Unlock()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
+	ended := make(chan struct{})
+	go func() { s.inside.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("questions of the console have not ended: %w", ctx.Err()))
+	}
 	return errors.Join(err, s.socket.close())
 }
+
+// errClosed ends the calls within a relay that stops.
+var errClosed = errors.New("the relay is shutting down; ask again when it is back")
 
 // sink finds a configured sink.
 func (s *Server) sink(name string) (config.Sink, error) {

@@ -38,6 +38,7 @@ type stage struct {
 	trail   *audit.Trail
 	losses  []console.Loss
 	lost    error // answer to recording a loss
+	server  *console.Server
 	stop    func()
 }
 
@@ -67,6 +68,7 @@ func newStage(t *testing.T, names ...string) *stage {
 	closeTrail := s.withTrail(&options)
 	server, err := console.Listen(t.Context(), dir, options, func(err error) { t.Error(err) })
 	require.NoError(t, err)
+	s.server = server
 	s.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waiting.Stall)
 		defer cancel()

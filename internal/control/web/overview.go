@@ -1,11 +1,9 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	"html/template"
-	"maps"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -24,28 +22,37 @@ type overview struct {
 	Unreadable []string
 }
 
-func (c *Console) overview(r *http.Request) any {
+func overviewOf(a *asked) (any, error) {
+	sections, err := a.client.Status(a.ctx)
+	if err != nil {
+		return nil, err
+	}
 	var o overview
-	sections := c.opts.Status(r.Context())
-	for _, name := range slices.Sorted(maps.Keys(sections)) {
-		switch v := sections[name].(type) {
-		case []health.Status:
-			o.Environments = v
-		case []console.Sink:
-			o.Sinks = v
-		case journal.Usage:
-			o.Journal = &v
-		case []timeline.Row:
-			o.Changes = v
-		case map[string]string: // a section that cannot be read has only its error
-			o.Unreadable = append(o.Unreadable, name+": "+v["error"])
+	for name, into := range map[string]any{"environments": &o.Environments, "sinks": &o.Sinks, "journal": &o.Journal, "changes": &o.Changes} {
+		if err := section(sections[name], into); err != nil {
+			o.Unreadable = append(o.Unreadable, name+": "+err.Error())
 		}
 	}
-	return o
+	return o, nil
+}
+
+// section reads a section of /status. One that the relay cannot read has only its error.
+func section(raw json.RawMessage, into any) error {
+	var failed struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(raw, &failed) == nil && failed.Error != "" {
+		return fmt.Errorf("%s", failed.Error)
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	return json.Unmarshal(raw, into)
 }
 
 // helpers are the functions of the templates.
 var helpers = template.FuncMap{
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"at":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"length": length,
 	"percent": func(part, whole int64) string {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -80,14 +81,19 @@ func (s *sessions) begin(link string) (token string, by workspace.Person, ok boo
 	return token, by, true
 }
 
-func (s *sessions) person(r *http.Request) (workspace.Person, bool) {
+// person says who asks. Whoever has come by a link from this machine is an operator.
+func (s *sessions) person(r *http.Request) (workspace.Person, access.Role, bool) {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
-		return workspace.Person{}, false
+		return workspace.Person{}, 0, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live.of(cookie.Value)
+	by, ok := s.live.of(cookie.Value)
+	if !ok {
+		return workspace.Person{}, 0, false
+	}
+	return by, access.Operator, true
 }
 
 func (s *sessions) end(r *http.Request) {
@@ -101,22 +107,21 @@ func (s *sessions) end(r *http.Request) {
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	token, by, ok := c.sessions.begin(r.PathValue("token"))
 	if !ok {
-		http.Error(w, "This link was used already, or is older than five minutes. Run 'auditrelay console open' for another one.", http.StatusForbidden)
+		c.fail(w, &asked{ctx: r.Context(), request: r}, &problem{http.StatusForbidden, "This link was used already, or is older than five minutes.", "Run 'auditrelay console open' for another one."})
 		return
 	}
 	c.opts.Logger.Info("a person has logged in to the console", "user", by.User, "host", by.Host)
-	setCookie(w, token, int(sessionLength/time.Second))
+	http.SetCookie(w, newCookie(cookieName, token, int(sessionLength/time.Second)))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	c.sessions.end(r)
-	setCookie(w, "", -1)
+	http.SetCookie(w, newCookie(cookieName, "", -1))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-func setCookie(w http.ResponseWriter, token string, age int) {
-	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: token, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	})
+// newCookie makes a cookie for this host alone, which no script reads and no other site sends.
+func newCookie(name, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 }

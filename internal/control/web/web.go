@@ -1,13 +1,15 @@
-// Package web is the console in the browser. It shows what the relay's own answers say, and
-// judges nothing by itself.
+// Package web is the console in the browser. It asks the relay what the command line asks, by the
+// same client, and judges nothing by itself.
 //
-// To add a page, add a row to pages and a file templates/NAME.html that defines "main"; the
-// navigation and the session are taken care of by the row. Nobody has a role yet: whoever has a
-// session sees all pages, and none of them acts.
+// To add a page, add a row to pages, and a file templates/NAME.html that defines "main"; to add an
+// action, a row to actions. The rows take care of the navigation, the session, the role, and of
+// errors. Whatever lies in assets is served to everybody under /assets/.
+//
+// Reading works without any script: a page's whole state is in its address, and forms are plain. All
+// text from outside is shown in <bdi>, so that its direction reaches no further.
 package web
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"html/template"
@@ -18,59 +20,65 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-//go:embed templates
+//go:embed templates assets
 var files embed.FS
 
-// policy lets a page load nothing except the console's own style sheet.
-const policy = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// policy lets a page load nothing except the console's own files, and run no script in its text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Options give a console its parts.
 type Options struct {
-	// Status gives the sections of /status.
-	Status func(context.Context) map[string]any
+	// Ask makes a client for a person. Its error says why the relay answers nobody.
+	Ask    func(by workspace.Person) (*console.Client, error)
 	Logger *slog.Logger
 }
 
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
-	opts     Options
-	sessions *sessions
-	all      http.Handler
-}
-
-// page is a row of the table of pages.
-type page struct {
-	path, title, file string
-	// data is what the template shows.
-	data func(*Console, *http.Request) any
-}
-
-// pages are all pages, in the order of the navigation.
-var pages = []page{
-	{"/", "Overview", "overview.html", (*Console).overview},
+	opts      Options
+	sessions  *sessions
+	templates map[string]*template.Template // by file
+	all       http.Handler
 }
 
 // New makes a console.
 func New(o Options) *Console {
-	c := &Console{opts: o, sessions: newSessions()}
+	c := &Console{opts: o, sessions: newSessions(), templates: parse()}
 	mux := http.NewServeMux()
 	for _, p := range pages {
-		pattern := "GET " + p.path
-		if p.path == "/" {
-			pattern += "{$}"
-		}
-		mux.Handle(pattern, c.show(p))
+		mux.Handle("GET "+exactly(p.path), c.guard(p.least, c.page(p)))
 	}
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFileFS(w, r, files, "templates/style.css")
+	for _, a := range actions {
+		mux.Handle("POST "+a.path, c.guard(a.least, c.action(a)))
+	}
+	for _, f := range feeds {
+		mux.Handle("GET "+f.path, c.guard(f.least, c.feed(f)))
+	}
+	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=300")
+		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
 	})
 	mux.HandleFunc("GET "+linkPath+"{token}", c.login)
 	mux.HandleFunc("POST /logout", c.logout)
+	mux.Handle("/", c.guard(access.Viewer, func(w http.ResponseWriter, a *asked) {
+		c.fail(w, a, &problem{http.StatusNotFound, "There is no such page.", "Choose one in the navigation."})
+	}))
 	c.all = http.NewCrossOriginProtection().Handler(mux)
 	return c
+}
+
+// exactly is the pattern of a path alone, and not of those below it.
+func exactly(path string) string {
+	if strings.HasSuffix(path, "/") {
+		return path + "{$}"
+	}
+	return path
 }
 
 // ServeHTTP answers browsers that call the console by an address or name of this machine. A web
@@ -98,36 +106,14 @@ func (c *Console) Link(by workspace.Person) (path string, until time.Time) {
 	return linkPath + token, until
 }
 
-// shown is what the layout shows.
-type shown struct {
-	Title  string
-	Path   string
-	Pages  []named
-	Person string
-	Data   any
+// asked is what a page is asked, and by whom.
+type asked struct {
+	ctx     context.Context
+	request *http.Request // its form is parsed
+	person  workspace.Person
+	role    access.Role
+	client  *console.Client
 }
 
-type named struct{ Path, Title string }
-
-func (c *Console) show(p page) http.Handler {
-	t := template.Must(template.New("layout.html").Funcs(helpers).ParseFS(files, "templates/layout.html", "templates/"+p.file))
-	var all []named
-	for _, p := range pages {
-		all = append(all, named{p.path, p.title})
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		person, in := c.sessions.person(r)
-		if !in {
-			http.Error(w, "You are not logged in. Run 'auditrelay console open' on this machine, and open the link that it prints.", http.StatusUnauthorized)
-			return
-		}
-		var body bytes.Buffer
-		if err := t.Execute(&body, shown{p.title, p.path, all, person.String(), p.data(c, r)}); err != nil {
-			c.opts.Logger.Error("a page of the console cannot be shown", "page", p.path, "error", err)
-			http.Error(w, "this page cannot be shown; the relay's log says why", http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(body.Bytes()) // the browser has gone
-	})
-}
+// value is a field of the form or the address.
+func (a *asked) value(name string) string { return strings.TrimSpace(a.request.Form.Get(name)) }

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -23,16 +30,32 @@ var ann = workspace.Person{User: "ann", Host: "desk"}
 // hostile is a text that a page must show as text.
 const hostile = `<script>alert(1)</script>`
 
+// serve starts a console for the browser over one for the command line, with a trail.
 func serve(t *testing.T) (*Console, *httptest.Server) {
 	t.Helper()
-	c := New(Options{Logger: slog.New(slog.DiscardHandler), Status: func(context.Context) map[string]any {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	trail, stopTrail := trailtest.Serve(t, filepath.Join(dir, "trail"))
+	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { index.Keep(ctx) })
+	status := func(context.Context) map[string]any {
 		return map[string]any{
 			"environments": []health.Status{{Project: "shop", Environment: "live", State: health.Silent, Reason: hostile, Action: "look at the sender"}},
 			"journal":      map[string]string{"error": "the disk is away"},
 		}
-	}})
+	}
+	asking, err := console.Listen(ctx, dir, console.Options{Status: status, Trail: trail, Timeline: index, Logger: log}, func(err error) { t.Error(err) })
+	require.NoError(t, err)
+	c := New(Options{Logger: log, Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil }})
 	server := httptest.NewServer(c)
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.Close()
+		assert.NoError(t, asking.Close(context.Background()))
+		cancel()
+		keeping.Wait()
+		stopTrail()
+	})
 	return c, server
 }
 
@@ -121,10 +144,10 @@ func TestLinksAndSessionsEnd(t *testing.T) {
 		token, _, ok := s.begin(fresh)
 		require.True(t, ok)
 		r := &http.Request{Header: http.Header{"Cookie": {cookieName + "=" + token}}}
-		_, ok = s.person(r)
+		_, _, ok = s.person(r)
 		assert.True(t, ok)
 		time.Sleep(sessionLength)
-		_, ok = s.person(r)
+		_, _, ok = s.person(r)
 		assert.False(t, ok, "an old session is good")
 		for range 3 * mostGrants {
 			s.link(ann)
@@ -137,12 +160,12 @@ func TestThePageShowsTextAsText(t *testing.T) {
 	t.Parallel()
 	c, server := serve(t)
 	resp, body := send(t, http.MethodGet, server.URL+"/", login(t, c, server.URL))
-	assert.NotContains(t, body, "<script")
+	assert.NotContains(t, body, hostile)
 	assert.Contains(t, body, "&lt;script&gt;alert(1)")
 	assert.Contains(t, body, "look at the sender")
 	assert.Contains(t, body, "journal: the disk is away")
 	assert.Equal(t, policy, resp.Header.Get("Content-Security-Policy"))
-	resp, _ = send(t, http.MethodGet, server.URL+"/style.css", nil)
+	resp, _ = send(t, http.MethodGet, server.URL+"/assets/style.css", nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Contains(t, resp.Header.Get("Content-Type"), "text/css")
 }
@@ -153,4 +176,82 @@ func TestAStrangeNameIsRefused(t *testing.T) {
 	c, server := serve(t)
 	resp, _ := send(t, http.MethodGet, server.URL+"/", login(t, c, server.URL), "Host", "rebound.example.com")
 	assert.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode)
+}
+
+func TestAnErrorIsAPage(t *testing.T) {
+	t.Parallel()
+	c, server := serve(t)
+	cookie := login(t, c, server.URL)
+	for path, want := range map[string]int{"/nothing": http.StatusNotFound, "/open/wrong": http.StatusForbidden, "/assets/none.css": http.StatusNotFound} {
+		resp, body := send(t, http.MethodGet, server.URL+path, cookie)
+		assert.Equal(t, want, resp.StatusCode, path)
+		if path != "/assets/none.css" {
+			assert.Contains(t, body, "</html>", path)
+		}
+	}
+	resp, body := send(t, http.MethodGet, server.URL+"/", nil)
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	assert.Contains(t, body, "auditrelay console open")
+	assert.NotContains(t, body, "<nav", "a stranger sees the navigation")
+}
+
+// fits calls a row of a table as a person with a role would.
+func fits(t *testing.T, h http.Handler, method, form string, session *http.Cookie) (answer, string) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	defer server.Close()
+	req, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/it", strings.NewReader(form))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.AddCookie(session)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return answer{resp.StatusCode, resp.Header, resp.Cookies()}, string(text)
+}
+
+func TestAnActionIsConfirmedFirst(t *testing.T) {
+	t.Parallel()
+	c, server := serve(t)
+	cookie := login(t, c, server.URL)
+	var did []string
+	row := action{
+		path: "/it", title: "Do it", least: access.Operator,
+		plan: func(a *asked) (plan, error) {
+			return plan{Says: []string{"It would be done to " + a.value("what")}, Button: "Do it", With: url.Values{"seen": {"7"}}}, nil
+		},
+		do: func(a *asked) (done, error) {
+			did = append(did, a.value("what")+" "+a.value("seen")+" "+a.person.User)
+			return done{"It is done to " + a.value("what"), "/"}, nil
+		},
+	}
+	handler := c.guard(row.least, c.action(row))
+	resp, body := fits(t, handler, http.MethodPost, url.Values{"what": {hostile}}.Encode(), cookie)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Empty(t, did, "it was done without a confirmation")
+	assert.NotContains(t, body, hostile)
+	assert.Contains(t, body, `name="what" value="&lt;script&gt;`)
+	assert.Contains(t, body, `name="seen" value="7"`)
+
+	resp, _ = fits(t, handler, http.MethodPost, url.Values{"what": {hostile}, "seen": {"7"}, "confirm": {"yes"}}.Encode(), cookie)
+	assert.Equal(t, http.StatusSeeOther, resp.StatusCode)
+	assert.Equal(t, []string{hostile + " 7 ann"}, did)
+	require.Len(t, resp.Cookies, 1)
+
+	req := httptest.NewRequest(http.MethodGet, "http://localhost/", http.NoBody)
+	req.AddCookie(resp.Cookies[0])
+	w := httptest.NewRecorder()
+	assert.Equal(t, "It is done to "+hostile, takeNotice(w, req))
+	assert.Negative(t, w.Result().Cookies()[0].MaxAge, "the message is shown twice")
+}
+
+func TestARoleIsAskedFor(t *testing.T) {
+	t.Parallel()
+	c, server := serve(t)
+	cookie := login(t, c, server.URL)
+	resp, body := fits(t, c.guard(access.Operator+1, func(http.ResponseWriter, *asked) { t.Error("the row was asked") }), http.MethodGet, "", cookie)
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+	assert.Contains(t, body, "Your role is operator")
 }

@@ -1,0 +1,88 @@
+package web
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+)
+
+// confirmName is the field that turns a plan into the deed.
+const confirmName = "confirm"
+
+// confirming is a plan, to be confirmed.
+type confirming struct {
+	plan
+	Path string
+	// Fields are sent again.
+	Fields []field
+}
+
+type field struct{ Name, Value string }
+
+func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
+	return func(w http.ResponseWriter, a *asked) {
+		if a.value(confirmName) == "" {
+			p, err := t.plan(a)
+			if err != nil {
+				c.fail(w, a, err)
+				return
+			}
+			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fieldsOf(a, p)}})
+			return
+		}
+		end, err := t.do(a)
+		if err != nil {
+			c.fail(w, a, err)
+			return
+		}
+		c.opts.Logger.Info("a person has acted in the console", "action", t.path, "person", a.person.String(), "result", end.message)
+		setNotice(w, end.message)
+		http.Redirect(w, a.request, end.path, http.StatusSeeOther)
+	}
+}
+
+func fieldsOf(a *asked, p plan) (all []field) {
+	for name, values := range a.request.PostForm {
+		if p.With.Has(name) {
+			continue
+		}
+		for _, v := range values {
+			all = append(all, field{name, v})
+		}
+	}
+	for name, values := range p.With {
+		for _, v := range values {
+			all = append(all, field{name, v})
+		}
+	}
+	return all
+}
+
+// noticeName is the cookie with the message of an action, for the next page. Another site cannot
+// set a cookie of this name.
+const noticeName = "__Host-notice"
+
+func setNotice(w http.ResponseWriter, text string) {
+	const most = 1000
+	cookie := newCookie(noticeName, base64.RawURLEncoding.EncodeToString([]byte(cut(text, most))), 60)
+	http.SetCookie(w, cookie)
+}
+
+// takeNotice shows a message once.
+func takeNotice(w http.ResponseWriter, r *http.Request) string {
+	held, err := r.Cookie(noticeName)
+	if err != nil {
+		return ""
+	}
+	http.SetCookie(w, newCookie(noticeName, "", -1))
+	text, _ := base64.RawURLEncoding.DecodeString(held.Value) // of a damaged one, nothing
+	return string(text)
+}
+
+// cut shortens a text to a number of bytes, about.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

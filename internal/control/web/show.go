@@ -1,0 +1,119 @@
+package web
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
+)
+
+// parse reads all templates: each with the layout and the parts.
+func parse() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	of := func(file string) {
+		all[file] = template.Must(template.New("layout.html").Funcs(helpers).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+file))
+	}
+	of(problemFile)
+	of(confirmFile)
+	for _, p := range pages {
+		of(p.file)
+	}
+	return all
+}
+
+const (
+	problemFile = "problem.html"
+	confirmFile = "confirm.html"
+)
+
+// shown is what the layout shows.
+type shown struct {
+	Title  string
+	Path   string // of the page in the navigation
+	Pages  []named
+	Person string // empty: nobody is logged in
+	Role   access.Role
+	Notice string
+	Data   any
+}
+
+type named struct{ Path, Title string }
+
+// navigation are the pages that a role may see.
+func navigation(role access.Role) (all []named) {
+	for _, p := range pages {
+		if p.under == "" && role >= p.least {
+			all = append(all, named{p.path, p.title})
+		}
+	}
+	return all
+}
+
+// guard lets those in who have a session and at least a role.
+func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const limit = 1 << 20
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		a := &asked{ctx: r.Context(), request: r}
+		var in bool
+		if a.person, a.role, in = c.sessions.person(r); !in {
+			c.fail(w, a, &problem{http.StatusUnauthorized, "You are not logged in.", "Run 'auditrelay console open' on the relay's machine, and open the link that it prints."})
+			return
+		}
+		err := r.ParseForm()
+		switch {
+		case err != nil:
+			err = &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error(), "Go back, and send a shorter one."}
+		case a.role < least:
+			err = &problem{http.StatusForbidden, "Your role is " + a.role.String() + ". This takes the role " + least.String() + ".", "Ask somebody with that role, or whoever gives out the roles."}
+		default:
+			a.client, err = c.opts.Ask(a.person)
+		}
+		if err != nil {
+			c.fail(w, a, err)
+			return
+		}
+		next(w, a)
+	})
+}
+
+func (c *Console) page(p page) func(http.ResponseWriter, *asked) {
+	return func(w http.ResponseWriter, a *asked) {
+		data, err := p.data(a)
+		if err != nil {
+			c.fail(w, a, err)
+			return
+		}
+		notice := takeNotice(w, a.request)
+		path := p.under
+		if path == "" {
+			path = p.path
+		}
+		c.render(w, a, http.StatusOK, p.file, shown{Title: p.title, Path: path, Notice: notice, Data: data})
+	}
+}
+
+func (c *Console) feed(f feed) func(http.ResponseWriter, *asked) {
+	return func(w http.ResponseWriter, a *asked) {
+		if err := f.serve(a, w); err != nil {
+			c.fail(w, a, err)
+		}
+	}
+}
+
+// render writes a page once all of it is made.
+func (c *Console) render(w http.ResponseWriter, a *asked, status int, file string, s shown) {
+	if a.role >= access.Viewer {
+		s.Pages, s.Person, s.Role = navigation(a.role), a.person.String(), a.role
+	}
+	var body bytes.Buffer
+	if err := c.templates[file].Execute(&body, s); err != nil {
+		c.opts.Logger.Error("a page of the console cannot be shown", "page", a.request.URL.Path, "error", err)
+		http.Error(w, "this page cannot be shown; the relay's log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the browser has gone
+}
