@@ -58,7 +58,8 @@ var helpers = template.FuncMap{
 	"percent": func(part, whole int64) string {
 		return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(1, whole)))
 	},
-	"rate": func(perSecond float64) string { return fmt.Sprintf("%.2f/s", perSecond) },
+	"script": func(name string) (string, error) { return theScripts().path(name) },
+	"rate":   func(perSecond float64) string { return fmt.Sprintf("%.2f/s", perSecond) },
 }
 
 // length is a number of seconds for people; nil is not known.

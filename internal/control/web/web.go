@@ -64,6 +64,7 @@ func New(o Options) *Console {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
 	})
+	mux.Handle("GET "+scriptsPath+"{hash}/{name}", theScripts())
 	mux.HandleFunc("GET "+linkPath+"{token}", c.login)
 	mux.HandleFunc("POST /logout", c.logout)
 	mux.Handle("/", c.guard(access.Viewer, func(w http.ResponseWriter, a *asked) {
