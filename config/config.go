@@ -125,6 +125,7 @@ type StreamRelay struct {
 
 // StreamDatadog is the API's datadog destination.
 type StreamDatadog struct {
+	// APIKey is the key of Datadog that the provider pushes with.
 	APIKey secret.Text `yaml:"api_key"`
 	// Site is US, US3, US5, EU, AP1 or another site known to the API.
 	Site string `yaml:"site" check:"required"`
@@ -141,7 +142,9 @@ type StreamDatadog struct {
 
 // StreamGrafanaLoki is the API's grafana_loki destination.
 type StreamGrafanaLoki struct {
-	Hostname string      `yaml:"hostname"`
+	// Hostname is the Loki's host name: no scheme and no path.
+	Hostname string `yaml:"hostname"`
+	// Username and Password are those that the provider pushes with.
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
 	// Query lets the relay ask for the newest event, in order to notice a stream that has
@@ -152,9 +155,11 @@ type StreamGrafanaLoki struct {
 // Credential may push: either Username and Password (Basic), or APIKey
 // (Datadog's DD-API-KEY). A password or key has at least 16 bytes.
 type Credential struct {
+	// Username and Password are sent with each push (HTTP Basic).
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
-	APIKey   secret.Text `yaml:"api_key"`
+	// APIKey is sent with each push as the header DD-API-KEY, in place of Username and Password.
+	APIKey secret.Text `yaml:"api_key"`
 }
 
 // Ingest is the push listener.
@@ -218,6 +223,7 @@ type IngestLimits struct {
 
 // TLSServer is a certificate to serve with. The files are read again when they change.
 type TLSServer struct {
+	// CertFile and KeyFile are the certificate with its chain, and its key, as PEM.
 	CertFile string `yaml:"cert_file" check:"required"`
 	KeyFile  string `yaml:"key_file" check:"required"`
 	// ClientCAFile makes the listener ask each client for a certificate (mTLS) that is signed

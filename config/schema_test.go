@@ -27,7 +27,7 @@ type object = map[string]any
 // TestSchemaIs compares schema.json with what the structs and their comments say.
 func TestSchemaIs(t *testing.T) {
 	t.Parallel()
-	g := schemaOf{comments: commentsOf(t), definitions: object{}}
+	g := schemaOf{t: t, comments: commentsOf(t), definitions: object{}}
 	root := g.section(reflect.TypeFor[Config]())
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	root["title"] = "The configuration of auditrelay"
@@ -55,6 +55,7 @@ var demanded = map[string][]string{
 
 // schemaOf makes a schema from types. A section that is used is one of its definitions.
 type schemaOf struct {
+	t           *testing.T
 	comments    map[string]string // by TYPE.FIELD
 	definitions object
 }
@@ -78,9 +79,8 @@ func (g schemaOf) section(t reflect.Type) object {
 		if field.Tag.Get("check") == "required" {
 			required = append(required, name)
 		}
-		if comment != "" {
-			property["description"] = comment
-		}
+		assert.NotEmptyf(g.t, comment, "%s.%s has no comment, which editors and the reference show", t.Name(), field.Name)
+		property["description"] = comment
 		if value := field.Tag.Get("default"); value != "" {
 			property["default"] = defaultOf(field.Type, value)
 		}

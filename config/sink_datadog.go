@@ -40,8 +40,9 @@ type Datadog struct {
 	// true).
 	OutsideWindow string `yaml:"outside_window" default:"reject" check:"reject|restamp"`
 	// Compression is gzip (default), deflate or none.
-	Compression string     `yaml:"compression" default:"gzip" check:"gzip|deflate|none"`
-	TLS         *TLSClient `yaml:"tls"`
+	Compression string `yaml:"compression" default:"gzip" check:"gzip|deflate|none"`
+	// TLS is for the intake.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 // datadogSites are the sites of November 2026.

@@ -56,19 +56,22 @@ type Kafka struct {
 	PositionTopic string `yaml:"position_topic"`
 	// CreateTopic makes a topic that is missing, with Partitions and ReplicationFactor (default
 	// -1: as the broker has it).
-	CreateTopic       bool       `yaml:"create_topic"`
-	Partitions        int        `yaml:"partitions" default:"-1"`
-	ReplicationFactor int        `yaml:"replication_factor" default:"-1"`
-	TLS               *TLSClient `yaml:"tls"`
-	SASL              *KafkaSASL `yaml:"sasl"`
+	CreateTopic       bool `yaml:"create_topic"`
+	Partitions        int  `yaml:"partitions" default:"-1"`
+	ReplicationFactor int  `yaml:"replication_factor" default:"-1"`
+	// TLS is for the brokers; {} takes the system's roots. Default: no TLS.
+	TLS *TLSClient `yaml:"tls"`
+	// SASL authenticates to the brokers. Default: no authentication.
+	SASL *KafkaSASL `yaml:"sasl"`
 }
 
 // KafkaSASL authenticates to Kafka.
 type KafkaSASL struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512.
-	Mechanism string      `yaml:"mechanism" check:"plain|scram-sha-256|scram-sha-512"`
-	Username  string      `yaml:"username" check:"required"`
-	Password  secret.Text `yaml:"password"`
+	Mechanism string `yaml:"mechanism" check:"plain|scram-sha-256|scram-sha-512"`
+	// Username and Password are those of the principal.
+	Username string      `yaml:"username" check:"required"`
+	Password secret.Text `yaml:"password"`
 }
 
 const exactlyOnce = "exactly_once"

@@ -37,7 +37,8 @@ type Loki struct {
 	Username    string      `yaml:"username"`
 	Password    secret.Text `yaml:"password"`
 	BearerToken secret.Text `yaml:"bearer_token"`
-	TLS         *TLSClient  `yaml:"tls"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 func (c *Loki) setDefaults(*Sink) {

@@ -29,7 +29,8 @@ type NATS struct {
 	Token           secret.Text `yaml:"token"`
 	Username        string      `yaml:"username"`
 	Password        secret.Text `yaml:"password"`
-	TLS             *TLSClient  `yaml:"tls"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 func (c *NATS) check(k *checker, at string, _ *Sink) {

@@ -31,7 +31,8 @@ type Webhook struct {
 	// Headers are sent with each request, such as Authorization. Content-Type and User-Agent
 	// replace the relay's own.
 	Headers map[string]secret.Text `yaml:"headers"`
-	TLS     *TLSClient             `yaml:"tls"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 func (c *Webhook) setDefaults(s *Sink) {

@@ -47,6 +47,8 @@ type Sink struct {
 	// is given up. Each delivery has connections of its own. For a file it must be 1.
 	Parallel int `yaml:"parallel" default:"1" check:"1..64"`
 
+	// Kafka, NATS, Loki, Datadog, Webhook and File are the destinations, of which exactly one is
+	// given.
 	Kafka   *Kafka   `yaml:"kafka"`
 	NATS    *NATS    `yaml:"nats"`
 	Loki    *Loki    `yaml:"loki"`

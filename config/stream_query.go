@@ -18,8 +18,9 @@ type LokiQuery struct {
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
 	// Tenant is sent as X-Scope-OrgID. Default: none is sent.
-	Tenant string     `yaml:"tenant"`
-	TLS    *TLSClient `yaml:"tls"`
+	Tenant string `yaml:"tenant"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 // Asked reports whether the stream ends at a foreign destination that the relay can ask for its

@@ -88,17 +88,26 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return errors.New(text)
 }
 
-// subcommands refuses unknown subcommands of cmd, and suggests one.
+// subcommands refuses unknown subcommands of cmd, and suggests the nearest.
 func subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 3
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+	if meant := nearest(cmd, args[0]); len(meant) > 0 {
 		text += "; did you mean " + strings.Join(meant, " or ") + "?"
 	}
 	return errors.New(text)
+}
+
+// nearest returns the subcommands that typed resembles most.
+func nearest(cmd *cobra.Command, typed string) []string {
+	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 3; cmd.SuggestionsMinimumDistance++ {
+		if meant := cmd.SuggestionsFor(typed); len(meant) > 0 {
+			return meant
+		}
+	}
+	return nil
 }
 
 func (p Program) newRun() *cobra.Command {
