@@ -15,7 +15,11 @@ func Load(path string) (cfg *Config, warnings []Problem, err error) { return Kin
 
 // Load is like the function [Load], for these kinds too.
 func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
-	return k.load(path, func(*decoder, *checker, *Config) {})
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return k.Parse(path, data, os.LookupEnv)
 }
 
 // Check loads like [Kinds.Load], and also examines all files that the configuration names, and
@@ -23,7 +27,17 @@ func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
 // not fit its key, and a budget larger than the disk. For a file that every user of the machine
 // can open, such as that of a secret, there is a warning.
 func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
-	return k.load(path, func(d *decoder, k *checker, c *Config) {
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return k.CheckText(path, data, os.LookupEnv)
+}
+
+// CheckText is like [Kinds.Check], for a text that is to be in the file at path, and with the
+// variables of env.
+func (k Kinds) CheckText(path string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
+	return k.read(path, data, env, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
@@ -47,14 +61,6 @@ func (k Kinds) LoadToRun(path string) (cfg *Config, again func() (*Config, error
 		return cfg, err
 	}
 	return cfg, again, warnings, err
-}
-
-func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Config, []Problem, error) {
-	data, err := readConfig(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return k.read(path, data, os.LookupEnv, look)
 }
 
 func readConfig(path string) ([]byte, error) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,49 +250,4 @@ and environment variables that must exist, are known to the check alone.`),
 		_, err := cmd.OutOrStdout().Write(config.Schema())
 		return err
 	})
-}
-
-func newConfigInit() *cobra.Command {
-	var force bool
-	return command(&cobra.Command{
-		Use:   "init [FILE]",
-		Short: "Write an example configuration with every field explained",
-		Long: exits("0 written, 1 not written", `Writes an example configuration to FILE, or prints it without FILE. It explains
-every field; optional fields are commented out.
-
-An existing FILE is left alone, except with --force. Its first line names the schema that
-'auditrelay config schema' writes, for editors that know the YAML language server.`),
-		Example: `  auditrelay config init relay.yaml
-  auditrelay config init | less              # read the manual of all fields`,
-		Args: cobra.MaximumNArgs(1),
-	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
-		if len(args) == 0 {
-			_, err := cmd.OutOrStdout().Write(config.Example())
-			return err
-		}
-		if err := writeExample(args[0], force); err != nil {
-			return err
-		}
-		return say(cmd.OutOrStdout(), "wrote %s; edit it, then run 'auditrelay config check %s'", args[0], args[0])
-	}, onOff(&force, "force", "replace an existing FILE"))
-}
-
-// writeExample makes the file readable by its owner alone, for the secrets to come.
-func writeExample(path string, force bool) error {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	f, err := os.OpenFile(path, flags, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists; give --force to replace it", path)
-	}
-	if err != nil {
-		return fmt.Errorf("write example: %w", err)
-	}
-	_, err = f.Write(config.Example())
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write example: %w", err)
-	}
-	return nil
 }

@@ -45,7 +45,7 @@ else it is /etc/auditrelay/relay.yaml.
 
 Exit codes: 0 success, 1 failure, 64 wrong usage (before any work). status, streaming, routing
 try, trail verify and some others have further ones: see their --help.`,
-		Example: `  auditrelay config init relay.yaml             # write an example configuration
+		Example: `  auditrelay config init relay.yaml             # write a configuration, by your answers
   auditrelay config check relay.yaml            # name every error in it
   auditrelay sinks check --config relay.yaml    # try each destination
   auditrelay run --config relay.yaml            # run the relay
@@ -60,7 +60,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	showHelpWithin(root)
 	root.AddCommand(
 		p.newRun(),
-		group("config", "Write an example configuration, check your own, or compare it with a running relay", "", newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
+		group("config", "Write a configuration, check it, or compare it with a running relay", "", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
 		group("console", "Look at a running relay in the browser", "", newConsoleOpen()),
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),

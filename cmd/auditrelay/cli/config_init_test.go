@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// asked plays an interview whose answers are lines.
+func asked(t *testing.T, answers ...string) (*interview, string, error) {
+	t.Helper()
+	in := bufio.NewReader(strings.NewReader(strings.Join(answers, "\n") + "\n"))
+	var out strings.Builder
+	i := &interview{
+		file: filepath.Join(t.TempDir(), "relay.yaml"), out: &out,
+		line:   func() (string, error) { return in.ReadString('\n') },
+		unseen: func() (string, error) { return "typed-and-not-shown", nil },
+	}
+	err := i.run()
+	return i, out.String(), err
+}
+
+// Each answer is held against the checks at once, and what comes out passes them all.
+func TestAnswersAreChecked(t *testing.T) {
+	t.Parallel()
+	cert := filepath.Join(t.TempDir(), "none.crt")
+	i, out, err := asked(t,
+		"relay-data",
+		"", "http://management.example.com", "https://management.example.com",
+		"workspace-key-live-1", "a-secret-in-the-wrong-place", "file:"+cert, "KEY_SECRET",
+		"my project", "my-project", "production", "y", "", "production", "staging", "n",
+		"https://relay.example.com", "relay.example.com", cert, "", "127.0.0.1:port", "",
+		"0.0.0.0:80", "-",
+		"disk", "", "", "", "kafka", "kafka-1", "kafka-1:9092, kafka-2:9092", "auth.{env}", "auth.{environment}", "archive", "", "")
+	require.NoError(t, err, out)
+	for _, reason := range []string{
+		"is required", "must be https", "that is neither of them", "there is no such file", "must be a slug",
+		"is given at environments[0] already", "must be a host name alone", "must be IP:PORT", "must be on loopback", "it is one of file, kafka",
+		"must be HOST:PORT", "may hold no other placeholders", "is the name of sinks[0] already",
+	} {
+		assert.Contains(t, out, reason)
+	}
+	assert.NotContains(t, out, "a-secret-in-the-wrong-place")
+	cfg, warnings, err := config.Kinds{}.CheckText(i.file, i.draft.text(), orSetLater)
+	require.NoError(t, err, string(i.draft.text()))
+	assert.Empty(t, warnings)
+	assert.Len(t, cfg.Environments, 2)
+	assert.Equal(t, "relay.example.com", cfg.Environments[1].Stream.Relay.Hostname)
+	assert.True(t, cfg.Ingest.BehindProxy)
+	assert.Empty(t, cfg.Console.Listen)
+	assert.Equal(t, []string{"kafka-1:9092", "kafka-2:9092"}, cfg.Sinks[1].Kafka.Brokers)
+	assert.Contains(t, string(i.draft.text()), "secret: ${KEY_SECRET}\n")
+}
+
+// Every kind of destination can be answered, and no text turns into something else.
+func TestEveryDestinationCanBeAnswered(t *testing.T) {
+	t.Parallel()
+	answers := map[string][]string{
+		"file": {""}, "kafka": {"k:9092", ""}, "nats": {"nats://n:4222", ""}, "loki": {"https://l.example.com/loki/api/v1/push"},
+		"datadog": {"", ""}, "webhook": {"https://w.example.com/hook", ""},
+	}
+	given := []string{"", "http://127.0.0.1:8099", "key #1", "", "0", "no", "n", "127.0.0.1:3101", ""}
+	for _, kind := range sinkKinds {
+		given = append(append(append(given, kind), answers[kind]...), "")
+	}
+	i, out, err := asked(t, append(given, "")...)
+	require.NoError(t, err, out)
+	cfg, _, err := config.Kinds{}.CheckText(i.file, i.draft.text(), orSetLater)
+	require.NoError(t, err, string(i.draft.text()))
+	assert.Len(t, cfg.Sinks, len(sinkKinds), out)
+	assert.Equal(t, "key #1", cfg.Workspace.KeyID)
+	assert.Equal(t, "127.0.0.1:3101", cfg.Ingest.Listen)
+	assert.Equal(t, "no", cfg.Environments[0].Environment)
+	_, _, err = asked(t, "relay-data", "https://management.example.com")
+	require.ErrorIs(t, err, errNothingWritten, "the input ended")
+}
+
+// On a terminal a typed secret is not shown, and is kept in a file that its owner alone can read.
+func TestInitAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t, 200, 50)
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	done := make(chan error, 1)
+	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
+	for _, step := range [][2]string{
+		{"data, on a local disk", filepath.Join(t.TempDir(), "data")},
+		{"Management API", "http://127.0.0.1:8099"},
+		{"management key", "key-1"},
+		{"Where is it", "-"},
+		{"not shown: ", "hunter2-of-some-length"},
+		{"Slug of a project", "shop"},
+		{"one of its environments", "live"},
+		{"y or n", ""},
+		{"Host name", ""},
+		{"in the browser", ""},
+		{"First destination", "-"},
+	} {
+		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
+		_, err := x.keyboard.WriteString(step[1] + "\n")
+		require.NoError(t, err)
+	}
+	require.NoError(t, <-done)
+	waiting.Until(t, func() bool { return strings.Contains(x.text(), "auditrelay run --config "+file) })
+	assert.NotContains(t, x.text(), "hunter2")
+	cfg, _, err := config.Kinds{}.Check(file)
+	require.NoError(t, err)
+	assert.Equal(t, "hunter2-of-some-length", cfg.Workspace.Secret.Reveal())
+	info, err := os.Stat(filepath.Join(filepath.Dir(file), "workspace_key_secret"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	schema, err := os.ReadFile(filepath.Join(filepath.Dir(file), schemaFile))
+	require.NoError(t, err)
+	assert.Equal(t, config.Schema(), schema)
+	require.ErrorContains(t, Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false), "exists; give --force")
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// An interview asks a person for a configuration. Each answer is held against the checks of
+// `config check` before the next question.
+type interview struct {
+	kinds config.Kinds
+	file  string // to be written
+	out   io.Writer
+	// line reads an answer, and unseen one that is not shown.
+	line, unseen func() (string, error)
+	draft        draft
+	made         []string // files with secrets, which go if nothing is written
+}
+
+var errNothingWritten = errors.New("nothing was written")
+
+// interviewAt asks at a terminal, and writes the configuration.
+func (p Program) interviewAt(ctx context.Context, in, out *os.File, file string, force bool) error {
+	if _, err := os.Lstat(file); err == nil && !force {
+		return errExists(file)
+	}
+	typed := bufio.NewReader(in)
+	if before, err := term.GetState(int(in.Fd())); err == nil {
+		defer func() { _ = term.Restore(int(in.Fd()), before) }() // after Ctrl-C at a secret
+	}
+	i := &interview{
+		kinds: p.Kinds.Config(), file: file, out: out,
+		line: func() (string, error) { return orEnded(ctx, func() (string, error) { return typed.ReadString('\n') }) },
+		unseen: func() (string, error) {
+			return orEnded(ctx, func() (string, error) {
+				secret, err := term.ReadPassword(int(in.Fd()))
+				return string(secret), err
+			})
+		},
+	}
+	err := i.run()
+	if err == nil {
+		err = writeConfig(file, i.draft.text(), force)
+	}
+	if err != nil {
+		for _, file := range i.made {
+			err = errors.Join(err, os.Remove(file))
+		}
+		return err
+	}
+	return i.next()
+}
+
+// orEnded reads, or gives up when ctx ends; the process ends then, too.
+func orEnded(ctx context.Context, read func() (string, error)) (text string, err error) {
+	done := make(chan struct{})
+	go func() { text, err = read(); close(done) }()
+	select {
+	case <-done:
+		return text, err
+	case <-ctx.Done():
+		return "", errNothingWritten
+	}
+}
+
+func (i *interview) say(format string, args ...any) { _, _ = fmt.Fprintf(i.out, format+"\n", args...) }
+
+// answer asks once. An empty answer means the usual one.
+func (i *interview) answer(question, usual string) (string, error) {
+	if usual != "" {
+		question += " [" + usual + "]"
+	}
+	_, _ = fmt.Fprintf(i.out, "%s: ", question)
+	line, err := i.line()
+	if err != nil && line == "" {
+		i.say("")
+		return "", errNothingWritten // the input has ended, or the person has ended it
+	}
+	if line = strings.TrimSpace(line); line == "" {
+		return usual, nil
+	}
+	return line, nil
+}
+
+// ask asks until the answer, from which the field is written, passes the checks of the field and
+// those below it. The answer "-" leaves the field out.
+func (i *interview) ask(field, question, usual string, into *string) error {
+	for {
+		answer, err := i.answer(question, usual)
+		if err != nil {
+			return err
+		}
+		if answer == "-" {
+			answer = ""
+		}
+		*into = answer
+		wrong := i.wrong(field)
+		if wrong == "" {
+			return nil
+		}
+		i.say("  %s", wrong)
+	}
+}
+
+// wrong is what the checks say about a field, or "".
+func (i *interview) wrong(field string) string {
+	_, _, err := i.kinds.CheckText(i.file, i.draft.text(), orSetLater)
+	var found config.Errors
+	if !errors.As(err, &found) {
+		return ""
+	}
+	at := slices.IndexFunc(found, func(p config.Problem) bool {
+		rest, within := strings.CutPrefix(p.Field, field)
+		return within && (rest == "" || strings.HasPrefix(rest, "[") || strings.HasPrefix(rest, "."))
+	})
+	if at < 0 {
+		return ""
+	}
+	problem := found[at]
+	problem.File, problem.Line, problem.Field = "", 0, ""
+	return problem.String()
+}
+
+// orSetLater knows every variable: one that is not set will be, before the start.
+func orSetLater(name string) (string, bool) {
+	if value, set := os.LookupEnv(name); set {
+		return value, true
+	}
+	return "set-before-the-start-of-the-relay", true
+}
+
+var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+// secret asks where a secret is. It never asks for the secret itself on the screen.
+func (i *interview) secret(field, what, variable string, into *string) error {
+	keep, err := filepath.Abs(filepath.Join(filepath.Dir(i.file), strings.ToLower(variable)))
+	if err != nil {
+		return err
+	}
+	i.say("%s: the NAME of an environment variable, file:PATH,\n  or - to type it unseen; it is then kept in %s", what, keep)
+	for {
+		answer, err := i.answer("Where is it", variable)
+		switch {
+		case err != nil:
+			return err
+		case answer == "-":
+			if answer, err = i.keepUnseen(keep); err != nil {
+				i.say("  %v", err)
+				continue
+			}
+		case variableName.MatchString(answer):
+			answer = "${" + answer + "}"
+		case !strings.HasPrefix(answer, "file:"):
+			i.say("  that is neither of them; if it was the secret itself, it was on the screen: make a new one")
+			continue
+		}
+		*into = answer
+		wrong := i.wrong(field)
+		if wrong == "" {
+			return nil
+		}
+		i.say("  %s", wrong)
+	}
+}
+
+// keepUnseen keeps a secret in a file of its own.
+func (i *interview) keepUnseen(file string) (string, error) {
+	_, _ = fmt.Fprint(i.out, "The secret, which is not shown: ")
+	typed, err := i.unseen()
+	i.say("")
+	if typed = strings.TrimSpace(typed); err != nil || typed == "" {
+		return "", errors.Join(err, errors.New("nothing was typed"))
+	}
+	if err := writeNew(file, []byte(typed+"\n")); err != nil {
+		return "", fmt.Errorf("keep the secret: %w", err)
+	}
+	i.made = append(i.made, file)
+	return "file:" + file, nil
+}
