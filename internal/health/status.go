@@ -30,6 +30,9 @@ type Status struct {
 
 	Declared DeclaredStatus `json:"declared"`
 	Observed ObservedStatus `json:"observed"`
+	// EventsByMinute are the numbers of events that arrived in each of the last 60 whole minutes, the
+	// oldest first. There are fewer in the first hour of a run.
+	EventsByMinute []int64 `json:"events_by_minute"`
 	// Gap is the open one; nil: none. Gaps are the last ten with an end.
 	Gap  *Gap  `json:"gap"`
 	Gaps []Gap `json:"gaps"`
@@ -91,7 +94,7 @@ func (w *watch) status(now time.Time) Status {
 	s := Status{
 		Project: w.name.Project, Environment: w.name.Environment, Mode: w.mode(), Destination: w.destination(),
 		State: v.State, Reason: v.Reason, Since: v.Since, Action: v.Action,
-		Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
+		Declared: w.declaredStatus(now), Observed: w.observedStatus(now), EventsByMinute: w.hour.whole(),
 		Gaps: w.told(), lost: w.lost, unreviewed: w.unreviewed(now), events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
 	}
 	if s.State == "" { // not judged yet

@@ -35,6 +35,7 @@ type watch struct {
 	flood  audit.Entry // the newest one about a migration
 	model  *rhythm.Model
 	lesson lesson
+	hour   hour
 
 	changed bool // the file is out of date
 	entries entries
@@ -43,6 +44,7 @@ type watch struct {
 // step takes a look at the environment, and judges it.
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
+	w.hour.note(now.Sub(w.started), w.arrivals.Events)
 	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.LastPush, LastNew: w.LastNew,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.newest(), Waits: w.waits(),

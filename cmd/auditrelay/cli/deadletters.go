@@ -20,6 +20,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -161,7 +162,7 @@ func showLetter(p *page, l *console.Letter) {
 	}
 	p.field("body", fmt.Sprintf("%d bytes", len(l.Body)))
 	if utf8.Valid(l.Body) {
-		p.line("\n%s", escaped(l.Body))
+		p.line("\n%s", plaintext.JSON(l.Body))
 	} else {
 		p.line("\n%q", l.Body)
 	}

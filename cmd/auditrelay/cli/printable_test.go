@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // Text of the workspace cannot steer the terminal, in any form of output, and programs get
@@ -25,7 +27,7 @@ func TestHostileTextIsPrintedHarmlessly(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, printState(&out, form, json.RawMessage(raw)))
 		for _, r := range out.String() {
-			require.False(t, steersJSON(r), "%s: %q in %q", form, r, out.String())
+			require.False(t, plaintext.SteersLines(r), "%s: %q in %q", form, r, out.String())
 		}
 		var back map[string]any
 		switch form {

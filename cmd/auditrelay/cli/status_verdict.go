@@ -239,7 +239,7 @@ func changeText(c *timeline.Row) string {
 	if !strings.HasPrefix(c.Type, "streaming.") {
 		of += " " + c.Setting
 	}
-	return fmt.Sprintf("%s %s, by %s: %s", clock(c.Time), of, causeText(whoText(c.Actor, c.Cause)), c.Summary)
+	return fmt.Sprintf("%s %s, by %s: %s", clock(c.Time), of, causeText(c.Who()), c.Summary)
 }
 
 const restIndent = 12

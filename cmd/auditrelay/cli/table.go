@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -320,37 +318,8 @@ func indented(raw json.RawMessage) string {
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return printable(string(raw))
 	}
-	return escaped(b.Bytes())
+	return plaintext.JSON(b.Bytes())
 }
-
-// escaped is JSON without the terminal's control characters.
-func escaped(raw []byte) string {
-	return escapedBy(raw, func(r rune) string {
-		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
-			return fmt.Sprintf(`\u%04x\u%04x`, high, low)
-		}
-		return fmt.Sprintf(`\u%04x`, r)
-	})
-}
-
-// escapedBy replaces the terminal's control characters.
-func escapedBy(raw []byte, escape func(rune) string) string {
-	if !bytes.ContainsFunc(raw, steersJSON) {
-		return string(raw)
-	}
-	var out strings.Builder
-	for _, r := range string(raw) {
-		if steersJSON(r) {
-			out.WriteString(escape(r))
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-// steersJSON makes an exception of the line ends between values.
-func steersJSON(r rune) bool { return r != '\n' && plaintext.Steers(r) }
 
 // inertWriter writes JSON to a terminal, without its control characters: the same values, while
 // a file or a pipe gets every byte as it is.
@@ -370,7 +339,7 @@ func (w *inertWriter) Write(p []byte) (int, error) {
 			break
 		}
 	}
-	_, err := io.WriteString(w.to, escaped(text[:whole]))
+	_, err := io.WriteString(w.to, plaintext.JSON(text[:whole]))
 	w.rest = bytes.Clone(text[whole:])
 	return len(p), err
 }
@@ -381,6 +350,6 @@ func encodeLine(w io.Writer, value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(w, escaped(text))
+	_, err = fmt.Fprintln(w, plaintext.JSON(text))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -97,7 +98,7 @@ func (t *tapping) show(one *console.Tapped) error {
 		return err
 	}
 	if t.output.isJSON() {
-		_, err = fmt.Fprintf(t.out, "%s\n", escaped(one.CloudEvent))
+		_, err = fmt.Fprintf(t.out, "%s\n", plaintext.JSON(one.CloudEvent))
 	} else {
 		_, err = fmt.Fprintln(t.out, t.line(&e))
 	}

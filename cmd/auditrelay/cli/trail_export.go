@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
-	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 func (p Program) newTrailExport() *cobra.Command {
@@ -46,7 +44,7 @@ moved out by 'trail archive' come from --archive.`),
 		}
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
-			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, which.form.value)
+			count, err = evidence.Write(cmd.Context(), w, source, chosen.filter, which.form.value)
 			return err
 		})
 		if err != nil {
@@ -79,23 +77,6 @@ func (f *exportFlags) open(cmd *cobra.Command) (trailSource, error) {
 		return nil, nil
 	}
 	return f.trailFlags.open(cmd)
-}
-
-// writeEntries writes the readable entries that a filter chooses, as JSON lines or as CSV,
-// and counts them.
-func writeEntries(ctx context.Context, w io.Writer, source trailSource, filter timeline.Filter, form string) (count int, err error) {
-	write := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
-	if form == "csv" {
-		write = csvEntries(w)
-	}
-	err = source.Entries(ctx, filter, func(e timeline.Entry) error {
-		if e.Missing {
-			return nil
-		}
-		count++
-		return write(e)
-	})
-	return count, err
 }
 
 // checkExport refuses flags of another form.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -58,7 +58,7 @@ func listEntries(cmd *cobra.Command, source trailSource, filter timeline.Filter,
 	list := rowsTo(cmd.OutOrStdout(), form, follow)
 	if form == "csv" {
 		// A row does not have all columns. Without --follow all entries come in one pass.
-		entries := csvEntries(list.out)
+		entries := evidence.CSV(list.out)
 		if !follow {
 			return errors.Join(source.Entries(cmd.Context(), filter, entries), list.end())
 		}
@@ -131,16 +131,8 @@ func (l *rowList) line(r timeline.Row) error {
 		reviewed = "yes"
 	}
 	_, err := fmt.Fprintf(l.out, columns, strconv.FormatInt(r.Index, 10), moment(r.Time), cmp.Or(r.Severity, "-"), cmp.Or(r.Direction, "-"),
-		name(placeOf(r.Project, r.Environment)), name(r.Setting), name(whoText(r.Actor, r.Cause)), reviewed, printable(r.Summary))
+		name(placeOf(r.Project, r.Environment)), name(r.Setting), name(r.Who()), reviewed, printable(r.Summary))
 	return err
-}
-
-// whoText is the actor of an entry; of an unknown one it is the cause.
-func whoText(actor, cause string) string {
-	if actor == "unknown" {
-		return cmp.Or(cause, actor)
-	}
-	return cmp.Or(actor, cause)
 }
 
 func placeOf(project, environment string) string {
@@ -207,48 +199,4 @@ func (f *follower) lost(err error) {
 		_, _ = fmt.Fprintln(f.told, "the relay cannot be followed; trying again until it can (Ctrl-C ends): "+printable(err.Error()))
 	}
 	f.pause = min(max(firstPause, 2*f.pause), longestPause)
-}
-
-// csvCell is a text for CSV. A spreadsheet would run a text beginning like a formula, so
-// an apostrophe stands before it.
-func csvCell(text string) string {
-	if text = printable(text); strings.IndexAny(strings.TrimSpace(text), "=+-@＝＋－＠") == 0 {
-		return "'" + text
-	}
-	return text
-}
-
-func csvTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-// csvTo prints lines of CSV (RFC 4180), below a header.
-func csvTo(w io.Writer, header ...string) func(lines ...[]string) error {
-	out, first := csv.NewWriter(w), true
-	return func(lines ...[]string) error {
-		if first {
-			first, lines = false, append([][]string{header}, lines...)
-		}
-		return out.WriteAll(lines)
-	}
-}
-
-// csvEntries prints entries as CSV. New columns come last.
-func csvEntries(w io.Writer) func(timeline.Entry) error {
-	out := csvTo(w, "index", "time", "type", "project", "environment", "setting", "severity", "direction", "cause", "reviewed", "summary",
-		"actor", "window_after", "window_until", "before", "after")
-	return func(e timeline.Entry) error {
-		after, until := "", ""
-		if e.Window != nil {
-			after, until = csvTime(e.Window.After), csvTime(e.Window.Until)
-		}
-		return out([]string{
-			strconv.FormatInt(e.Index, 10), csvTime(e.Time), csvCell(e.Type), csvCell(e.Project), csvCell(e.Environment), csvCell(e.Setting),
-			e.Severity, e.Direction, csvCell(e.Cause), strconv.FormatBool(e.Reviewed), csvCell(e.Summary),
-			csvCell(e.Actor), after, until, csvCell(escaped(e.Before)), csvCell(escaped(e.After)),
-		})
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
@@ -95,13 +96,13 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	if err := durable.MakeDir(f.out); err != nil {
 		return err
 	}
-	trust := trust{text, func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
+	trust := evidence.Trust{Text: text, Of: func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
 	if given == nil {
 		if trust, err = f.ownTrust(cmd, prover); err != nil {
 			return err
 		}
 	}
-	if err := durable.WriteFile(filepath.Join(f.out, "trail.policy"), trust.text); err != nil {
+	if err := durable.WriteFile(filepath.Join(f.out, "trail.policy"), trust.Text); err != nil {
 		return err
 	}
 	var failed error
@@ -151,17 +152,10 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its
 // record, whatever line a crash hits.
-func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust trust, index int64) error {
-	made, err := prover.Prove(cmd.Context(), index)
+func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust evidence.Trust, index int64) error {
+	made, err := evidence.Prove(cmd.Context(), prover, trust, index)
 	if err != nil {
 		return err
-	}
-	own, err := trust.of(made.Origin)
-	if err == nil {
-		_, _, err = made.Proof.Verify(made.Leaf, own)
-	}
-	if err != nil {
-		return fmt.Errorf("prove entry %d: %w", index, err)
 	}
 	name := filepath.Join(f.out, strconv.FormatInt(index, 10))
 	if made.Record == nil {
@@ -219,15 +213,8 @@ func (f *trustFlags) read() (*proof.Policy, []byte, error) {
 	return &p, []byte("log " + key + "\nquorum none\n"), nil
 }
 
-// trust is whom the written proofs are to be verified with.
-type trust struct {
-	text []byte // of trail.policy
-	// of gives the policy for a log, by its origin.
-	of func(origin string) (proof.Policy, error)
-}
-
 // ownTrust names the trail's own keys, and the configured witnesses.
-func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t trust, err error) {
+func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t evidence.Trust, err error) {
 	var witnesses []proof.Witness
 	quorum := 0
 	if f.configured(cmd) {
@@ -235,24 +222,7 @@ func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t trus
 			return t, err
 		}
 	}
-	var logs []proof.Log
-	for _, key := range prover.Keys() {
-		logs = append(logs, proof.Log{Key: key})
-	}
-	text := proof.PolicyText(logs, witnesses, quorum)
-	policy, err := proof.ParsePolicy(text)
-	if err != nil {
-		return t, fmt.Errorf("make trail.policy: %w", err)
-	}
-	t.text = []byte("# The keys that the trail itself names: compare them with ones known by another way.\n" + text)
-	t.of = func(origin string) (proof.Policy, error) {
-		key, err := prover.KeyOf(origin)
-		if err != nil {
-			return proof.Policy{}, err
-		}
-		return policy.WithLogs(proof.Log{Key: key})
-	}
-	return t, nil
+	return evidence.OwnTrust(prover, witnesses, quorum)
 }
 
 // configured: --config is of the relay whose trail is read. A default from the environment
@@ -262,14 +232,12 @@ func (f *proveFlags) configured(cmd *cobra.Command) bool {
 	return f.config != "" && (!elsewhere || cmd.Flags().Changed("config"))
 }
 
-func configuredWitnesses(file string) (list []proof.Witness, quorum int, err error) {
+func configuredWitnesses(file string) ([]proof.Witness, int, error) {
 	configured, quorum, err := config.Witnesses(file)
 	if err != nil {
 		return nil, 0, err
 	}
-	for i, w := range configured {
-		list = append(list, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
-	}
+	list := evidence.Witnesses(configured)
 	if len(list) > 0 && (quorum < 1 || quorum > len(list)) {
 		return nil, 0, errors.New(file + ": audit.quorum is not between 1 and the number of audit.witnesses")
 	}

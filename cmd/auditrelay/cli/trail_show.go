@@ -11,7 +11,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
@@ -34,7 +33,7 @@ func showEntry(p *page, e timeline.Entry) {
 	p.field("severity", e.Severity)
 	p.field("direction", e.Direction)
 	p.field("cause", e.Cause)
-	p.field("who", whoText(e.Actor, ""))
+	p.field("who", e.Actor)
 	p.field("type", e.Type)
 	p.field("setting", e.Setting)
 	p.field("environment", placeOf(e.Project, e.Environment))
@@ -43,14 +42,14 @@ func showEntry(p *page, e timeline.Entry) {
 		p.field("happened", fmt.Sprintf("after %s, and by %s", moment(e.Window.After), moment(e.Window.Until)))
 	}
 	p.field("leaf", e.Leaf)
-	p.field("undo", undoOf(e))
+	p.field("undo", e.Undo())
 	if e.Unsound {
 		p.field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
 	for _, r := range e.Reviews {
 		p.field("reviewed", reviewText(r))
 	}
-	printChanges(p, e)
+	p.statements(e.Statements())
 	for _, part := range []struct {
 		name string
 		json json.RawMessage
@@ -121,19 +120,6 @@ func (d difference) print(w io.Writer, asJSON bool) error {
 	})
 }
 
-// printChanges prints an entry's differences, if it has any.
-func printChanges(p *page, e timeline.Entry) {
-	if len(e.Before) == 0 || timeline.OfReads(e.Type) {
-		return
-	}
-	var told meaning.Reading // as it was signed
-	if json.Unmarshal(e.Detail, &told) == nil && len(told.Statements) > 0 {
-		p.statements(told.Statements)
-	} else if r, err := meaning.Read(e.Setting, e.Before, e.After); err == nil {
-		p.statements(r.Statements)
-	}
-}
-
 func (p *page) statements(list []meaning.Statement) {
 	for _, s := range list {
 		p.line("")
@@ -156,34 +142,4 @@ func (p *page) statement(s meaning.Statement) {
 	if s.Witness != "" {
 		p.line("  so   %s", printable(s.Witness))
 	}
-}
-
-// undos say how a change of another kind than those in internal/workspace/kinds is undone, by its name.
-var undos = map[string]string{
-	"event_log_streaming":        "'auditrelay streaming apply' sets the desired config, 'auditrelay workspace streaming set' another one",
-	"event_log_streaming_second": "the API has no operation that removes a config: remove it in the dashboard",
-
-	"workspace_actions/project.create":      "the API has no operation that deletes a project: delete it in the dashboard",
-	"workspace_actions/secret.delete":       "the API has no operation that makes a secret: make another one in the dashboard",
-	"workspace_actions/public_token.delete": "the API has no operation that makes a public token: make another one in the dashboard",
-}
-
-// undoOf says how the change of an entry is undone; empty where the entry changed nothing.
-func undoOf(e timeline.Entry) string {
-	if strings.HasPrefix(e.Setting, "workspace_actions/") {
-		var ended struct{ Outcome string }
-		if json.Unmarshal(e.Detail, &ended) != nil || ended.Outcome == "" || ended.Outcome == "refused" {
-			return ""
-		}
-		return undos[e.Setting]
-	}
-	if _, what, _ := strings.Cut(e.Type, "."); what != "changed" && what != "gone" {
-		return ""
-	}
-	for _, kind := range kinds.All() {
-		if kind.Name == e.Setting {
-			return kind.Undo
-		}
-	}
-	return undos[e.Setting]
 }

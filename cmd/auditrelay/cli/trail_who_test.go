@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -52,7 +53,7 @@ func TestColumnsStandForAnyName(t *testing.T) {
 func TestCSVOfHostileEntries(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	print := csvEntries(&out)
+	print := evidence.CSV(&out)
 	state, err := json.Marshal(hostile)
 	require.NoError(t, err)
 	for _, text := range hostile {
@@ -110,13 +111,13 @@ func TestUndoIsSaid(t *testing.T) {
 	t.Parallel()
 	r := row(7, "s")
 	changed := timeline.Entry{Row: r}
-	assert.Contains(t, undoOf(changed), "the API has no operation that sets it: put it back in the dashboard")
+	assert.Contains(t, changed.Undo(), "the API has no operation that sets it: put it back in the dashboard")
 	changed.Type = "settings.baseline"
-	assert.Empty(t, undoOf(changed), "nothing changed")
+	assert.Empty(t, changed.Undo(), "nothing changed")
 	act := timeline.Entry{Row: timeline.Row{Type: "action.ended", Setting: "workspace_actions/secret.delete"}, Detail: json.RawMessage(`{"outcome":"done"}`)}
-	assert.Contains(t, undoOf(act), "no operation that makes a secret")
+	assert.Contains(t, act.Undo(), "no operation that makes a secret")
 	act.Detail = json.RawMessage(`{"outcome":"refused"}`)
-	assert.Empty(t, undoOf(act))
+	assert.Empty(t, act.Undo())
 }
 
 // A difference with one finding says it once.

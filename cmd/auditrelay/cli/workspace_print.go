@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // printState prints a resource of the API.
@@ -40,12 +41,12 @@ func asYAML(state json.RawMessage) string {
 	var node yaml.Node
 	err := yaml.Unmarshal(state, &node)
 	plain(&node)
-	if text, failed := yaml.Marshal(&node); err == nil && failed == nil && !bytes.ContainsFunc(text, steersJSON) {
+	if text, failed := yaml.Marshal(&node); err == nil && failed == nil && !bytes.ContainsFunc(text, plaintext.SteersLines) {
 		return string(text)
 	}
 	var b bytes.Buffer
 	_ = json.Indent(&b, state, "", "  ") // cannot fail: it was encoded from a value
-	return escapedBy(b.Bytes(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }) + "\n"
+	return plaintext.Escape(b.Bytes(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }) + "\n"
 }
 
 // plain takes away the braces and quotation marks. A text that would be read as something else

@@ -114,7 +114,9 @@ func (x *Index) pass(ctx context.Context, f Filter, yield func(Entry) error) err
 			return err
 		}
 	}
-	p := passing{reading: r, m: f.matcher(&r.table), next: from, yield: yield}
+	p := passing{reading: r, m: f.matcher(&r.table), yield: yield}
+	from = max(from, p.m.from)
+	p.next = from
 	err = x.trail.Tail(ctx, from, func(e audit.Recorded) error { return p.take(ctx, e) }, func(int64) error {
 		if err := p.missing(ctx, r.table.n); err != nil {
 			return err

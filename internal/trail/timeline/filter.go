@@ -30,6 +30,9 @@ type Filter struct {
 	Unreviewed bool `json:"unreviewed,omitempty"`
 	// Index, where it is set, leaves one entry.
 	Index *int64 `json:"index,omitempty"`
+	// From and Before, where they are set, leave the entries from an index on, and before one.
+	From   *int64 `json:"from,omitempty"`
+	Before *int64 `json:"before,omitempty"`
 	// Limit leaves the newest ones; 0 is no limit.
 	Limit int `json:"limit,omitempty"`
 }
@@ -58,7 +61,7 @@ func (f *Filter) Check() error {
 // matcher is a filter for the rows of a table.
 type matcher struct {
 	table        *table
-	index        int64 // -1: any
+	from, before int64 // of the indexes
 	since, until int64
 	names        []allowed
 	without      []bool // by place in table.names; nil: none
@@ -77,11 +80,17 @@ type allowed struct {
 
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
-		table: t, index: -1, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
-		direction: -1, unreviewed: f.Unreviewed, text: bytes.ToLower([]byte(f.Text)),
+		table: t, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
+		direction: -1, before: t.n, unreviewed: f.Unreviewed, text: bytes.ToLower([]byte(f.Text)),
+	}
+	if f.From != nil {
+		m.from = *f.From
+	}
+	if f.Before != nil {
+		m.before = min(m.before, *f.Before)
 	}
 	if f.Index != nil {
-		m.index = *f.Index
+		m.from, m.before = max(m.from, *f.Index), min(m.before, *f.Index+1)
 	}
 	if !f.Since.IsZero() {
 		m.since = nanos(f.Since)
@@ -103,7 +112,7 @@ func (f *Filter) matcher(t *table) *matcher {
 	if f.Without != "" {
 		m.without = named(t, f.Without)
 	}
-	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, Without: f.Without}
+	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, From: f.From, Before: f.Before, Without: f.Without}
 	return m
 }
 
@@ -153,13 +162,16 @@ func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[
 
 // matches reports whether a row fits, except for its text.
 func (m *matcher) matches(index int64) bool {
+	if index < m.from || index >= m.before {
+		return false
+	}
 	r := m.table.at(index)
 	switch {
 	case m.any || r.Flags&isMissing != 0:
-		return m.any && (m.index < 0 || m.index == index) && (r.Flags&isMissing != 0 || !m.isWithout(r))
+		return m.any && (r.Flags&isMissing != 0 || !m.isWithout(r))
 	case m.isWithout(r):
 		return false
-	case m.index >= 0 && m.index != index, r.Time < m.since, r.Time >= m.until, r.Levels.severity() < m.severity:
+	case r.Time < m.since, r.Time >= m.until, r.Levels.severity() < m.severity:
 		return false
 	case m.direction >= 0 && int(r.Levels.direction()) != m.direction:
 		return false

@@ -86,7 +86,7 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 // end, where there are none.
 func (r *reading) first(ctx context.Context, f Filter) (int64, error) {
 	m, found, oldest := f.matcher(&r.table), 0, r.table.n
-	for index := r.table.n - 1; index >= 0 && found < f.Limit; index-- {
+	for index := m.before - 1; index >= max(0, m.from) && found < f.Limit; index-- {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
 			return 0, err
@@ -100,7 +100,7 @@ func (r *reading) first(ctx context.Context, f Filter) (int64, error) {
 
 func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
 	m := f.matcher(&r.table)
-	for index := max(from, 0); index < r.table.n; index++ {
+	for index := max(from, m.from, 0); index < m.before; index++ {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func TestFilters(t *testing.T) {
 	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
-	third := int64(3)
+	third, last := int64(3), int64(5)
 	for name, c := range map[string]struct {
 		filter Filter
 		want   []int64
@@ -63,6 +63,10 @@ func TestFilters(t *testing.T) {
 		"text and limit":   {Filter{Text: "minimum", Limit: 1}, []int64{3}},
 		"unreviewed":       {Filter{Unreviewed: true}, []int64{1, 2, 3, 5}},
 		"index":            {Filter{Index: &third}, []int64{3}},
+		"a part":           {Filter{From: &third, Before: &last}, []int64{3, 4}},
+		"newest of a part": {Filter{Before: &third, Limit: 2}, []int64{1, 2}},
+		"some of a part":   {Filter{Before: &third, Limit: 1, Direction: "stronger", Environment: "live"}, []int64{1}},
+		"none of a part":   {Filter{From: &last, Limit: 1, Direction: "stronger"}, nil},
 		"two":              {Filter{Direction: "stronger", Environment: "live"}, []int64{1}},
 	} {
 		assert.Equal(t, c.want, indices(list(t, v, c.filter)), name)
