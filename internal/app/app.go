@@ -133,6 +133,7 @@ type process struct {
 	deliveries   *relay.Metrics
 	control      *control
 	console      atomic.Pointer[console.Server] // nil while the relay starts
+	published    atomic.Pointer[web.Trail]      // nil while this relay does not write the trail
 	web          *web.Console                   // nil: none is configured
 	webAddress   string                         // of the console in the browser
 	endElsewhere func(context.Context) error    // ends the console without control; nil on a disk

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -22,7 +25,7 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 	if listen == "" {
 		return nil
 	}
-	r.web = web.New(web.Options{Ask: r.askAs, Logger: r.log})
+	r.web = web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Logger: r.log})
 	server := &http.Server{
 		Handler: r.web, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
@@ -38,6 +41,28 @@ func (r *process) askAs(by workspace.Person) (*console.Client, error) {
 		return nil, errors.New("the relay is still starting")
 	}
 	return server.Client(by), nil
+}
+
+// publishedTrail is what browsers prove the trail with.
+func (r *process) publishedTrail() (*web.Trail, error) {
+	trail := r.published.Load()
+	if trail == nil {
+		return nil, errors.New("this relay does not write the trail at present, so it has no files of it")
+	}
+	return trail, nil
+}
+
+// trailPolicy names the trail's newest key, and the configured witnesses.
+func (c *control) trailPolicy() (string, error) {
+	key := c.trail.PublicKey()
+	if key == "" {
+		return "", audit.ErrUnavailable
+	}
+	var witnesses []proof.Witness
+	for i, w := range c.cfg().Audit.Witnesses {
+		witnesses = append(witnesses, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
+	}
+	return proof.PolicyText([]proof.Log{{Key: key}}, witnesses, c.cfg().Audit.Quorum), nil
 }
 
 // openWeb makes a link into the console for a person at the command line.

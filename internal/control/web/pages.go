@@ -54,6 +54,7 @@ type feed struct {
 // pages are all pages, in the order of the navigation.
 var pages = []page{
 	{path: "/", title: "Overview", file: "overview.html", least: access.Viewer, data: overviewOf},
+	{path: "/prove", title: "Prove", file: "prove.html", least: access.Auditor, data: proveOf},
 }
 
 var actions = []action{}

@@ -35,7 +35,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // Options give a console its parts.
 type Options struct {
 	// Ask makes a client for a person. Its error says why the relay answers nobody.
-	Ask    func(by workspace.Person) (*console.Client, error)
+	Ask func(by workspace.Person) (*console.Client, error)
+	// Trail gives the files of the trail. Its error says why this relay has none.
+	Trail  func() (*Trail, error)
 	Logger *slog.Logger
 }
 
@@ -64,6 +66,7 @@ func New(o Options) *Console {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
 	})
+	c.serveTrail(mux)
 	mux.Handle("GET "+scriptsPath+"{hash}/{name}", theScripts())
 	mux.HandleFunc("GET "+linkPath+"{token}", c.login)
 	mux.HandleFunc("POST /logout", c.logout)

@@ -47,7 +47,14 @@ func serve(t *testing.T) (*Console, *httptest.Server) {
 	}
 	asking, err := console.Listen(ctx, dir, console.Options{Status: status, Trail: trail, Timeline: index, Logger: log}, func(err error) { t.Error(err) })
 	require.NoError(t, err)
-	c := New(Options{Logger: log, Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil }})
+	files := &Trail{
+		Files:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "files") }),
+		Policy: func() (string, error) { return "log KEY\n", nil },
+	}
+	c := New(Options{
+		Logger: log, Trail: func() (*Trail, error) { return files, nil },
+		Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil },
+	})
 	server := httptest.NewServer(c)
 	t.Cleanup(func() {
 		server.Close()

@@ -1,0 +1,213 @@
+// What makes an entry of the audit trail proven, step by step, for the page "Prove". As tlog.js,
+// it touches no page; it reads the relay's files by a function that it is given.
+import * as t from "./tlog.js";
+
+const decode = bytes => new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+const fail = message => { throw new Error(message); };
+
+// Steps are told one after the other; after one that does not hold, no other is tried.
+class Steps {
+  constructor(tell) { this.tell = tell; this.failed = false; }
+
+  async take(name, work) {
+    if (this.failed) return this.tell({ name, state: "skipped", detail: "not checked, since a step before does not hold" });
+    try {
+      this.tell({ name, state: "good", detail: await work() });
+    } catch (e) {
+      this.failed = true;
+      this.tell({ name, state: "bad", detail: e.message });
+    }
+  }
+}
+
+// Logs are the generations of a trail, each a log of its own.
+class Logs {
+  constructor(list, files, policy) {
+    this.list = list.map(l => ({ ...l, base: t.baseOf(l.origin) }));
+    this.files = files;
+    this.policy = policy;
+    this.opened = new Map();
+  }
+
+  of(index) {
+    const i = this.list.findLastIndex(l => l.base <= index);
+    return i < 0 ? fail("no log of the trail has such an entry") : i;
+  }
+
+  // log opens a generation: its checkpoint under a key that is trusted, and its tree.
+  log(i) {
+    if (!this.opened.has(i)) this.opened.set(i, this.open(i));
+    return this.opened.get(i);
+  }
+
+  note = async i => decode(await this.files(`${this.list[i].number}/checkpoint`));
+
+  async open(i) {
+    let why;
+    try { return await this.with(i, await t.open(await this.note(i), this.policy), "by a trusted key"); } catch (e) { why = e; }
+    if (this.list.length === 1) throw why;
+    // Another key may have been named by the key before it, or by the one after it.
+    for (const [step, end, follow] of [[-1, -1, "after"], [1, this.list.length, "before"]]) {
+      for (let j = i + step; j !== end; j += step) {
+        if (await t.open(await this.note(j), this.policy).then(() => true, () => false)) return this[follow](i, await this.log(i + step));
+      }
+    }
+    throw why;
+  }
+
+  async with(i, checkpoint, how) {
+    if (checkpoint.origin !== this.list[i].origin) fail(`the checkpoint is of ${checkpoint.origin}, and the list of logs says ${this.list[i].origin}`);
+    const tree = new t.Tree(checkpoint, path => this.files(`${this.list[i].number}/${path}`));
+    await tree.check();
+    return { checkpoint, tree, how };
+  }
+
+  // after opens a generation whose key a signed entry at the end of the one before has named.
+  async after(i, before) {
+    const { size, origin } = before.checkpoint, note = await this.note(i);
+    for (const leaf of (await before.tree.bundle(size - 1)).reverse()) {
+      const entry = JSON.parse(decode(leaf));
+      if (entry.type !== "trail.key_rotated" || !entry.detail.key) continue;
+      const key = await t.renamed(await t.parseKey(entry.detail.key), t.parseCheckpoint(note).origin);
+      const checkpoint = await t.openAs(note, key).catch(() => null);
+      if (!checkpoint) continue;
+      const made = await this.with(i, checkpoint, `by a key that ${origin} has named before it ended`);
+      const said = (await opening(made)).previous;
+      if (said.origin !== origin || said.size !== size || said.root !== t.base64(before.checkpoint.root)) fail(`its first entry names another end of ${origin}: one of the two was replaced`);
+      return made;
+    }
+    fail("its key is none of the trusted ones, and the log before does not name it: the old key was lost, or somebody else signs");
+  }
+
+  // before opens a generation whose end the first entry of the next one names.
+  async before(i, after) {
+    const said = (await opening(after)).previous, note = await this.note(i);
+    if (said.origin !== this.list[i].origin) fail(`the log after it names ${said.origin} before it, not ${this.list[i].origin}`);
+    const checkpoint = await t.openAs(note, await t.parseKey(said.public_key));
+    if (checkpoint.size !== said.size || t.base64(checkpoint.root) !== said.root) fail("the log after it names another end of it: it was changed since");
+    return this.with(i, checkpoint, `by a key that ${after.checkpoint.origin} names in its first entry`);
+  }
+}
+
+async function opening(log) {
+  const first = JSON.parse(decode(await log.tree.record(0)));
+  return first.type === "trail.generation" && first.detail.previous ? first.detail : fail("its first entry does not name the log before");
+}
+
+// compare holds a log against the checkpoint of it that this browser saw last.
+async function compare(log, was) {
+  const { origin, size } = log.checkpoint;
+  if (size < was.size) fail(`${origin} went back: this browser has seen ${was.size} entries, and now there are ${size}`);
+  if (t.base64(await log.tree.rootAt(was.size)) !== was.root) fail(`${origin} has forked: its first ${was.size} entries are not those that this browser has seen`);
+}
+
+// proveEntry checks an entry, and all that this browser has seen of the trail before. It tells
+// each step, and gives what it has proven. The keys of seen are origins of logs.
+export async function proveEntry(index, { files, policy, seen }, tell) {
+  const steps = new Steps(tell), now = {};
+  let logs, log, record, i;
+  await steps.take("The list of logs", async () => {
+    logs = new Logs(JSON.parse(decode(await files(""))), files, policy);
+    i = logs.of(index);
+    const gone = Object.keys(seen).filter(origin => !logs.list.some(l => l.origin === origin));
+    if (gone.length) fail(`the log ${gone[0]}, which this browser has seen with ${seen[gone[0]].size} entries, is not there any more`);
+    return `Entry ${index} belongs to ${logs.list[i].origin}, log ${i + 1} of ${logs.list.length}.`;
+  });
+  await steps.take("The log's signature, and the tree's edge", async () => {
+    log = await logs.log(i);
+    const { size, time, key } = log.checkpoint;
+    if (index - logs.list[i].base >= size) fail(`the newest checkpoint covers the entries up to ${logs.list[i].base + size - 1}: this one is not signed yet`);
+    return `${size} entries were signed ${log.how}, ${key.vkey}, at ${time.toISOString()}.`;
+  });
+  await steps.take("The witnesses", async () => {
+    for (const n of new Set([i, logs.list.length - 1])) await t.cosigned((await logs.log(n)).checkpoint, policy);
+    const by = await t.cosigned(log.checkpoint, policy);
+    return policy.quorum ? `Enough have signed it: ${by.join(", ")}.` : "The trusted keys ask for none.";
+  });
+  await steps.take("What this browser saw before", async () => {
+    const newest = logs.list.length - 1, known = logs.list.flatMap((l, n) => seen[l.origin] ? [n] : []);
+    for (const n of new Set([i, newest, ...known])) {
+      const { checkpoint } = await logs.log(n), was = seen[checkpoint.origin];
+      if (was) await compare(await logs.log(n), was);
+      now[checkpoint.origin] = { size: checkpoint.size, root: t.base64(checkpoint.root) };
+    }
+    return known.length ? `All of it still stands: ${known.map(n => `${seen[logs.list[n].origin].size} entries of ${logs.list[n].origin}`).join(", ")}.`
+      : "Nothing: this is its first look at this trail. From now on it notices if anything is taken back.";
+  });
+  await steps.take("The entry", async () => {
+    record = await log.tree.record(index - logs.list[i].base);
+    return `Its ${record.length} bytes have the hash that stands in the signed tree.`;
+  });
+  return { ok: !steps.failed, record: steps.failed ? null : decode(record), seen: now };
+}
+
+// checkProof checks a .tlog-proof of a record, of which the index may be known, without a request.
+export async function checkProof({ proof, record, index }, { policy, seen }, tell) {
+  const steps = new Steps(tell);
+  let p, c;
+  await steps.take("The proof's signature", async () => {
+    p = t.parseProof(proof);
+    c = await t.open(p.checkpoint, policy);
+    return `${c.size} entries were signed by ${c.key.vkey} at ${c.time.toISOString()}.`;
+  });
+  await steps.take("The witnesses", async () => {
+    const by = await t.cosigned(c, policy);
+    return policy.quorum ? `Enough have signed it: ${by.join(", ")}.` : "The trusted keys ask for none.";
+  });
+  await steps.take("What this browser saw before", async () => {
+    const was = seen[c.origin];
+    if (was && was.size === c.size && was.root !== t.base64(c.root)) fail(`${c.origin} has forked: this browser has seen another tree of ${c.size} entries`);
+    return was && was.size === c.size ? "The same tree." : "Not compared: without the log's tiles only a tree of the same size can be.";
+  });
+  await steps.take("The entry", async () => {
+    const at = t.baseOf(c.origin) + p.index, bytes = t.bytesOf(record ?? fail("there is no entry with this proof: add INDEX.json too"));
+    if (index !== undefined && index !== at) fail(`the proof is of entry ${at}, not of ${index}`);
+    if (!await t.inTree(p.path, c.size, c.root, p.index, await t.leafHash(await t.leafOf(bytes)))) fail(`it is not entry ${at} of the signed tree`);
+    return `It is entry ${at}: its ${bytes.length} bytes lead to the signed root.`;
+  });
+  return { ok: !steps.failed, record: steps.failed ? null : record };
+}
+
+// sorted puts files into cases to check: proofs with their entries, and bundles of events. A
+// file's name tells what belongs together, 17.tlog-proof and 17.json; of one of each, all do.
+export async function sorted(files) {
+  const cases = [], proofs = [], records = [];
+  for (const { name, text } of files.flatMap(f => f.bytes ? unpacked(f) : [f])) {
+    const json = text.trimStart().startsWith("{") ? JSON.parse(text) : null, stem = name.replace(/\.[^.]*$/, "");
+    if (json?.format === "auditrelay.event-proof/1") cases.push({ name, bundle: json });
+    else if (json) records.push({ stem, record: t.recordOf(text), index: (json.trail || json.data?.trail)?.index });
+    else if (text.startsWith("c2sp.org/tlog-proof@")) proofs.push({ name, stem, proof: text });
+    else if (!/^(#|log )/.test(text)) fail(`${name || "the text"} is none of an entry, an event, a .tlog-proof and a bundle`);
+  }
+  for (const p of proofs) cases.push({ ...records.find(r => r.stem === p.stem || records.length === 1 && proofs.length === 1), ...p });
+  if (records.length && !proofs.length) fail("an entry alone proves nothing: add its .tlog-proof, as 'auditrelay trail prove' writes it");
+  return cases;
+}
+
+// check checks a case of sorted.
+export async function check(one, trust, tell) {
+  if (!one.bundle) return checkProof(one, trust, tell);
+  const steps = new Steps(tell);
+  let e;
+  await steps.take("The event", async () => {
+    e = await t.eventProof(one.bundle);
+    return `The event ${e.id}, received at ${e.received}, is in the span of entry ${e.index}.`;
+  });
+  if (steps.failed) return { ok: false };
+  const made = await checkProof({ proof: e.proof || "", record: e.entry, index: e.index }, trust, tell);
+  return { ok: made.ok, record: made.ok ? one.bundle.cloud_event : null };
+}
+
+// unpacked reads the files of a tar archive; a file of another kind is itself.
+function unpacked({ name, bytes }) {
+  const word = (at, n) => decode(bytes.slice(at, at + n)).replace(/\0.*/s, "");
+  if (bytes.length < 512 || word(257, 5) !== "ustar") return [{ name, text: decode(bytes) }];
+  const files = [];
+  for (let at = 0; at + 512 <= bytes.length && bytes[at];) {
+    const size = parseInt(word(at + 124, 12), 8);
+    if (!(size >= 0)) fail("the archive is damaged");
+    if ("0\0".includes(String.fromCharCode(bytes[at + 156]))) files.push({ name: word(at, 100).replace(/^.*\//, ""), text: decode(bytes.slice(at + 512, at + 512 + size)) });
+    at += 512 * (1 + Math.ceil(size / 512));
+  }
+  return files;
+}
