@@ -14,7 +14,7 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
-.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests release deploy-check bench benchmarks cover clean
+.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests reference release deploy-check bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -98,6 +98,9 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 
 manifests: $(TOOLS)/helm ## render deploy/manifests from the Helm chart
 	UPDATE_MANIFESTS=1 $(GO) test -count=1 -run TestManifests ./cmd/auditrelay
+
+reference: ## write the pages of deploy/docs/reference, which are made from the code
+	UPDATE_REFERENCE=1 CGO_ENABLED=0 $(GO) test -trimpath -count=1 -vet=off -run 'Reference' ./config ./cmd/auditrelay/... ./internal/app
 
 release: $(TOOLS)/release ## build archives, packages, the image, the chart, SBOMs and checksums of VERSION into dist/, without a daemon
 	$(TOOLS)/release -root . -out dist -version $(VERSION) -pgo $(PGO)

@@ -15,19 +15,21 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// documents are the Markdown files for people, with the most words each may have;
-// 0 is no bound. All those below deploy and .github are among them.
+// documents are the Markdown files for people, with the most words each may have; 0 is no bound.
 func documents(t *testing.T) map[string]int {
 	t.Helper()
-	all := map[string]int{"README.md": 1600, "ARCHITECTURE.md": 1400, "CONTRIBUTING.md": 0, "cmd/bench/README.md": 0}
-	for _, folder := range []string{"deploy", ".github"} {
-		require.NoError(t, fs.WalkDir(os.DirFS("../.."), folder, func(name string, _ fs.DirEntry, err error) error {
-			if strings.HasSuffix(name, ".md") {
-				all[name] = 0
-			}
-			return err
-		}))
-	}
+	all := map[string]int{}
+	require.NoError(t, fs.WalkDir(os.DirFS("../.."), ".", func(name string, entry fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(name, ".") && name != "." && !strings.HasPrefix(name, ".github")
+		if entry.IsDir() && (hidden || name == "bin" || name == "dist") {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(name, ".md") {
+			all[name] = 0
+		}
+		return err
+	}))
+	all["README.md"], all["ARCHITECTURE.md"] = 1600, 1400
 	return all
 }
 
@@ -46,7 +48,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#]+?)?(#[^)]+)?\)`)
 	named := regexp.MustCompile("`(Test[A-Za-z0-9]+|auditrelay_[a-z_]+)")
-	tests, metrics := goSource(t)
+	tests, metrics := testSource(t), readFile(t, "deploy/docs/reference/metrics.md")
 	for name := range documents(t) {
 		text := readFile(t, name)
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
@@ -60,57 +62,73 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("..", "..", target)); !assert.NoError(t, err, "%s links %s", name, m[0]) || m[2] == "" {
 				continue
 			}
-			assert.Containsf(t, anchors(readFile(t, target)), m[2], "%s links %s", name, m[0])
+			assert.Truef(t, slices.Contains(anchors(readFile(t, target)), m[2]), "%s links %s", name, m[0])
 		}
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
-			there := strings.Contains(tests, "func "+m[1]+"(") || isMetric(metrics, m[1])
-			assert.Truef(t, there, "%s names %s, which no Go file has", name, m[1])
+			there := strings.Contains(tests, "func "+m[1]+"(") || strings.Contains(metrics, "`"+m[1]+"`") || strings.HasSuffix(m[1], "_")
+			assert.Truef(t, there || name == "CHANGELOG.md", "%s names %s, which is not there", name, m[1])
 		}
 	}
 }
 
-// isMetric reports whether source makes the metric: by its whole name, or by its end,
-// if a room begins the names of all its metrics alike.
-func isMetric(source, name string) bool {
-	if strings.Contains(source, `"`+name+`"`) {
-		return true
-	}
-	room, end, found := strings.Cut(strings.TrimPrefix(name, "auditrelay_"), "_")
-	begins := strings.Contains(source, `"auditrelay_`+room+`_"`) || strings.Contains(source, `Subsystem: "`+room+`"`)
-	return found && begins && strings.Contains(source, `"`+end+`"`)
-}
-
-// goSource is the text of all tests, and of all files with metrics.
-func goSource(t *testing.T) (tests, metrics string) {
+// testSource is the text of all tests.
+func testSource(t *testing.T) string {
 	t.Helper()
-	var testing, making strings.Builder
-	for _, line := range goList(t, "-f", `{{.Dir}} {{join .GoFiles " "}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}`, "./...") {
+	var all strings.Builder
+	for _, line := range goList(t, "-f", `{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}`, "./...") {
 		fields := strings.Fields(line)
 		for _, file := range fields[1:] {
 			text, err := os.ReadFile(filepath.Join(fields[0], file))
 			require.NoError(t, err)
-			switch {
-			case strings.HasSuffix(file, "_test.go"):
-				testing.Write(text)
-			case strings.Contains(string(text), "client_golang/prometheus"):
-				making.Write(text)
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// TestDocumentsNameCommands looks for the commands and flags that the documents name, in the
+// reference, which is made from the code.
+func TestDocumentsNameCommands(t *testing.T) {
+	t.Parallel()
+	helps := map[string]string{}
+	for _, section := range strings.Split(readFile(t, "deploy/docs/reference/commands.md"), "\n## ")[1:] {
+		path, help, _ := strings.Cut(section, "\n")
+		helps[path] = help
+	}
+	require.Greater(t, len(helps), 50)
+	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]+`|\n    [^\n]*")
+	call := regexp.MustCompile(`\bauditrelay((?: [a-z][a-z-]*)+)(?:[^a-z/\n;&-][^\n;&]*|$|\n)`)
+	for name := range documents(t) {
+		if name == "CHANGELOG.md" || name == "deploy/docs/reference/commands.md" {
+			continue
+		}
+		for _, block := range code.FindAllString(readFile(t, name), -1) {
+			for _, m := range call.FindAllStringSubmatch(strings.ReplaceAll(block, "\\\n", " "), -1) {
+				path := "auditrelay"
+				for word := range strings.FieldsSeq(m[1]) {
+					if helps[path+" "+word] == "" {
+						assert.Falsef(t, strings.Contains(helps[path], "Available Commands:"), "%s: %s has no command %s", name, path, word)
+						break
+					}
+					path += " " + word
+				}
+				for _, flag := range regexp.MustCompile(` (--[a-z-]+)`).FindAllStringSubmatch(m[0], -1) {
+					assert.Truef(t, strings.Contains(helps[path], flag[1]), "%s: %s has no flag %s", name, path, flag[1])
+				}
 			}
 		}
 	}
-	return testing.String(), making.String()
 }
 
 // anchors are those of a document's headings, as GitHub makes them.
 func anchors(text string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		words := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		all = append(all, "#"+strings.ReplaceAll(words, " ", "-"))
 	}
 	return all
 }
 
-// TestExamplesAreValid puts each further example of YAML in place of the quick start's
-// own sections, and checks the whole.
 // destinations are the pages of deploy/docs, one for each kind of sink.
 func destinations() (pages []string) {
 	for _, kind := range []string{"kafka", "nats", "loki", "datadog", "webhook", "file"} {
@@ -119,6 +137,8 @@ func destinations() (pages []string) {
 	return pages
 }
 
+// TestExamplesAreValid puts each further example of YAML in place of the quick start's
+// own sections, and checks the whole.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	start, _, found := strings.Cut(quickStart(t), "\nsinks:")

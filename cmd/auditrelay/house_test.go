@@ -98,6 +98,7 @@ func floors() map[string]int {
 		"internal/testbed/journaltest":  5,
 		"internal/testbed/ocsftest":     0,
 		"internal/testbed/pushes":       1,
+		"internal/testbed/reference":    0,
 		"relay":                         0,
 		"config":                        0,
 		"config/secret":                 0,

@@ -52,6 +52,10 @@ type Addresses struct{ Ingest, Admin, Trail string }
 // Run runs a relay until ctx ends, a clean shutdown within the configured deadline, or
 // until a part of it fails for good. cfg must have been validated.
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
+	return newProcess(cfg, opts).serveUntil(ctx, opts)
+}
+
+func newProcess(cfg *config.Config, opts Options) *process {
 	r := &process{
 		log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
@@ -63,12 +67,17 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	}
 	r.apply(cfg)
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
+	return r
+}
+
+// serveUntil is Run.
+func (r *process) serveUntil(ctx context.Context, opts Options) error {
 	return r.run(ctx, r.start, func() {
 		r.mu.Lock()
 		at := r.addresses
 		r.mu.Unlock()
 		r.log.Info("relay is running", "version", opts.Version, "ingest", at.Ingest, "admin", at.Admin,
-			"environments", len(cfg.Environments), "sinks", len(cfg.Sinks))
+			"environments", len(r.cfg().Environments), "sinks", len(r.cfg().Sinks))
 		if opts.Started != nil {
 			opts.Started(at)
 		}

@@ -1,0 +1,53 @@
+// Package reference keeps the pages of deploy/docs/reference equal to what is made from the code.
+package reference
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Page compares the page with text, or writes it if UPDATE_REFERENCE is set.
+func Page(t *testing.T, page, text string) {
+	t.Helper()
+	file := filepath.Join(Root(t), "deploy", "docs", "reference", page)
+	if os.Getenv("UPDATE_REFERENCE") != "" {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644)) //nolint:gosec // it is public
+		return
+	}
+	have, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(have), text, "deploy/docs/reference/%s is stale; renew it with make reference", page)
+}
+
+// Root is the repository's folder.
+func Root(t *testing.T) string {
+	t.Helper()
+	folder, err := os.Getwd()
+	for ; err == nil && filepath.Dir(folder) != folder; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+	}
+	_, here, _, _ := runtime.Caller(0)
+	t.Fatalf("no go.mod is around the test of %s", here)
+	return ""
+}
+
+// Row is a row of a table in Markdown.
+func Row(cells ...string) string {
+	for i, cell := range cells {
+		cells[i] = strings.ReplaceAll(strings.Join(strings.Fields(cell), " "), "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// Head is the head of a table.
+func Head(titles ...string) string {
+	return "\n" + Row(titles...) + strings.Repeat("|---", len(titles)) + "|\n"
+}
