@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
@@ -20,7 +21,10 @@ func (c *control) startTiles(ctx context.Context) error {
 	store := c.tiles()
 	c.files = tiles.NewKeeper(store, c.trail, c.trail.Generations, c.log)
 	c.stack.push("trail's files", background(c.files.Keep))
-	c.published.Store(&web.Trail{Files: store.Handler(), Policy: c.trailPolicy})
+	c.published.Store(&web.Trail{
+		Files: store.Handler(), Policy: c.trailPolicy,
+		Dir: filepath.Join(c.cfg().DataDir, tiles.Dir), Witnesses: evidence.Witnesses(c.cfg().Audit.Witnesses), Quorum: c.cfg().Audit.Quorum,
+	})
 	serve := c.cfg().Audit.Serve
 	switch {
 	case serve.Listen == config.ServeOff:

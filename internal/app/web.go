@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -58,11 +58,7 @@ func (c *control) trailPolicy() (string, error) {
 	if key == "" {
 		return "", audit.ErrUnavailable
 	}
-	var witnesses []proof.Witness
-	for i, w := range c.cfg().Audit.Witnesses {
-		witnesses = append(witnesses, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
-	}
-	return proof.PolicyText([]proof.Log{{Key: key}}, witnesses, c.cfg().Audit.Quorum), nil
+	return proof.PolicyText([]proof.Log{{Key: key}}, evidence.Witnesses(c.cfg().Audit.Witnesses), c.cfg().Audit.Quorum), nil
 }
 
 // openWeb makes a link into the console for a person at the command line.

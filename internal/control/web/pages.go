@@ -54,9 +54,18 @@ type feed struct {
 // pages are all pages, in the order of the navigation.
 var pages = []page{
 	{path: "/", title: "Overview", file: "overview.html", least: access.Viewer, data: overviewOf},
+	{path: changesPath, title: "Changes", file: "changes.html", least: access.Viewer, data: changesOf},
+	{path: changesPath + "/{index}", title: "Entry", file: "entry.html", least: access.Viewer, data: entryOf, under: changesPath},
+	{path: statesPath, title: "States", file: "states.html", least: access.Viewer, data: statesOf, under: changesPath},
 	{path: "/prove", title: "Prove", file: "prove.html", least: access.Auditor, data: proveOf},
 }
 
-var actions = []action{}
+var actions = []action{
+	{path: changesPath + "/{index}/annotate", title: "Review an entry", least: access.Auditor, plan: planAnnotation, do: doAnnotation},
+}
 
-var feeds = []feed{}
+var feeds = []feed{
+	{path: exportPath, least: access.Viewer, serve: exportChanges},
+	{path: changesPath + "/{index}/text", least: access.Viewer, serve: entryText},
+	{path: changesPath + "/{index}/mail", least: access.Viewer, serve: entryMail},
+}

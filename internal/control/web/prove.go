@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
@@ -14,6 +15,11 @@ type Trail struct {
 	// Policy names the trail's newest key and its witnesses (C2SP tlog-policy). A browser that
 	// trusts nobody yet begins with them.
 	Policy func() (string, error)
+	// Dir is the folder of the files. Witnesses and Quorum are those that the proofs of an export are
+	// to be verified with.
+	Dir       string
+	Witnesses []proof.Witness
+	Quorum    int
 }
 
 // proveOf is the page on which the browser checks an entry. The server says nothing about it.

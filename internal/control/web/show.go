@@ -55,7 +55,7 @@ func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const limit = 1 << 20
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		a := &asked{ctx: r.Context(), request: r}
+		a := &asked{ctx: r.Context(), request: r, opts: &c.opts}
 		var in bool
 		if a.person, a.role, in = c.sessions.person(r); !in {
 			c.fail(w, a, &problem{http.StatusUnauthorized, "You are not logged in.", "Run 'auditrelay console open' on the relay's machine, and open the link that it prints."})

@@ -117,6 +117,7 @@ type asked struct {
 	person  workspace.Person
 	role    access.Role
 	client  *console.Client
+	opts    *Options
 }
 
 // value is a field of the form or the address.

@@ -21,6 +21,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -30,40 +32,60 @@ var ann = workspace.Person{User: "ann", Host: "desk"}
 // hostile is a text that a page must show as text.
 const hostile = `<script>alert(1)</script>`
 
-// serve starts a console for the browser over one for the command line, with a trail.
-func serve(t *testing.T) (*Console, *httptest.Server) {
+// serve is a stage by its parts.
+func serve(t testing.TB) (*Console, *httptest.Server) {
+	t.Helper()
+	s := newStage(t)
+	return s.Console, s.Server
+}
+
+// stage is a console for the browser over one for the command line, with a trail.
+type stage struct {
+	*Console
+	*httptest.Server
+	dir    string
+	trail  *audit.Trail
+	index  *timeline.Index
+	status map[string]any
+}
+
+func newStage(t testing.TB) *stage {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	trail, stopTrail := trailtest.Serve(t, filepath.Join(dir, "trail"))
-	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
+	s := &stage{dir: dir, trail: trail, index: timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail}), status: map[string]any{
+		"environments": []health.Status{{Project: "shop", Environment: "live", State: health.Silent, Reason: hostile, Action: "look at the sender"}},
+		"journal":      map[string]string{"error": "the disk is away"},
+	}}
+	s.begin(t, log, stopTrail)
+	return s
+}
+
+// begin serves a stage's trail until the end of the test.
+func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeping sync.WaitGroup
-	keeping.Go(func() { index.Keep(ctx) })
-	status := func(context.Context) map[string]any {
-		return map[string]any{
-			"environments": []health.Status{{Project: "shop", Environment: "live", State: health.Silent, Reason: hostile, Action: "look at the sender"}},
-			"journal":      map[string]string{"error": "the disk is away"},
-		}
-	}
-	asking, err := console.Listen(ctx, dir, console.Options{Status: status, Trail: trail, Timeline: index, Logger: log}, func(err error) { t.Error(err) })
+	keeping.Go(func() { s.index.Keep(ctx) })
+	status := func(context.Context) map[string]any { return s.status }
+	asking, err := console.Listen(ctx, s.dir, console.Options{Status: status, Trail: s.trail, Timeline: s.index, Logger: log}, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	files := &Trail{
 		Files:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "files") }),
 		Policy: func() (string, error) { return "log KEY\n", nil },
+		Dir:    filepath.Join(s.dir, tiles.Dir),
 	}
-	c := New(Options{
+	s.Console = New(Options{
 		Logger: log, Trail: func() (*Trail, error) { return files, nil },
 		Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil },
 	})
-	server := httptest.NewServer(c)
+	s.Server = httptest.NewServer(s.Console)
 	t.Cleanup(func() {
-		server.Close()
+		s.Server.Close()
 		assert.NoError(t, asking.Close(context.Background()))
 		cancel()
 		keeping.Wait()
 		stopTrail()
 	})
-	return c, server
 }
 
 // answer is a response that was read.
@@ -74,7 +96,7 @@ type answer struct {
 }
 
 // send makes a request with a session's cookie. It follows no redirect.
-func send(t *testing.T, method, url string, session *http.Cookie, headers ...string) (answer, string) {
+func send(t testing.TB, method, url string, session *http.Cookie, headers ...string) (answer, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	require.NoError(t, err)
@@ -95,7 +117,7 @@ func send(t *testing.T, method, url string, session *http.Cookie, headers ...str
 	return answer{resp.StatusCode, resp.Header, resp.Cookies()}, string(text)
 }
 
-func login(t *testing.T, c *Console, at string) *http.Cookie {
+func login(t testing.TB, c *Console, at string) *http.Cookie {
 	t.Helper()
 	path, _ := c.Link(ann)
 	resp, body := send(t, http.MethodGet, at+path, nil)

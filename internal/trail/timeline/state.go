@@ -71,13 +71,17 @@ var (
 	ErrSeveral = errors.New("several settings have this name")
 )
 
-// Settings lists those chosen by f, by project, environment and name.
+// Settings lists those chosen by f, by project, environment and name; with a limit the first ones. An
+// end of f gives them as they were at that time.
 func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 	r, err := x.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list := r.settings(f.matcher(&r.table))
+	if f.Limit > 0 {
+		list = list[:min(len(list), f.Limit)]
+	}
 	for i := range list {
 		if list[i].Last.Summary, err = r.text(list[i].Last.Index); err != nil {
 			return nil, err

@@ -1,0 +1,214 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
+)
+
+// The subjects of entries whose states have a form of their own.
+const (
+	rbacSubject = "rbac_policy"
+	mailSubject = "email_templates"
+)
+
+// entryPage is one entry, whole.
+type entryPage struct {
+	timeline.Entry
+	Statements []statement
+	Undo       string
+	Matrix     *meaning.Matrix // nil: it is no change of an RBAC policy
+	Mails      []mail
+	Texts      []stateText // before, after and detail
+	Former     string      // the address of the entry before this one; empty: there is none
+	Latter     string
+	History    string // the address of the setting's changes
+	States     string // the address of the states at that time
+	MayReview  bool
+	MayProve   bool
+}
+
+// statement is one for a page.
+type statement struct {
+	meaning.Statement
+	Old, New string
+	Lines    []diffLine
+}
+
+// diffLine is a line of a text's diff; Kind is "added", "removed", "place" or empty.
+type diffLine struct{ Kind, Text string }
+
+// stateText is a state as text.
+type stateText struct {
+	Name, Text string
+	// Whole is the address of all of it, where Text is a part. Size is in bytes.
+	Whole string
+	Size  int
+}
+
+func entryOf(a *asked) (any, error) {
+	e, err := wholeEntry(a)
+	if err != nil {
+		return nil, err
+	}
+	p := &entryPage{Entry: e, Undo: e.Undo(), MayProve: a.role >= access.Auditor && !e.Missing, MayReview: a.role >= access.Auditor && e.Type != timeline.TypeAnnotated && !e.Missing}
+	for _, s := range e.Statements() {
+		p.Statements = append(p.Statements, statement{s, plaintext.JSON(s.Old), plaintext.JSON(s.New), diffLines(s.Diff)})
+	}
+	if e.Setting == rbacSubject && len(e.Before) > 0 {
+		if m, err := meaning.PermissionMatrix(e.Before, e.After); err == nil {
+			p.Matrix = &m
+		}
+	}
+	if e.Setting == mailSubject {
+		p.Mails = mailsOf(e)
+	}
+	for _, part := range []string{"before", "after", "detail"} {
+		if raw := partOf(e, part); len(raw) > 0 {
+			p.Texts = append(p.Texts, textOf(e.Index, part, raw))
+		}
+	}
+	p.link()
+	return p, nil
+}
+
+// wholeEntry reads the entry that the path names.
+func wholeEntry(a *asked) (e timeline.Entry, err error) {
+	index, _, err := indexIn(url.Values{"index": {a.request.PathValue("index")}}, "index")
+	if err != nil {
+		return e, err
+	}
+	found := false
+	err = a.client.Entries(a.ctx, timeline.Filter{Index: &index}, func(one timeline.Entry) error {
+		e, found = one, true
+		return nil
+	})
+	if err == nil && !found {
+		err = &problem{http.StatusNotFound, fmt.Sprintf("The trail has no entry %d.", index), "The newest ones are on the page Changes."}
+	}
+	return e, err
+}
+
+func (p *entryPage) link() {
+	at := func(index int64) string { return changesPath + "/" + strconv.FormatInt(index, 10) }
+	if p.Index > 0 {
+		p.Former = at(p.Index - 1)
+	}
+	p.Latter = at(p.Index + 1)
+	where := url.Values{}
+	for name, value := range map[string]string{"project": p.Project, "environment": p.Environment, "setting": p.Setting} {
+		if value != "" {
+			where.Set(name, value)
+		}
+	}
+	p.History = address(changesPath, where)
+	where.Del("setting")
+	where.Set("entry", strconv.FormatInt(p.Index, 10))
+	p.States = address(statesPath, where)
+}
+
+func partOf(e timeline.Entry, part string) json.RawMessage {
+	return map[string]json.RawMessage{"before": e.Before, "after": e.After, "detail": e.Detail}[part]
+}
+
+// shownBytes of a state are on the page.
+const shownBytes = 20_000
+
+func textOf(index int64, part string, raw json.RawMessage) stateText {
+	text := prettyJSON(raw)
+	s := stateText{Name: part, Text: text, Size: len(raw)}
+	if len(text) > shownBytes {
+		s.Text, s.Whole = cut(text, shownBytes), fmt.Sprintf("%s/%d/text?part=%s", changesPath, index, part)
+	}
+	return s
+}
+
+// prettyJSON is JSON for people. Characters that could hide or reorder text stand as escapes.
+func prettyJSON(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return plaintext.JSON(raw)
+	}
+	return plaintext.JSON(b.Bytes())
+}
+
+func diffLines(diff string) (lines []diffLine) {
+	kinds := map[byte]string{'+': "added", '-': "removed", '@': "place"}
+	for line := range strings.Lines(diff) {
+		line = plaintext.Replace(strings.TrimSuffix(line, "\n"), '·')
+		if line != "" {
+			lines = append(lines, diffLine{kinds[line[0]], line})
+		}
+	}
+	return lines
+}
+
+// entryText is a whole state as plain text.
+func entryText(a *asked, w http.ResponseWriter) error {
+	e, err := wholeEntry(a)
+	if err != nil {
+		return err
+	}
+	raw := partOf(e, a.value("part"))
+	if len(raw) == 0 {
+		return &problem{http.StatusNotFound, "The entry has no such part.", "Go back to the entry."}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err = w.Write([]byte(prettyJSON(raw)))
+	return ignoreGone(err)
+}
+
+// ignoreGone is for the last write of an answer: the browser has gone.
+func ignoreGone(error) error { return nil }
+
+// annotationOf is what a reviewer has entered.
+func annotationOf(a *asked) (timeline.Entry, timeline.Annotation, error) {
+	e, err := wholeEntry(a)
+	if err != nil {
+		return e, timeline.Annotation{}, err
+	}
+	review := timeline.Annotation{Index: e.Index, Leaf: e.Leaf, Reviewer: a.value("reviewer"), Ticket: a.value("ticket"), Note: a.value("note")}
+	if review.Reviewer == "" {
+		review.Reviewer = a.person.User
+	}
+	if err := review.Check(); err != nil {
+		return e, review, &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}
+	}
+	return e, review, nil
+}
+
+func planAnnotation(a *asked) (plan, error) {
+	e, review, err := annotationOf(a)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{Button: "Enter it", Head: []string{"Entry", "Reviewer", "Ticket", "Note"}, Says: []string{
+		fmt.Sprintf("An entry of its own would mark entry %d as reviewed: “%s”", e.Index, cut(e.Summary, 300)),
+		"The entry itself stays as it is. Nobody can take the mark back.",
+	}, Rows: [][]string{{strconv.FormatInt(e.Index, 10), review.Reviewer, review.Ticket, cut(review.Note, 300)}}}
+	if e.Reviewed {
+		p.Says = append(p.Says, "It was reviewed already; this would be one more review.")
+	}
+	return p, nil
+}
+
+func doAnnotation(a *asked) (done, error) {
+	e, review, err := annotationOf(a)
+	if err != nil {
+		return done{}, err
+	}
+	made, err := a.client.Annotate(a.ctx, review)
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Entry %d is reviewed; entry %d says so.", e.Index, made.Entry), fmt.Sprintf("%s/%d", changesPath, e.Index)}, nil
+}

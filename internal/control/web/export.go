@@ -1,0 +1,159 @@
+package web
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/trail/evidence"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
+)
+
+const exportPath = "/changes/export"
+
+// mostProofs bounds a bundle; more are written by 'auditrelay trail prove'.
+const mostProofs = 1000
+
+// exportChanges writes the chosen entries as a file. An error in the middle breaks the download off,
+// so that a part is not taken for the whole.
+func exportChanges(a *asked, w http.ResponseWriter) error {
+	f, err := filterOf(a.request.Form)
+	if err != nil {
+		return &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}
+	}
+	form := a.value("form")
+	exports := map[string]struct {
+		media, name string
+		write       func(io.Writer) error
+	}{
+		"csv":    {"text/csv; charset=utf-8", "changes.csv", func(w io.Writer) error { return writeEntries(a, w, f, evidence.FormCSV) }},
+		"jsonl":  {"application/jsonl", "changes.jsonl", func(w io.Writer) error { return writeEntries(a, w, f, form) }},
+		"proofs": {"application/zip", "proofs.zip", func(w io.Writer) error { return writeProofs(a, w, f) }},
+	}
+	e, known := exports[form]
+	if !known {
+		return &problem{http.StatusBadRequest, "There is no export of this form.", "Choose CSV, JSON or proofs."}
+	}
+	out := &download{w: w, media: e.media, name: e.name}
+	err = e.write(out)
+	if err != nil && out.began {
+		a.opts.Logger.Warn("an export in the console broke off", "form", form, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+func writeEntries(a *asked, w io.Writer, f timeline.Filter, form string) error {
+	n, err := evidence.Write(a.ctx, w, a.client, f, form)
+	if err == nil && n == 0 {
+		err = &problem{http.StatusNotFound, "No entry fits, so there is nothing to export.", "Go back, and change the filter."}
+	}
+	return err
+}
+
+// download is the body of an answer that a browser saves. Its time limit is for each piece, not for
+// the whole.
+type download struct {
+	w           http.ResponseWriter
+	media, name string
+	began       bool
+}
+
+func (d *download) Write(p []byte) (int, error) {
+	if !d.began {
+		d.began = true
+		d.w.Header().Set("Content-Type", d.media)
+		d.w.Header().Set("Content-Disposition", `attachment; filename="`+d.name+`"`)
+	}
+	const patience = 30 * time.Second
+	_ = http.NewResponseController(d.w).SetWriteDeadline(time.Now().Add(patience)) // without, the server's limit counts
+	return d.w.Write(p)
+}
+
+// writeProofs writes for each chosen entry the two files of 'auditrelay trail prove', and one with
+// whom to verify them with. Entries that cannot be proven are named in a file.
+func writeProofs(a *asked, w io.Writer, f timeline.Filter) error {
+	indexes, err := indexesOf(a, f)
+	if err != nil {
+		return err
+	}
+	prover, trust, err := proverOf(a)
+	if err != nil {
+		return err
+	}
+	z := zip.NewWriter(w)
+	if err := put(z, "trail.policy", trust.Text); err != nil {
+		return err
+	}
+	var failed []string
+	for _, index := range indexes {
+		made, err := evidence.Prove(a.ctx, prover, trust, index)
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("entry %d: %v\n", index, err))
+			continue
+		}
+		name := strconv.FormatInt(index, 10)
+		if made.Record != nil {
+			err = put(z, name+".json", made.Record)
+		}
+		if err := errors.Join(err, put(z, name+proof.Extension, made.Proof.Marshal())); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		if err := put(z, "NOT-PROVEN.txt", []byte(strings.Join(failed, ""))); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+func put(z *zip.Writer, name string, data []byte) error {
+	f, err := z.Create(name)
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	return err
+}
+
+func indexesOf(a *asked, f timeline.Filter) (list []int64, err error) {
+	f.Limit = mostProofs + 1
+	err = a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
+		list = append(list, r.Index)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0:
+		return nil, &problem{http.StatusNotFound, "No entry fits, so there is nothing to prove.", "Go back, and change the filter."}
+	case len(list) > mostProofs:
+		return nil, &problem{http.StatusBadRequest, fmt.Sprintf("The filter chooses more than %d entries.", mostProofs), "Choose fewer, or run 'auditrelay trail prove' on the relay's machine."}
+	}
+	return list, nil
+}
+
+func proverOf(a *asked) (*verify.Prover, evidence.Trust, error) {
+	trail, err := a.opts.Trail()
+	if err != nil {
+		return nil, evidence.Trust{}, err
+	}
+	fetch, dirs, err := verify.Folder(trail.Dir)
+	if err != nil {
+		return nil, evidence.Trust{}, err
+	}
+	prover, err := verify.NewProver(a.ctx, fetch, dirs, nil)
+	if err != nil {
+		return nil, evidence.Trust{}, err
+	}
+	trust, err := evidence.OwnTrust(prover, trail.Witnesses, trail.Quorum)
+	return prover, trust, err
+}

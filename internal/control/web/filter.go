@@ -1,0 +1,114 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
+)
+
+// filterFields are the fields of an address that choose entries, with what a page calls them.
+var filterFields = []struct{ name, label string }{
+	{"text", "Words"}, {"project", "Project"}, {"environment", "Environment"}, {"setting", "Setting"}, {"severity", "Severity, at least"},
+	{"direction", "Direction"}, {"cause", "Cause"}, {"actor", "Who"}, {"since", "From"}, {"until", "Until"}, {"unreviewed", "Unreviewed only"}, {"all", "Event digests too"},
+}
+
+// chip is an applied part of a filter.
+type chip struct{ Label, Value, Without string }
+
+// filterOf reads a filter, in the words of 'auditrelay trail list'.
+func filterOf(form url.Values) (f timeline.Filter, err error) {
+	value := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	f = timeline.Filter{
+		Text: value("text"), Project: value("project"), Environment: value("environment"), Setting: value("setting"), Severity: value("severity"),
+		Direction: value("direction"), Cause: value("cause"), Actor: value("actor"), Unreviewed: value("unreviewed") != "",
+	}
+	if f.Since, err = parseTime(value("since")); err != nil {
+		return f, err
+	}
+	if f.Until, err = parseTime(value("until")); err != nil {
+		return f, err
+	}
+	if value("all") == "" && f.Setting == "" {
+		f.Without = eventproof.Type
+	}
+	return f, f.Check()
+}
+
+// timeForms are those of the browsers' fields, which have no zone, and of other programs.
+var timeForms = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano, time.DateOnly}
+
+// parseTime reads a time in UTC; empty is none.
+func parseTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range timeForms {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("the time %q cannot be read: write it as 2026-03-01T08:00, in UTC", cut(text, 40))
+}
+
+// filterForm is the form with an applied filter, which can be edited.
+type filterForm struct {
+	Form                             url.Values
+	Severities, Directions, Settings []string
+	Chips                            []chip
+	Error                            string
+}
+
+// Value is what a field has.
+func (f filterForm) Value(name string) string { return f.Form.Get(name) }
+
+func newFilterForm(a *asked, path string, err error) filterForm {
+	f := filterForm{Form: chosen(a.request.Form), Severities: timeline.Severities(), Directions: timeline.Directions()}
+	for _, kind := range kinds.All() {
+		f.Settings = append(f.Settings, kind.Name)
+	}
+	for _, field := range filterFields {
+		if v := f.Form.Get(field.name); v != "" {
+			f.Chips = append(f.Chips, chip{field.label, v, address(path, with(f.Form, field.name, ""))})
+		}
+	}
+	if err != nil {
+		f.Error = err.Error()
+	}
+	return f
+}
+
+// chosen are the fields of a filter in a form, without empty ones.
+func chosen(form url.Values) url.Values {
+	v := url.Values{}
+	for _, field := range filterFields {
+		if text := strings.TrimSpace(form.Get(field.name)); text != "" {
+			v.Set(field.name, text)
+		}
+	}
+	return v
+}
+
+// with is a copy of an address's fields with another value for one; empty removes it.
+func with(fields url.Values, name, value string) url.Values {
+	v := url.Values{}
+	for key := range fields {
+		v.Set(key, fields.Get(key))
+	}
+	v.Set(name, value)
+	if value == "" {
+		v.Del(name)
+	}
+	return v
+}
+
+func address(path string, fields url.Values) string {
+	if len(fields) == 0 {
+		return path
+	}
+	return path + "?" + fields.Encode()
+}
