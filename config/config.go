@@ -257,6 +257,11 @@ type Journal struct {
 	// StreamPrefix is how the names of the relay's streams begin, for several relays on one
 	// cluster. Default AUDITRELAY.
 	StreamPrefix string `yaml:"stream_prefix" default:"AUDITRELAY"`
+	// Shards is over how many streams the environments are spread, each with a leader of its own,
+	// and MaxBytes for each. It needs URL. Once all relays of a cluster are configured with another
+	// number, the environments that move are refused for a moment, and what is in the streams
+	// before is delivered first. Default 1.
+	Shards int `yaml:"shards" default:"1" check:"1..64"`
 	// MaxBytes is the disk budget of the event log. Near its end, the oldest delivered
 	// events give way. Undelivered events are never thrown away: once they alone take
 	// the budget, pushes are refused with 503. Default 10GiB.

@@ -48,7 +48,7 @@ func TestMinimalHasDefaults(t *testing.T) {
 		BodyBytes: 10 << 20, DecompressedBytes: 64 << 20, Entries: 100_000, LineBytes: 256 << 10,
 		Labels: 256, LabelBytes: 64 << 10, Concurrent: 256, InFlightBytes: 256 << 20, ReadTimeout: 30 * time.Second,
 	}, cfg.Ingest.Limits)
-	assert.Equal(t, Journal{Replicas: 1, StreamPrefix: "AUDITRELAY", MaxBytes: 10 << 30, DeadLetterBytes: 1 << 30, ReplayWindow: 72 * time.Hour, DuplicateWindow: 10 * time.Minute}, cfg.Journal)
+	assert.Equal(t, Journal{Replicas: 1, StreamPrefix: "AUDITRELAY", Shards: 1, MaxBytes: 10 << 30, DeadLetterBytes: 1 << 30, ReplayWindow: 72 * time.Hour, DuplicateWindow: 10 * time.Minute}, cfg.Journal)
 	assert.Equal(t, Streaming{Interval: time.Minute, RotationOverlap: new(15 * time.Minute)}, cfg.Streaming)
 	assert.Equal(t, 5*time.Minute, cfg.Settings.Interval)
 	assert.Regexp(t, `^auditrelay\.local/.+`, cfg.Audit.Origin)

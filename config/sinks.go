@@ -176,6 +176,9 @@ func (k *checker) sinks(c *Config) {
 	names, resources := map[string]string{}, map[string]string{}
 	for i := range c.Sinks {
 		s, at := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
+		if one := s.Exclusive(); one != nil && c.Journal.Shards > 1 {
+			k.fail("journal.shards", c.Journal.Shards, fmt.Sprintf("must be 1 with the sink %s, since its destination has one writer, and each shard would be one", s.Name))
+		}
 		if before, twice := names[s.Name]; twice && s.Name != "" {
 			k.fail(at+".name", s.Name, "is the name of "+before+" already; a sink's name must be its own")
 		}

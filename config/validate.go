@@ -160,6 +160,9 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 		if j.Replicas != 1 {
 			k.fail("journal.replicas", j.Replicas, "must be 1 without journal.url, since the journal is then on one disk")
 		}
+		if j.Shards > 1 {
+			k.fail("journal.shards", j.Shards, "must be 1 without journal.url: on one disk more logs would only share its syncs")
+		}
 		if j.CredentialsFile != "" {
 			k.fail("journal.credentials_file", j.CredentialsFile, "is for journal.url, which is not set; set it, or remove this")
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/relay"
@@ -60,7 +61,7 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
-		live:  map[string]relay.Sink{},
+		live:  map[string][]relay.Sink{},
 		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
 		reload:     newReloading(opts), couriers: couriers{working: map[string]bool{}},
@@ -128,7 +129,7 @@ type process struct {
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up
 	quarantine   *journal.Quarantine
-	journal      *journal.Journal
+	journal      *shards.Set
 	letters      *deadletters.Store
 	credentials  *credentials.Store
 	damaged      chan credentials.Damage // of credentials, for the trail
@@ -151,7 +152,7 @@ type process struct {
 	member       atomic.Pointer[string]         // its name in the cluster; nil on a disk
 
 	mu   sync.Mutex
-	live map[string]relay.Sink // the sinks that this relay runs, by name; guarded by mu
+	live map[string][]relay.Sink // the instances of sinks that this relay runs, by name; guarded by mu
 }
 
 // fail ends the relay. Only the first failure counts.
@@ -180,10 +181,10 @@ func (r *process) start(ctx context.Context) error {
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {
-	r.journal, err = journal.Open(ctx, r.store, r.cfg().Journal, journal.Options{
+	r.journal, err = shards.Open(ctx, r.store, r.cfg().Journal, shards.Options{Failed: r.fail, Options: journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
 		Sinks: r.sinkNames(), Sources: r.sources(), Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch,
-	})
+	}})
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
-	r.showCluster(r.journal.Sinks)
+	r.showCluster(r.journal.Positions)
 	return nil
 }
 

@@ -31,8 +31,8 @@ type JobStatus struct {
 	Position *journal.SinkPosition `json:"position,omitempty"`
 }
 
-// positions are those of all sinks; nil where the journal is not open yet.
-type positions func(context.Context) ([]journal.SinkPosition, error)
+// positions are those of all sinks in each log; nil where the journal is not open yet.
+type positions func(context.Context) ([][]journal.SinkPosition, error)
 
 // showCluster has /status say who does which job, and how far each is.
 func (r *process) showCluster(sinks positions) {
@@ -40,7 +40,7 @@ func (r *process) showCluster(sinks positions) {
 }
 
 func (r *process) clusterStatus(ctx context.Context, sinks positions) (s ClusterStatus, err error) {
-	var all []journal.SinkPosition
+	var all [][]journal.SinkPosition
 	var unread error
 	var asking sync.WaitGroup // the store may be far away
 	if sinks != nil {
@@ -58,19 +58,20 @@ func (r *process) clusterStatus(ctx context.Context, sinks positions) (s Cluster
 	for i, job := range state.Jobs {
 		s.Jobs[i].Job = job
 	}
-	for i := range all {
-		s.jobOf(all[i].Sink).Position = &all[i]
+	for shard := range all {
+		for i := range all[shard] {
+			s.jobOf(sinkJobOf(all[shard][i].Sink, shard)).Position = &all[shard][i]
+		}
 	}
 	slices.SortFunc(s.Jobs, func(a, b JobStatus) int { return strings.Compare(a.Name, b.Name) })
 	return s, unread
 }
 
-// jobOf is the job that delivers to a sink. Where none has an epoch, one without a holder is
-// added.
-func (s *ClusterStatus) jobOf(sink string) *JobStatus {
-	i := slices.IndexFunc(s.Jobs, func(j JobStatus) bool { return j.Name == sinkJob+sink })
+// jobOf is a job that delivers to a sink. Where it has no epoch, one without a holder is added.
+func (s *ClusterStatus) jobOf(name string) *JobStatus {
+	i := slices.IndexFunc(s.Jobs, func(j JobStatus) bool { return j.Name == name })
 	if i < 0 {
-		i, s.Jobs = len(s.Jobs), append(s.Jobs, JobStatus{Job: lease.Job{Name: sinkJob + sink}})
+		i, s.Jobs = len(s.Jobs), append(s.Jobs, JobStatus{Job: lease.Job{Name: name}})
 	}
 	return &s.Jobs[i]
 }

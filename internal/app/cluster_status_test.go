@@ -60,7 +60,7 @@ func TestEachRelayKnowsTheCluster(t *testing.T) {
 		assert.True(t, here.Relays[0].Name == this || here.Relays[1].Name == this, this)
 	}
 	assert.False(t, here.Relays[0].Heartbeat.IsZero())
-	position := here.jobOf(firstOf.Sinks[0].Name).Position
+	position := here.jobOf(sinkJobOf(firstOf.Sinks[0].Name, 0)).Position
 	require.NotNil(t, position)
 	assert.Positive(t, position.Acknowledged)
 	text, families := first.scrape()

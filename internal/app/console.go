@@ -80,11 +80,11 @@ func (c *control) openForReplay(cfg config.Sink) (relay.Sink, error) {
 	if cfg.Exclusive() != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		sink, here := c.live[cfg.Name]
-		if !here {
+		live := c.live[cfg.Name]
+		if len(live) == 0 {
 			return nil, fmt.Errorf("the sink %s has one writer, and another relay of the cluster is that at present", cfg.Name)
 		}
-		return lent{sink}, nil
+		return lent{live[0]}, nil
 	}
 	return sinks.Open(cfg, c.sinkDeps())
 }

@@ -38,7 +38,7 @@ type control struct {
 	timeline   *timeline.Index
 	silences   *health.Silences
 	health     *health.Keeper
-	spans      *eventproof.Keeper                   // nil: no spans are made
+	spans      []*eventproof.Keeper                 // of each log of the journal; nil: no spans are made
 	forwarded  atomic.Int64                         // how many entries of the trail are in the journal
 	covered    atomic.Int64                         // how many of them have a checkpoint there
 	newest     workspace.Newest                     // looks at the settings and the streaming config
@@ -153,8 +153,17 @@ func (c *control) do(ctx context.Context, turn *lease.Turn) error {
 	return ctx.Err()
 }
 
-// startTrimming lets this relay trim the journal.
+// members are the relays that take part in the cluster.
+func (c *control) members(ctx context.Context) ([]lease.Relay, error) {
+	now, err := lease.State(ctx, c.store.Table())
+	return now.Relays, err
+}
+
+// startTrimming lets this relay trim the journal, and spread it over another number of logs.
 func (c *control) startTrimming(context.Context) error {
 	c.journal.TrimUnder(c.turn)
+	if c.inCluster() {
+		c.stack.push("shards", background(func(ctx context.Context) { c.journal.Lead(ctx, c.members) }))
+	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (e *edition) isOpen() bool {
 func (r *process) startSinks(ctx context.Context) error {
 	first := map[string]*delivery{}
 	for _, cfg := range r.cfg().Sinks {
-		d, err := r.openSink(ctx, cfg, new(lease.Turn))
+		d, err := r.openSink(ctx, cfg, 0, new(lease.Turn))
 		if err != nil {
 			for _, d := range first {
 				err = errors.Join(err, d.close())
@@ -112,7 +112,7 @@ func (r *process) startSinks(ctx context.Context) error {
 	defer r.couriers.mu.Unlock()
 	r.couriers.begin = func(name string, d *delivery) {
 		running.Go(func() {
-			if err := r.doSink(delivering, name, new(lease.Turn), d); err != nil && delivering.Err() == nil {
+			if err := r.doSink(delivering, name, 0, new(lease.Turn), d); err != nil && delivering.Err() == nil {
 				r.fail(err)
 			}
 		})
@@ -134,16 +134,16 @@ func (r *process) startSinks(ctx context.Context) error {
 // openPause is the wait before a changed sink is opened again.
 const openPause = 5 * time.Second
 
-// doSink delivers to a sink until ctx ends, or it is removed, or its delivery fails for good: to
+// doSink delivers the events of a log to a sink until ctx ends, or it is removed, or its delivery fails for good: to
 // each edition in turn. d is the delivery that was opened already; nil if none was.
-func (r *process) doSink(ctx context.Context, name string, turn *lease.Turn, d *delivery) error {
+func (r *process) doSink(ctx context.Context, name string, shard int, turn *lease.Turn, d *delivery) error {
 	for changed := false; ; changed = true {
 		e := r.couriers.next(name)
 		if e == nil {
 			r.deliveries.End(name)
 			return nil
 		}
-		err := r.deliverTo(ctx, e, turn, d, changed)
+		err := r.deliverTo(ctx, e, shard, turn, d, changed)
 		d = nil
 		if ctx.Err() != nil || e.over.Err() == nil {
 			return err
@@ -153,12 +153,12 @@ func (r *process) doSink(ctx context.Context, name string, turn *lease.Turn, d *
 
 // deliverTo delivers to one edition of a sink. A changed one that cannot be opened is opened
 // again, since a reload has tried that it can be.
-func (r *process) deliverTo(ctx context.Context, e *edition, turn *lease.Turn, d *delivery, changed bool) (err error) {
+func (r *process) deliverTo(ctx context.Context, e *edition, shard int, turn *lease.Turn, d *delivery, changed bool) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.over, cancel)()
 	for said := false; d == nil; said = true {
-		if d, err = r.openSink(ctx, e.cfg, turn); err == nil {
+		if d, err = r.openSink(ctx, e.cfg, shard, turn); err == nil {
 			break
 		}
 		if !changed || ctx.Err() != nil {

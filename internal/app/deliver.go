@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -11,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// delivery carries the events of the journal to a sink.
+// delivery carries the events of a log of the journal to a sink.
 type delivery struct {
 	pump  *relay.Pump
 	stack stack
@@ -29,9 +30,9 @@ func (d *delivery) run(ctx context.Context) error {
 func (d *delivery) close() error { return d.stack.unwind(context.Background()) }
 
 // openSink opens a sink and its position under a turn.
-func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Turn) (*delivery, error) {
+func (r *process) openSink(ctx context.Context, cfg config.Sink, shard int, turn *lease.Turn) (*delivery, error) {
 	d := &delivery{stack: stack{log: r.log}}
-	if err := r.openInto(ctx, d, cfg, turn); err != nil {
+	if err := r.openInto(ctx, d, cfg, r.journal.Logs()[shard], turn); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -39,11 +40,11 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink, turn *lease.Tur
 
 // openInto opens what a delivery needs. What it has opened is in the delivery's stack, also
 // where it fails.
-func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, turn *lease.Turn) error {
+func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, from *journal.Journal, turn *lease.Turn) error {
 	var instances []relay.Sink
 	live := r.sinkDeps()
 	live.Journal = &sinks.Journal{
-		ID: r.journal.ID(), Stream: r.journal.Stream(), Holds: r.journal.Holds,
+		ID: from.ID(), Stream: from.Stream(), Holds: from.Holds,
 		Epoch: func(ctx context.Context) (uint64, error) { return turn.Number(), turn.Await(ctx) },
 	}
 	for range max(1, cfg.Parallel) {
@@ -55,7 +56,7 @@ func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, tu
 		instances = append(instances, sink)
 	}
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
-	source, err := r.journal.SourceUnder(ctx, turn, cfg.Name, limit)
+	source, err := from.SourceUnder(ctx, turn, cfg.Name, limit)
 	if err != nil {
 		return err
 	}
@@ -64,22 +65,33 @@ func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, tu
 	}
 	d.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
 	r.lend(cfg.Name, instances[0])
-	d.stack.push("lending of sink "+cfg.Name, func(context.Context) error { r.lend(cfg.Name, nil); return nil })
+	d.stack.push("lending of sink "+cfg.Name, func(context.Context) error { r.takeBack(cfg.Name, instances[0]); return nil })
 	d.pump = &relay.Pump{
-		Name: cfg.Name, Source: r.tracer.Source(cfg.Name, source, journal.DeliveredRecord), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
+		Name: cfg.Name, Source: r.traced(cfg.Name, source), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
 		// An event that is set aside would be passed over by the position of those after it.
 		Permit: turn.Await, ReadAhead: !cfg.ExactlyOnce(), Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
 	}
 	return nil
 }
 
-// lend notes the instance of a sink that is delivered to; nil is none any more.
+// traced has spans made of the deliveries. Of several logs none are, since a push only knows its
+// record's position.
+func (r *process) traced(sink string, source relay.Source) relay.Source {
+	if len(r.journal.Logs()) > 1 {
+		return source
+	}
+	return r.tracer.Source(sink, source, journal.DeliveredRecord)
+}
+
+// lend notes an instance of a sink that is delivered to, until it is taken back.
 func (r *process) lend(name string, sink relay.Sink) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sink == nil {
-		delete(r.live, name)
-		return
-	}
-	r.live[name] = sink
+	r.live[name] = append(r.live[name], sink)
+}
+
+func (r *process) takeBack(name string, sink relay.Sink) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live[name] = slices.DeleteFunc(r.live[name], func(s relay.Sink) bool { return s == sink })
 }

@@ -28,6 +28,14 @@ const (
 	controlJob = "control"
 )
 
+// sinkJobOf is the job that delivers the events of one log to a sink.
+func sinkJobOf(sink string, shard int) string {
+	if shard == 0 {
+		return sinkJob + sink
+	}
+	return fmt.Sprintf("%s%s/%d", sinkJob, sink, shard)
+}
+
 // memberFile has the name under which the process takes part in the cluster. The next process
 // on this data directory, which has its lock, knows by it that the one before has ended.
 const memberFile = "member"
@@ -90,10 +98,13 @@ func (r *process) joinCluster(ctx context.Context) error {
 	host, _ := os.Hostname() // without it, the name is only the random part
 	jobs := map[string]lease.Work{controlJob: r.work.noted(controlJob, r.control.do)}
 	for _, name := range r.sinkNames() {
-		jobs[sinkJob+name] = r.work.noted(sinkJob+name, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, name, turn, nil) })
+		for shard := range r.journal.Logs() {
+			job := sinkJobOf(name, shard)
+			jobs[job] = r.work.noted(job, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, name, shard, turn, nil) })
+		}
 	}
 	options := lease.Options{
-		Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log, Jobs: jobs, Sticky: []string{controlJob},
+		Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log, Jobs: jobs, Sticky: []string{controlJob}, Says: r.journal.Says,
 		// It goes on while the cluster elects a leader: then nobody else can take over.
 		Timing: lease.Timing{Beat: lease.DefaultTiming.Beat, Dead: lease.DefaultTiming.Dead},
 		// A crash before leaves the name of an earlier process, which has ended too.

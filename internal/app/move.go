@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
+	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -72,6 +73,11 @@ func MoveJournal(ctx context.Context, cfg *config.Config, to Home, o MoveOptions
 		return done, err
 	case done.From.URL != "" && to.URL != "":
 		return done, fmt.Errorf("the journal is on a cluster, %s: move it to the disk first, with --to disk, and from there to the other cluster", done.From)
+	}
+	if done.From.URL != "" {
+		if err := shards.InOneLog(ctx, from, cfg.Journal); err != nil {
+			return done, err
+		}
 	}
 	if to.URL != "" { // what this relay remembers of an earlier journal there says nothing about the new one
 		if err := os.RemoveAll(filepath.Join(cfg.DataDir, NotesDir, to.Prefix)); err != nil {
@@ -133,7 +139,7 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 // keepOf says how logs are kept: the events within their budget.
 func keepOf(cfg *config.Config) func(string) store.Options {
 	return func(name string) store.Options {
-		if name == journal.EventsLog {
+		if journal.IsEvents(name) {
 			return store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
 		}
 		return store.Options{}

@@ -19,12 +19,9 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 	if err := r.storeErr(); err != nil {
 		return "", err
 	}
-	u, err := r.journal.Usage(ctx)
+	u, refusing, err := r.journal.Ready(ctx)
 	if err != nil {
 		return "", err
-	}
-	if err := r.journal.Refusing(ctx); err != nil {
-		return "", fmt.Errorf("the last push was refused: %w", err)
 	}
 	if err := r.someoneIsTaken(ctx); err != nil {
 		return "", fmt.Errorf("pushes of every environment are refused: %w", err)
@@ -33,6 +30,9 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 	remark := fmt.Sprintf("%.1f%% of the disk budget is spent, %.1f%% on events still undelivered to some sink", spent, waiting)
 	if waiting >= 100*warnShare {
 		remark = "warning: " + remark + "; when they take it all, pushes are refused"
+	}
+	if refusing != "" {
+		return "warning: some shards refuse pushes: " + refusing, nil
 	}
 	return remark, nil
 }

@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/ingest"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -51,41 +53,58 @@ func (r *process) startRecent(ctx context.Context) error {
 		Help: "1 once the relay recognises all events of the duplicate window stored by earlier processes.",
 	})
 	r.reg.MustRegister(known)
-	eager := make(chan struct{})
-	enough := sync.OnceFunc(func() { close(eager) })
+	var eager sync.WaitGroup
+	eager.Add(len(r.journal.Logs()))
 	r.stack.push("recent events", background(r.recent.Run))
 	r.stack.push("reading back", background(func(ctx context.Context) {
-		defer enough()
-		if r.readBack(ctx, enough) {
+		if r.readBack(ctx, eager.Done) {
 			known.Set(1)
 		}
 	}))
-	select {
-	case <-eager:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	eager.Wait()
+	return ctx.Err()
 }
 
-// readBack fills the set, the newest events first, and calls enough once those are
-// known. The rest is read a little later. It reports whether it came to the window's beginning.
-//
-// It stops when the journal has emptied the set: the events it read may be lost.
+// readBack fills the set from all logs at once, and calls enough for each as soon as its newest events
+// are known. The rest is read a little later. It reports whether it came to the window's beginning.
 func (r *process) readBack(ctx context.Context, enough func()) bool {
-	start, epoch, events, bytes := time.Now(), r.recent.Epoch(), 0, 0
-	since := start.Add(-r.cfg().Journal.DuplicateWindow)
-	err := r.journal.ReadBack(ctx, since, r.journal.Inherited(), func(record []relay.Event) bool {
+	b := back{process: r, since: time.Now().Add(-r.cfg().Journal.DuplicateWindow), epoch: r.recent.Epoch(), logs: len(r.journal.Logs())}
+	var failed atomic.Bool
+	var reading sync.WaitGroup
+	for _, log := range r.journal.Logs() {
+		reading.Go(func() {
+			if err := b.read(ctx, log, sync.OnceFunc(enough)); err != nil {
+				failed.Store(true)
+			}
+		})
+	}
+	reading.Wait()
+	return !failed.Load()
+}
+
+// back reads the newest events of the journal back.
+type back struct {
+	*process
+	since time.Time
+	epoch uint64
+	logs  int
+	turn  sync.Mutex // held while an event is noted
+}
+
+// read stops when the journal has emptied the set: the events it read may be lost.
+func (b *back) read(ctx context.Context, log *journal.Journal, enough func()) error {
+	defer enough()
+	start, events, bytes := time.Now(), 0, 0
+	err := log.ReadBack(ctx, b.since, log.Inherited(), func(record []relay.Event) bool {
 		events += len(record)
-		r.lastPushes.note(record)
 		for i := range record {
 			bytes += len(record[i].Body)
 		}
-		more := r.recent.Restore(record, epoch)
-		if events >= eagerEvents || bytes >= eagerBytes {
+		more := b.note(record)
+		if events >= eagerEvents/b.logs || bytes >= eagerBytes/b.logs {
 			enough()
 			select {
-			case <-r.calm:
+			case <-b.calm:
 			case <-ctx.Done():
 			}
 		}
@@ -93,9 +112,16 @@ func (r *process) readBack(ctx context.Context, enough func()) bool {
 	})
 	took := time.Since(start).Round(time.Millisecond)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("the newest events of the journal were not all read back; older repeated ones are stored again",
+		b.log.Warn("the newest events of the journal were not all read back; older repeated ones are stored again",
 			"events", events, "took", took, "error", err)
 	}
-	r.log.Debug("the newest events of the journal were read back", "events", events, "took", took)
-	return err == nil
+	b.log.Debug("the newest events of the journal were read back", "events", events, "took", took)
+	return err
+}
+
+func (b *back) note(record []relay.Event) (more bool) {
+	b.turn.Lock()
+	defer b.turn.Unlock()
+	b.lastPushes.note(record)
+	return b.recent.Restore(record, b.epoch)
 }

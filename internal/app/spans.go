@@ -14,23 +14,40 @@ func (c *control) startSpans(context.Context) error {
 	if cfg.Disabled {
 		return nil
 	}
-	c.spans = eventproof.New(eventproof.Options{Interval: cfg.Interval, Events: cfg.Events, Logger: c.log})
-	c.journal.Seal(c.spans.Note)
-	c.stack.push("event spans", background(func(ctx context.Context) {
-		select {
-		case <-c.calm: // an earlier process may have left much of the journal to be digested
-			c.spans.Run(ctx, c.journal, c.trail)
-		case <-ctx.Done():
-		}
-	}))
+	for shard, log := range c.journal.Logs() {
+		keeper := eventproof.New(eventproof.Options{Subject: eventproof.SubjectOf(shard), Interval: cfg.Interval, Events: cfg.Events, Logger: c.log})
+		log.Seal(keeper.Note)
+		c.spans = append(c.spans, keeper)
+		c.stack.push("event spans", background(func(ctx context.Context) {
+			select {
+			case <-c.calm: // an earlier process may have left much of the journal to be digested
+				keeper.Run(ctx, log, c.trail)
+			case <-ctx.Done():
+			}
+		}))
+	}
 	c.admin.AddCheck(admin.Check{Name: "event spans", Probe: c.spansRemark})
-	c.admin.AddStatus("spans", func(context.Context) (any, error) { return c.spans.State(), nil })
+	c.admin.AddStatus("spans", func(context.Context) (any, error) { return c.spanStates(), nil })
 	return nil
 }
 
+// spanStates are how far the spans have come: in each log, where there are several.
+func (c *control) spanStates() any {
+	if len(c.spans) == 1 {
+		return c.spans[0].State()
+	}
+	states := make([]eventproof.State, len(c.spans))
+	for i, keeper := range c.spans {
+		states[i] = keeper.State()
+	}
+	return states
+}
+
 func (c *control) spansRemark(context.Context) (string, error) {
-	if s := c.spans.State(); s.Failing != "" {
-		return "warning: the digests of the event stream are late: " + s.Failing, nil
+	for _, keeper := range c.spans {
+		if s := keeper.State(); s.Failing != "" {
+			return "warning: the digests of the event stream are late: " + s.Failing, nil
+		}
 	}
 	return "none are late", nil
 }

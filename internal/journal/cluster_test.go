@@ -141,14 +141,14 @@ func TestNoPositionMovesAfterTheTurn(t *testing.T) {
 	source := j.under(t, sink, "k")
 	read(t, source, 4, true)
 	require.NoError(t, j.table.Sync(t.Context()))
-	before, err := j.table.Get(t.Context(), positionKey+"k")
+	before, err := j.table.Get(t.Context(), keysOf(0).position+"k")
 	require.NoError(t, err)
 
 	other.takes(t, "sink/k")
 	j.push(t, events[4:])
 	read(t, source, 4, true)
 	require.ErrorIs(t, j.table.Sync(t.Context()), store.ErrConflict)
-	after, err := j.table.Get(t.Context(), positionKey+"k")
+	after, err := j.table.Get(t.Context(), keysOf(0).position+"k")
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
 
@@ -302,7 +302,7 @@ func TestAFrozenRelayRegistersARetiredSink(t *testing.T) {
 	old := share(t, srv.ClientURL())
 	j.TrimUnder(j.takes(t, "control"))
 	k := j.under(t, j.takes(t, "sink/k"), "k")
-	at := &freezing{old.table, sinkKey + "gone", make(chan struct{}), make(chan struct{})}
+	at := &freezing{old.table, keysOf(0).sink + "gone", make(chan struct{}), make(chan struct{})}
 	old.table = at
 	registered := make(chan error, 1)
 	go func() { registered <- old.register(context.Background(), "gone") }()
@@ -315,14 +315,14 @@ func TestAFrozenRelayRegistersARetiredSink(t *testing.T) {
 	}
 	read(t, k, 6, true)
 	require.NoError(t, j.table.Sync(t.Context()))
-	before, err := j.table.Get(t.Context(), positionKey+"k")
+	before, err := j.table.Get(t.Context(), keysOf(0).position+"k")
 	require.NoError(t, err)
 
 	close(at.goesOn)
 	require.NoError(t, <-registered)
 	require.NoError(t, j.trimAll(t))
 	assert.Zero(t, j.Trimmed(), "the sink that is back has had nothing")
-	after, err := j.table.Get(t.Context(), positionKey+"k")
+	after, err := j.table.Get(t.Context(), keysOf(0).position+"k")
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
 	require.NoError(t, j.Retire(t.Context(), "gone"))

@@ -49,6 +49,7 @@ type committer struct {
 	makeRoom  func(ctx context.Context, need int64) error
 	sealed    *atomic.Pointer[func(Sealed)] // see Journal.Seal
 	writer    string                        // see Journal.writer
+	layout    func() uint64                 // see Options.Layout
 	decoded   *record.Cache
 	tip       *end // of the log
 
@@ -104,7 +105,7 @@ func (p *pending) settle(record store.Pos, err error, need int64) {
 func newCommitter(j *Journal) *committer {
 	c := &committer{
 		log: j.events, limit: j.MaxEvent, metrics: j.metrics, patience: commitTimeout,
-		committed: j.committed, makeRoom: j.makeRoom, sealed: &j.sealed, writer: j.writer,
+		committed: j.committed, makeRoom: j.makeRoom, sealed: &j.sealed, writer: j.writer, layout: j.layoutNow,
 		decoded: j.decoded, tip: &j.end, total: j.end.get().events,
 		spare: make(chan []byte, 2), // one is packed while the other one is written
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +48,8 @@ const (
 // Journal is safe for concurrent use.
 type Journal struct {
 	events store.Log
+	name   string // of the log
+	keys   keys   // of its values in the table
 	table  store.Table
 	lost   *Quarantine
 	cfg    config.Journal
@@ -57,6 +61,8 @@ type Journal struct {
 	writer string
 	others func(events []relay.Event, epoch uint64)
 	epoch  func() uint64
+	layout func() uint64
+	admit  func(ctx context.Context, sink string, layout uint64) error
 	sealed atomic.Pointer[func(Sealed)]
 	trims  atomic.Pointer[lease.Turn] // the right to trim; nil while another relay has it
 
@@ -113,17 +119,38 @@ type Options struct {
 	Epoch  func() uint64
 	// Sealed is as in [Journal.Seal].
 	Sealed func(Sealed)
+	// Shard is the number of the log, of those that the events of a cluster are spread over.
+	Shard int
+	// Layout, where set, is the number of the present layout of the logs: each record is marked with
+	// it. A sink is given a record once Admit has returned nil for the record's layout.
+	Layout func() uint64
+	Admit  func(ctx context.Context, sink string, layout uint64) error
+}
+
+// LogOf is the name of a log of events by its number. The first one is also that of a journal that
+// has no others.
+func LogOf(shard int) string {
+	if shard == 0 {
+		return EventsLog
+	}
+	return EventsLog + "-" + strconv.Itoa(shard)
+}
+
+// IsEvents reports whether a log is one of events.
+func IsEvents(log string) bool {
+	return log == EventsLog || strings.HasPrefix(log, EventsLog+"-")
 }
 
 // Open makes or opens the log of events in a store, and starts to trim it. cfg must have its
 // defaults. The store and the quarantine stay the caller's to close.
 func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) (*Journal, error) {
-	events, err := s.Log(ctx, EventsLog, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
+	name := LogOf(opts.Shard)
+	events, err := openLog(ctx, s, cfg, name)
 	if err != nil {
-		return nil, fmt.Errorf("open the log of events: %w", err)
+		return nil, err
 	}
 	j := &Journal{
-		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
+		events: events, name: name, keys: keysOf(opts.Shard), layout: opts.Layout, admit: opts.Admit, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
 		others: opts.Others, epoch: opts.Epoch, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer, opts.Sinks),
@@ -133,7 +160,7 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 		done:    make(chan struct{}),
 	}
 	j.served.Store(&served{opts.Sinks, opts.Sources})
-	if err := j.lost.Watch(ctx, EventsLog, events); err != nil {
+	if err := j.lost.Watch(ctx, name, events); err != nil {
 		return nil, fmt.Errorf("watch the log of events: %w", err)
 	}
 	if err := j.lookAround(ctx); err != nil {
@@ -154,6 +181,27 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) 
 	opts.Registerer.MustRegister(&collector{j})
 	j.startLoops()
 	return j, nil
+}
+
+// openLog opens a log of events with its budget.
+func openLog(ctx context.Context, s store.Store, cfg config.Journal, name string) (store.Log, error) {
+	events, err := s.Log(ctx, name, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the log of events %s: %w", name, err)
+	}
+	return events, nil
+}
+
+// look opens a log of events only to look into it.
+func look(ctx context.Context, s store.Store, cfg config.Journal, shard int) (*Journal, error) {
+	events, err := openLog(ctx, s, cfg, LogOf(shard))
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{events: events, keys: keysOf(shard), table: s.Table(), checks: checks{revs: map[string]uint64{}}}
+	state, err := j.state(ctx)
+	j.id = state.ID
+	return j, err
 }
 
 // lookAround notes where the log stands, before anything is appended to it.

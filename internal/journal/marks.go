@@ -27,13 +27,32 @@ type mark struct {
 // keyOf is the key of a record: the number of events that the log ever had, with the
 // record's own. So the number of events between two records is known without reading those
 // between them. Where several relays append to the log, the key names the writer as well, and
-// the number leaves out what others were appending at the same moment.
-func keyOf(events uint64, writer string) string {
+// the number leaves out what others were appending at the same moment. Once environments were
+// moved between logs, it names the number of the layout, too.
+func keyOf(events uint64, writer string, layout uint64) string {
 	key := strconv.FormatUint(events, 10)
 	if writer != "" {
 		key += "/" + writer
 	}
+	if layout > 0 {
+		key += "/" + strconv.FormatUint(layout, 10)
+	}
 	return key
+}
+
+// writerOf is the name of the process that has appended a record; empty where there is only one.
+func writerOf(r *store.Record) string {
+	_, rest, _ := strings.Cut(r.Key, "/")
+	writer, _, _ := strings.Cut(rest, "/")
+	return writer
+}
+
+// layoutOf is the number of the layout under which a record was appended.
+func layoutOf(r *store.Record) uint64 {
+	_, rest, _ := strings.Cut(r.Key, "/")
+	_, layout, _ := strings.Cut(rest, "/")
+	n, _ := strconv.ParseUint(layout, 10, 64) // without one it is 0
+	return n
 }
 
 // newWriter is a new name of a writer.

@@ -24,7 +24,7 @@ func (s *Source) countOverlap() {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), overlapPatience)
 	defer cancel()
-	v, err := s.j.table.Get(ctx, positionKey+s.sink)
+	v, err := s.j.table.Get(ctx, s.j.keys.position+s.sink)
 	var now positionValue
 	if err != nil || json.Unmarshal(v.Data, &now) != nil || now.Epoch <= s.turn.Number() || now.Began >= acked {
 		return

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
@@ -20,10 +22,19 @@ import (
 // A sink has two values in the table. The durable one registers it: from then on nothing is
 // trimmed that it has not acknowledged. The lazy one is its position; without it the sink
 // has acknowledged nothing.
-const (
-	sinkKey     = "sink/"
-	positionKey = "position/"
-)
+type keys struct {
+	sink, position string // followed by the sink's name
+	trim           string // of the newest announced trim
+}
+
+// keysOf are the keys of one log. Which of them are lazy is known by how they begin.
+func keysOf(shard int) keys {
+	at := ""
+	if shard > 0 {
+		at = "=" + strconv.Itoa(shard)
+	}
+	return keys{sink: "sink" + at + "/", position: "position" + at + "/", trim: "trim" + at}
+}
 
 // positionVersion is the version of [positionValue].
 const positionVersion = 1
@@ -66,9 +77,9 @@ type checks struct {
 // right after it leaves a sink without a position, for which everything is kept until it is
 // opened or retired.
 func (j *Journal) register(ctx context.Context, sink string) error {
-	known, err := j.table.Get(ctx, sinkKey+sink)
+	known, err := j.table.Get(ctx, j.keys.sink+sink)
 	if err == nil && known.Data == nil {
-		_, err = j.table.Put(ctx, sinkKey+sink, []byte("{}"), store.If{})
+		_, err = j.table.Put(ctx, j.keys.sink+sink, []byte("{}"), store.If{})
 	}
 	if errors.Is(err, store.ErrFull) { // this process knows the sink, and its position will tell the next one
 		j.log.Warn("a sink cannot be registered with the journal for want of room", "sink", sink, "error", err)
@@ -84,7 +95,7 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 // is enough. The configured ones are registered even if the store lost both.
 func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
 	sinks = slices.Clone(j.serves().sinks)
-	for _, prefix := range []string{sinkKey, positionKey} {
+	for _, prefix := range []string{j.keys.sink, j.keys.position} {
 		values, err := j.table.List(ctx, prefix)
 		if err != nil {
 			return nil, fmt.Errorf("list the sinks of the journal: %w", err)
@@ -105,7 +116,7 @@ func (s *Source) keep(ctx context.Context, m mark) error {
 		Epoch: s.turn.Number(), Began: s.began,
 	})
 	if err == nil {
-		err = s.j.table.PutLazy(ctx, positionKey+s.sink, value, s.turn.Guard())
+		err = s.j.table.PutLazy(ctx, s.j.keys.position+s.sink, value, s.turn.Guard())
 	}
 	if err != nil {
 		s.j.metrics.notKept.Inc()
@@ -118,7 +129,7 @@ func (s *Source) keep(ctx context.Context, m mark) error {
 // and the place is not to be used. The log may have grown since state, and the sink may have
 // had what came.
 func (j *Journal) position(ctx context.Context, sink string, state *store.State) (at mark, why string, err error) {
-	v, err := j.table.Get(ctx, positionKey+sink)
+	v, err := j.table.Get(ctx, j.keys.position+sink)
 	if err != nil {
 		return mark{}, "", fmt.Errorf("read the position of sink %s: %w", sink, err)
 	}
@@ -183,6 +194,17 @@ func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark
 	return "", nil
 }
 
+// Acknowledged is how far a sink has come, as a position of the log. known is false where that
+// cannot be believed.
+func (j *Journal) Acknowledged(ctx context.Context, sink string) (position uint64, known bool, err error) {
+	state, err := j.state(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	at, why, err := j.position(ctx, sink, &state)
+	return uint64(at.pos), err == nil && why == "", err
+}
+
 // ID names the journal's log, as long as it is one log: whatever its turn.
 func (j *Journal) ID() string { return hex.EncodeToString(j.id.Log[:]) }
 
@@ -242,6 +264,9 @@ type SinkPosition struct {
 	// Unknown is why the position cannot be believed; empty where it can. Nothing is
 	// trimmed then, and the sink gets everything that is kept when it is opened.
 	Unknown string `json:"unknown,omitempty"`
+	// Shards, where the events are spread over several logs, are the positions in each. What is
+	// above them is added up.
+	Shards []SinkPosition `json:"shards,omitempty"`
 }
 
 // Sinks returns the position of each registered sink, configured or not, sorted by name.
@@ -299,14 +324,13 @@ func (j *Journal) sinkPosition(ctx context.Context, sink string, state *store.St
 // PositionsIn reads the position of each sink from a store where nobody needs to have the
 // journal open. A store without a log of events has none.
 func PositionsIn(ctx context.Context, s store.Store) ([]SinkPosition, error) {
-	events, err := s.Log(ctx, EventsLog, store.Options{})
+	j, err := look(ctx, s, config.Journal{}, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return []SinkPosition{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{events: events, table: s.Table(), checks: checks{revs: map[string]uint64{}}}
 	return j.Sinks(ctx)
 }
 
@@ -324,13 +348,13 @@ func (j *Journal) Retire(ctx context.Context, sink string) error {
 	if !slices.Contains(sinks, sink) {
 		return fmt.Errorf("retire sink %s: %w", sink, ErrNoPosition)
 	}
-	if err := j.table.PutLazy(ctx, positionKey+sink, nil, store.If{}); err != nil {
+	if err := j.table.PutLazy(ctx, j.keys.position+sink, nil, store.If{}); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
 	if err := j.table.Sync(ctx); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
-	if _, err := j.table.Put(ctx, sinkKey+sink, nil, store.If{}); err != nil {
+	if _, err := j.table.Put(ctx, j.keys.sink+sink, nil, store.If{}); err != nil {
 		return fmt.Errorf("retire sink %s: %w", sink, err)
 	}
 	return nil

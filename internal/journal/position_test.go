@@ -55,7 +55,7 @@ func TestAMisdirectedPositionSkipsNothing(t *testing.T) {
 		v.Sum, v.Events = m.sum, m.events
 		change(&v)
 		text := fmt.Appendf(nil, `{"version":%d,"sink":%q,"log_id":%q,"position":%d,"checksum":%d,"events":%d}`, v.Version, v.Sink, v.Log, v.Position, v.Sum, v.Events)
-		require.NoError(t, j.table.PutLazy(t.Context(), positionKey+"late", text, store.If{}))
+		require.NoError(t, j.table.PutLazy(t.Context(), keysOf(0).position+"late", text, store.If{}))
 	}
 	for name, c := range map[string]struct {
 		change func(*positionValue)
@@ -98,7 +98,7 @@ func TestAMisdirectedPositionSkipsNothing(t *testing.T) {
 func TestAPositionCopiedOverAnother(t *testing.T) {
 	t.Parallel()
 	dir, events := twoSinks(t)
-	require.NoError(t, damage.Of(dir).CopyValue(positionKey+"ahead", positionKey+"late"))
+	require.NoError(t, damage.Of(dir).CopyValue(keysOf(0).position+"ahead", keysOf(0).position+"late"))
 	j := open(t, dir, testConfig)
 	j.gets(t, "late", events)
 	j.gets(t, "ahead", events[20:])
@@ -109,7 +109,7 @@ func TestAPositionCopiedOverAnother(t *testing.T) {
 func TestAPositionThatRots(t *testing.T) {
 	t.Parallel()
 	dir, events := twoSinks(t)
-	require.NoError(t, damage.Of(dir).FlipValue(positionKey+"ahead"))
+	require.NoError(t, damage.Of(dir).FlipValue(keysOf(0).position+"ahead"))
 	j := open(t, dir, testConfig)
 	n, err := j.delivered(t.Context())
 	require.NoError(t, err)

@@ -258,7 +258,7 @@ func (q *Quarantine) tell(ctx context.Context, loss *Loss) {
 	q.metrics.quarantined.Inc()
 	q.log.Error("records cannot be read and were set aside", "log", loss.Log,
 		"first_position", loss.From, "last_position", loss.To, "reason", loss.Reason, "kept", loss.Kept)
-	if loss.Log == EventsLog && q.lost != nil {
+	if IsEvents(loss.Log) && q.lost != nil {
 		q.lost()
 	}
 }

@@ -38,6 +38,7 @@ func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, erro
 // committerOn is a committer over s.
 func committerOn(s *steadyLog) *committer {
 	c := &committer{
+		layout: func() uint64 { return 0 },
 		sealed: new(atomic.Pointer[func(Sealed)]),
 		log:    s, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry(), nil), patience: commitTimeout,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -39,7 +38,7 @@ func (j *Journal) followFrom(ctx context.Context, after *store.Pos) error {
 		if err != nil {
 			return fmt.Errorf("read the journal from record %d on: %w", *after+1, err)
 		}
-		if r := item.Record; r != nil && !strings.HasSuffix(r.Key, "/"+j.writer) && r.Kind == kindEvents {
+		if r := item.Record; r != nil && writerOf(r) != j.writer && r.Kind == kindEvents {
 			j.learn(r, epoch)
 		}
 		if *after = lastOf(&item); j.epochNow() != epoch {
@@ -47,6 +46,14 @@ func (j *Journal) followFrom(ctx context.Context, after *store.Pos) error {
 		}
 	}
 	return nil
+}
+
+// layoutNow is the number that records are marked with.
+func (j *Journal) layoutNow() uint64 {
+	if j.layout == nil {
+		return 0
+	}
+	return j.layout()
 }
 
 func (j *Journal) epochNow() uint64 {
@@ -113,9 +120,6 @@ func addShares(shares []sourceBytes, events []relay.Event) []sourceBytes {
 // what could be trimmed.
 func (j *Journal) TrimUnder(turn *lease.Turn) { j.trims.Store(turn) }
 
-// trimKey is the table's key of the newest announced trim.
-const trimKey = "trim"
-
 // trimValue announces a trim.
 type trimValue struct {
 	Before store.Pos `json:"before"`
@@ -140,7 +144,7 @@ func (j *Journal) announce(ctx context.Context, keep store.Pos, free *extent) (s
 	}
 	value, err := json.Marshal(trimValue{Before: keep, Log: j.id.String(), Epoch: turn.Number()})
 	if err == nil {
-		_, err = j.table.Put(ctx, trimKey, value, turn.Guard())
+		_, err = j.table.Put(ctx, j.keys.trim, value, turn.Guard())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("announce the trim up to record %d: %w", keep, err)
@@ -154,7 +158,7 @@ func (j *Journal) announce(ctx context.Context, keep store.Pos, free *extent) (s
 
 // announced is where a new sink begins: at the first record, unless a later trim is announced.
 func (j *Journal) announced(ctx context.Context, first store.Pos) (store.Pos, error) {
-	v, err := j.table.Get(ctx, trimKey)
+	v, err := j.table.Get(ctx, j.keys.trim)
 	if err != nil {
 		return 0, fmt.Errorf("read how far the journal is to be trimmed: %w", err)
 	}

@@ -33,7 +33,8 @@ type Source struct {
 
 	decoded chan fetched // filled by the reading goroutine
 	cancel  context.CancelFunc
-	failed  error // why reading ended; valid once decoded is closed
+	failed  error  // why reading ended; valid once decoded is closed
+	layout  uint64 // the newest one that the sink was admitted to; the reading goroutine's own
 
 	rest     *pieces   // of the record given last; Next's own
 	spare    *fetched  // read from decoded, but did not fit into the batch; Next's own
@@ -210,7 +211,7 @@ func (s *Source) gap(ctx context.Context, gap *store.Gap, after *mark) (fetched,
 	if gap.Why == store.Trimmed {
 		return f, nil
 	}
-	if err := s.j.lost.Name(ctx, EventsLog, *gap); err != nil {
+	if err := s.j.lost.Name(ctx, s.j.name, *gap); err != nil {
 		return f, err
 	}
 	return f, s.j.lost.HoldBefore(ctx, s.sink, *gap)
@@ -231,7 +232,7 @@ func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
 	case errors.Is(failed, record.ErrVersion):
 		return f, s.j.lost.HoldVersion(ctx, s.sink, r.Pos, failed)
 	case failed != nil:
-		if err := s.j.lost.NameRecord(ctx, EventsLog, r.Pos, failed.Error(), r.Data); err != nil {
+		if err := s.j.lost.NameRecord(ctx, s.j.name, r.Pos, failed.Error(), r.Data); err != nil {
 			return f, err
 		}
 		return f, s.j.lost.HoldBefore(ctx, s.sink, store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged})
@@ -239,7 +240,19 @@ func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
 		f.large = slices.Clone(r.Data)
 	}
 	f.events, f.size = d.Events, d.Size
-	return f, nil
+	return f, s.admit(ctx, layoutOf(r))
+}
+
+// admit waits until the sink may have records of a layout.
+func (s *Source) admit(ctx context.Context, layout uint64) error {
+	if layout <= s.layout || s.j.admit == nil {
+		return nil
+	}
+	err := s.j.admit(ctx, s.sink, layout)
+	if err == nil {
+		s.layout = layout
+	}
+	return err
 }
 
 // pass hands a record to Next.

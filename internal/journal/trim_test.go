@@ -46,7 +46,7 @@ func TestNothingIsTrimmedWhileAPositionCannotBeBelieved(t *testing.T) {
 	defer k.Close()
 	j.fill(t, 3)
 	read(t, k, 3, true)
-	require.NoError(t, j.table.PutLazy(t.Context(), positionKey+"gone", []byte(`{"version":1,"sink":"k","position":3}`), store.If{}))
+	require.NoError(t, j.table.PutLazy(t.Context(), keysOf(0).position+"gone", []byte(`{"version":1,"sink":"k","position":3}`), store.If{}))
 
 	n, err := j.trimAll(t)
 	require.ErrorIs(t, err, errUncertain)
@@ -70,7 +70,7 @@ func TestNothingIsTrimmedWhileAPositionCannotBeBelieved(t *testing.T) {
 // Each of a sink's two values is enough for everything to be kept.
 func TestASinkIsRegisteredByEitherValue(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{sinkKey, positionKey} {
+	for _, key := range []string{keysOf(0).sink, keysOf(0).position} {
 		j := open(t, t.TempDir(), small())
 		j.source(t, "late").Close()
 		k := j.source(t, "k")
@@ -78,7 +78,7 @@ func TestASinkIsRegisteredByEitherValue(t *testing.T) {
 		read(t, k, 3, true)
 		k.Close()
 		var err error
-		if key == sinkKey {
+		if key == keysOf(0).sink {
 			_, err = j.table.Put(t.Context(), key+"late", nil, store.If{})
 		} else {
 			err = j.table.PutLazy(t.Context(), key+"late", nil, store.If{})

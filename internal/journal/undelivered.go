@@ -3,22 +3,21 @@ package journal
 import (
 	"context"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Undelivered counts the events in a store that the sink furthest back has not had. Without
-// any sink they are all its events. It is for a store that no relay uses right now.
-func Undelivered(ctx context.Context, s store.Store) (uint64, error) {
-	events, err := s.Log(ctx, EventsLog, store.Options{})
+// any sink they are all its events. They are those of one log, by its number. It is for a store that no relay uses right now.
+func Undelivered(ctx context.Context, s store.Store, cfg config.Journal, shard int) (uint64, error) {
+	j, err := look(ctx, s, cfg, shard)
 	if err != nil {
 		return 0, err
 	}
-	j := &Journal{events: events, table: s.Table(), checks: checks{revs: map[string]uint64{}}}
 	state, err := j.state(ctx)
 	if err != nil {
 		return 0, err
 	}
-	j.id = state.ID
 	newest, err := j.newestMark(ctx, &state)
 	if err != nil {
 		return 0, err
@@ -46,4 +45,13 @@ func Undelivered(ctx context.Context, s store.Store) (uint64, error) {
 		}
 	}
 	return most, nil
+}
+
+// Peek describes the first log of events, which it makes if there is none.
+func Peek(ctx context.Context, s store.Store, cfg config.Journal) (store.State, error) {
+	j, err := look(ctx, s, cfg, 0)
+	if err != nil {
+		return store.State{}, err
+	}
+	return j.state(ctx)
 }

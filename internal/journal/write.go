@@ -59,7 +59,7 @@ func (c *committer) pack(group []segment) *packed {
 func (c *committer) write(p *packed) (store.Pos, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), p.group[0].whole.since.Add(c.patience))
 	defer cancel()
-	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total, c.writer), Data: p.data}
+	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total, c.writer, c.layout()), Data: p.data}
 	at, err := c.log.Append(ctx, draft)
 	if errors.Is(err, store.ErrFull) && c.makeRoom(ctx, p.stored()) == nil {
 		at, err = c.log.Append(ctx, draft)

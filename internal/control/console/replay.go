@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -148,7 +149,7 @@ func (s *Server) replaySpan(ctx context.Context, req ReplaySpan, j *job) error {
 // spanSource gives a span's events to a pump.
 type spanSource struct {
 	counted
-	span *journal.Span
+	span *shards.Span
 }
 
 func (s *Server) openSpan(ctx context.Context, sink config.Sink, req *ReplaySpan, j *job) (*spanSource, error) {

@@ -81,7 +81,7 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 
 // openTap takes a place among the taps; its caller gives it back.
 func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
-	t := &tap{journal: s.opts.Journal, waiting: make(chan waitingEvent, tapEvents)}
+	t := &tap{logs: s.opts.Journal.Logs(), waiting: make(chan waitingEvent, tapEvents)}
 	if req.Sink != "" {
 		sink, err := s.sink(req.Sink)
 		if err == nil {
@@ -98,11 +98,13 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 		}
 		t.match = match
 	}
-	_, last, err := s.opts.Journal.Ends(ctx)
-	if err != nil {
-		return nil, err
+	for _, log := range s.opts.Journal.Logs() {
+		_, last, err := log.Ends(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.next = append(t.next, last+1)
 	}
-	t.next = last + 1
 	select {
 	case s.taps <- struct{}{}:
 		return t, nil
@@ -136,10 +138,10 @@ func (t *tap) send(ctx context.Context, out *stream, ended <-chan error) error {
 // without room among those for the client is dropped, and counted. So it holds up neither
 // delivery nor ingest.
 type tap struct {
-	journal *journal.Journal
-	route   *routing.Route // nil: events as they were received
-	match   *routing.Route // nil: all of them
-	next    uint64         // the first record not read yet; the reading goroutine's own
+	logs  []*journal.Journal
+	route *routing.Route // nil: events as they were received
+	match *routing.Route // nil: all of them
+	next  []uint64       // the first record of each log not read yet; the reading goroutine's own
 
 	waiting chan waitingEvent
 	bytes   atomic.Int64 // of the waiting events
@@ -166,28 +168,38 @@ func (t *tap) run(ctx context.Context, out *stream) error {
 
 func (t *tap) read(ctx context.Context) error {
 	for {
-		_, last, err := t.journal.Ends(ctx)
-		if err != nil {
-			return err
+		grown := false
+		for i := range t.logs {
+			more, err := t.readLog(ctx, i)
+			if err != nil {
+				return err
+			}
+			grown = grown || more
 		}
-		if last+1 < t.next { // the stream went back
-			t.next = last + 1
-		}
-		if behind := last + 1 - t.next; behind > tapBehind {
-			t.count(func(c *TapCounts) { c.SkippedRecords += int64(behind - tapBehind) })
-			t.next = last + 1 - tapBehind
-		}
-		if t.next > last {
+		if !grown {
 			if err := retry.Sleep(ctx, tapPause); err != nil {
 				return err
 			}
-			continue
 		}
-		if err := t.journal.Records(ctx, t.next, last+1, func(_ uint64, data []byte) bool { t.record(data); return ctx.Err() == nil }); err != nil {
-			return err
-		}
-		t.next = last + 1
 	}
+}
+
+// readLog reads what is new in a log, and reports whether there was anything.
+func (t *tap) readLog(ctx context.Context, i int) (grown bool, err error) {
+	_, last, err := t.logs[i].Ends(ctx)
+	if err != nil {
+		return false, err
+	}
+	next := min(t.next[i], last+1) // the log may have gone back
+	if behind := last + 1 - next; behind > tapBehind {
+		t.count(func(c *TapCounts) { c.SkippedRecords += int64(behind - tapBehind) })
+		next = last + 1 - tapBehind
+	}
+	t.next[i] = last + 1
+	if next > last {
+		return false, nil
+	}
+	return true, t.logs[i].Records(ctx, next, last+1, func(_ uint64, data []byte) bool { t.record(data); return ctx.Err() == nil })
 }
 
 // record passes on the events of a record. Live delivery tells of a damaged one.

@@ -125,7 +125,7 @@ func (s *Server) archiveTrail(ctx context.Context, req ArchiveTrail, j *job) err
 }
 
 func (s *Server) proveEvent(ctx context.Context, q eventproof.Query) (*eventproof.Bundle, error) {
-	return eventproof.Prove(ctx, s.opts.Journal, s.opts.Trail, q)
+	return eventproof.Prove(ctx, s.opts.Journal.Logs(), s.opts.Trail, q)
 }
 
 // ListSpan asks for the list of a span.
@@ -136,7 +136,7 @@ type ListSpan struct {
 }
 
 func (s *Server) listSpan(ctx context.Context, req ListSpan, out *stream) error {
-	return eventproof.List(ctx, s.opts.Journal, s.opts.Trail, req.Entry, req.Open, out.put)
+	return eventproof.List(ctx, s.opts.Journal.Logs(), s.opts.Trail, req.Entry, req.Open, out.put)
 }
 
 // RotateKey asks to replace the signing key of the audit trail.

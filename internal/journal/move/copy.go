@@ -306,7 +306,7 @@ func (m *mover) tell(n uint64) {
 }
 
 // lazyKeys begin the keys whose values are put lazily, by the rooms that have them.
-var lazyKeys = []string{"position/", "quarantine/followed"}
+var lazyKeys = []string{"position/", "position=", "quarantine/followed"}
 
 // ownKeys begin the keys that are a place's own: marks of a move, what the disk knows of its
 // logs, and the jobs and heartbeats of the relays on a cluster.

@@ -39,6 +39,9 @@ type Options struct {
 	Jobs   map[string]Work
 	Sticky []string
 	Timing Timing // DefaultTiming where it is zero
+	// Says, if set, is what the relay tells the others with each heartbeat. Nothing here
+	// depends on it.
+	Says   func() string
 	Logger *slog.Logger
 }
 
@@ -231,7 +234,11 @@ func (p *part) stopAll() {
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
 	began, key, known, leaves := p.now(), beatKey+p.self, p.machine.Known(), p.machine.Leaves()
-	pulse, err := json.Marshal(beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC(), Leaves: leaves})
+	value := beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC(), Leaves: leaves}
+	if p.Says != nil {
+		value.Says = p.Says()
+	}
+	pulse, err := json.Marshal(value)
 	if err != nil {
 		p.Logger.Error("a heartbeat cannot be encoded", "error", err) // it always can, before the year 10,000
 		return

@@ -22,6 +22,8 @@ type Relay struct {
 	// Heartbeat is when it wrote its newest one, by its own clock: for people, and for no
 	// decision.
 	Heartbeat time.Time `json:"heartbeat,omitzero"`
+	// Says is what it tells the others: see [Options.Says].
+	Says string `json:"says,omitempty"`
 }
 
 // Job is a job that has, or had, a holder.
@@ -49,7 +51,7 @@ func State(ctx context.Context, table store.Table) (Standing, error) {
 		if name, is := strings.CutPrefix(v.Key, beatKey); is {
 			var b beatValue
 			_ = json.Unmarshal(v.Data, &b) // a heartbeat that cannot be read is one all the same
-			s.Relays = append(s.Relays, Relay{Name: name, Heartbeat: b.At})
+			s.Relays = append(s.Relays, Relay{Name: name, Heartbeat: b.At, Says: b.Says})
 		} else if name, is := strings.CutPrefix(v.Key, epochKey); is {
 			var e epochValue
 			_ = json.Unmarshal(v.Data, &e) // an epoch that cannot be read has no holder: see epochOf

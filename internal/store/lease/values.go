@@ -27,6 +27,7 @@ type beatValue struct {
 	Jobs   []string  `json:"jobs"` // that it can do
 	At     time.Time `json:"at"`   // by its clock, for people
 	Leaves bool      `json:"leaves,omitempty"`
+	Says   string    `json:"says,omitempty"` // see Options.Says
 }
 
 // beatOf decodes a heartbeat. A relay whose heartbeat cannot be read is given nothing.

@@ -21,11 +21,11 @@ func TestAForgedAttributeIsNotProven(t *testing.T) {
 	defer s.shut()
 	var list bytes.Buffer
 	is := all[3]
-	b, err := Prove(t.Context(), s.journal, s.trail, QueryOf(&is))
+	b, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(&is))
 	require.NoError(t, err)
 	p, err := b.Verify()
 	require.NoError(t, err)
-	require.NoError(t, List(t.Context(), s.journal, s.trail, b.EntryIndex, true, func(line any) error { return json.NewEncoder(&list).Encode(line) }))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, b.EntryIndex, true, func(line any) error { return json.NewEncoder(&list).Encode(line) }))
 	compareText := func(text []byte) int64 {
 		c, err := Compare(bytes.NewReader(list.Bytes()), func(*ListHead) error { return nil }, bytes.NewReader(text))
 		require.NoError(t, err)

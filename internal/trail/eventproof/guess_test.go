@@ -42,8 +42,8 @@ func TestNothingThatLeavesConfirmsAGuess(t *testing.T) {
 	var left bytes.Buffer
 	out := json.NewEncoder(&left)
 	require.NoError(t, out.Encode(s.spans()))
-	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, false, func(line any) error { return out.Encode(line) }))
-	bundle, err := Prove(t.Context(), s.journal, s.trail, QueryOf(&all[0]))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, false, func(line any) error { return out.Encode(line) }))
+	bundle, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(&all[0]))
 	require.NoError(t, err)
 	require.NoError(t, out.Encode(bundle))
 

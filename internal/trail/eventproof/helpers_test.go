@@ -147,3 +147,6 @@ func (s *scene) requireRoot(span Span) {
 	_, err := pathOf(s.leaves(span), 0, span)
 	require.NoError(s.t, err)
 }
+
+// logs are those of the journal.
+func (s *scene) logs() []*journal.Journal { return []*journal.Journal{s.journal} }

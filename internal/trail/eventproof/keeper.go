@@ -1,6 +1,7 @@
 package eventproof
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ const retryPause = 5 * time.Second
 
 // Options say when a span ends.
 type Options struct {
+	// Subject is that of the spans' entries: see [SubjectOf].
+	Subject string
 	// Interval is the longest time from one span to the next, and Events about how many
 	// events end it earlier.
 	Interval time.Duration
@@ -56,6 +59,7 @@ type State struct {
 
 // New makes a keeper.
 func New(o Options) *Keeper {
+	o.Subject = cmp.Or(o.Subject, Subject)
 	k := &Keeper{opts: o, inbox: inbox{events: o.Events, wake: make(chan struct{}, 1)}}
 	k.state.Store(&State{Entry: -1})
 	return k
@@ -207,7 +211,7 @@ func (k *Keeper) enter(ctx context.Context) error {
 	if !k.open.worth() {
 		return nil
 	}
-	e, err := audit.Update(ctx, k.trail, Project, "", Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	e, err := audit.Update(ctx, k.trail, Project, "", k.opts.Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		if !found {
 			last.Index = -1
 		}

@@ -56,12 +56,16 @@ type Listed struct {
 // List calls yield with the lines of the span of an entry. The journal must still have all
 // of its records. Only an open list can be compared with a copy of the events, and whoever
 // has one can guess at them: it is as confidential as they are.
-func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, open bool, yield func(line any) error) error {
+func List(ctx context.Context, logs []*journal.Journal, t *audit.Trail, index int64, open bool, yield func(line any) error) error {
 	e, err := t.Get(ctx, index)
 	if err != nil {
 		return err
 	}
 	s, err := spanOf(&e.Entry)
+	if err != nil {
+		return err
+	}
+	j, err := logOf(logs, &e.Entry)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	require.Len(t, s.spans(), 1)
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)
-	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, true, func(line any) error { return lines.Encode(line) }))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, true, func(line any) error { return lines.Encode(line) }))
 	compare := func(list string, events []relay.Event) (Compared, error) {
 		return Compare(strings.NewReader(list), trusted, strings.NewReader(linesOfEvents(events[:3])), strings.NewReader(linesOfEvents(events[3:])))
 	}
@@ -80,7 +80,7 @@ func TestAListIsNotOpenUnlessAskedFor(t *testing.T) {
 	s.end()
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)
-	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, false, func(line any) error { return lines.Encode(line) }))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, false, func(line any) error { return lines.Encode(line) }))
 	assert.NotContains(t, list.String(), `"salt":`, "except in the entry, whose own it is")
 	_, err := Compare(&list, trusted, strings.NewReader(linesOfEvents(all)))
 	require.ErrorContains(t, err, "--open")

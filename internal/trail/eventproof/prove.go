@@ -66,14 +66,24 @@ func (q *Query) mayBeIn(s *Span) bool {
 // ErrNotFound means an event in no span with its records still in the journal.
 var ErrNotFound = errors.New("no span has the event")
 
-// Prove finds the newest fitting event, and proves it. It reads the spans from the newest
-// back, and the records of each possible one.
-func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*Bundle, error) {
+// Prove finds the newest fitting event, and proves it. It reads the spans of each log from the
+// newest back, and the records of each possible one.
+func Prove(ctx context.Context, logs []*journal.Journal, t *audit.Trail, q Query) (b *Bundle, err error) {
+	for shard, j := range logs {
+		b, err = proveOf(ctx, j, SubjectOf(shard), t, q)
+		if !errors.Is(err, ErrNotFound) {
+			return b, err
+		}
+	}
+	return nil, err
+}
+
+func proveOf(ctx context.Context, j *journal.Journal, subject string, t *audit.Trail, q Query) (*Bundle, error) {
 	first, _, err := j.Ends(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e, found, err := t.Last(ctx, Project, "", Subject)
+	e, found, err := t.Last(ctx, Project, "", subject)
 	if err != nil {
 		return nil, err
 	}

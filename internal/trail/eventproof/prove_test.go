@@ -38,7 +38,7 @@ func TestAnyEventCanBeProven(t *testing.T) {
 		if i%2 == 0 {
 			q = QueryOf(&all[i])
 		}
-		b, err := Prove(t.Context(), s.journal, s.trail, q)
+		b, err := Prove(t.Context(), s.logs(), s.trail, q)
 		require.NoError(t, err)
 		text, err := json.Marshal(b)
 		require.NoError(t, err)
@@ -48,11 +48,11 @@ func TestAnyEventCanBeProven(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Matches(QueryOf(&all[i])))
 	}
-	_, err := Prove(t.Context(), s.journal, s.trail, Query{ID: "nobody's"})
+	_, err := Prove(t.Context(), s.logs(), s.trail, Query{ID: "nobody's"})
 	require.ErrorIs(t, err, ErrNotFound)
 	changed := all[7]
 	changed.Body = append(slices.Clone(changed.Body), ' ')
-	_, err = Prove(t.Context(), s.journal, s.trail, QueryOf(&changed))
+	_, err = Prove(t.Context(), s.logs(), s.trail, QueryOf(&changed))
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
@@ -67,7 +67,7 @@ func TestAnEventStoredTwiceIsProvenByPosition(t *testing.T) {
 	require.Equal(t, first[0].ID, second[0].ID)
 	s.end()
 	for i, e := range []relay.Event{first[0], second[0]} {
-		b, err := Prove(t.Context(), s.journal, s.trail, QueryOf(&e))
+		b, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(&e))
 		require.NoError(t, err)
 		assert.EqualValues(t, i+1, b.Position)
 	}
@@ -78,7 +78,7 @@ func TestAChangedBundleProvesNothing(t *testing.T) {
 	s, all := proven(t)
 	defer s.shut()
 	e := &all[len(all)/2]
-	sound, err := Prove(t.Context(), s.journal, s.trail, QueryOf(e))
+	sound, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(e))
 	require.NoError(t, err)
 	require.Greater(t, len(sound.Path), 1)
 	holds := func(b *Bundle) bool {
@@ -143,7 +143,7 @@ func TestAnEventOfALargeRecord(t *testing.T) {
 	defer s.shut()
 	events := s.push("event_log.LOGIN", 2000)
 	s.end()
-	b, err := Prove(t.Context(), s.journal, s.trail, QueryOf(&events[1234]))
+	b, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(&events[1234]))
 	require.NoError(t, err)
 	assert.Equal(t, 1234, b.Event)
 	text, err := json.Marshal(b)

@@ -20,7 +20,7 @@ func (k *Keeper) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e, found, err := k.trail.Last(ctx, Project, "", Subject)
+	e, found, err := k.trail.Last(ctx, Project, "", k.opts.Subject)
 	if err != nil {
 		return err
 	}

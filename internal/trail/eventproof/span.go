@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -19,6 +21,24 @@ const (
 	Project = "auditrelay"
 	Subject = "events"
 )
+
+// SubjectOf is the subject of the spans of one log, by its number: the first one's is [Subject].
+func SubjectOf(shard int) string {
+	if shard == 0 {
+		return Subject
+	}
+	return Subject + "/" + strconv.Itoa(shard)
+}
+
+// logOf is the log that an entry's span is of.
+func logOf(logs []*journal.Journal, e *audit.Entry) (*journal.Journal, error) {
+	for shard, log := range logs {
+		if e.Subject == SubjectOf(shard) {
+			return log, nil
+		}
+	}
+	return nil, fmt.Errorf("the span of entry %d is of the log %q, which the journal does not have", e.Index, e.Subject)
+}
 
 // Span is the detail of an entry: the journal's records at a run of positions. None of its
 // hashes confirms a guess at an event, since entries also go to sinks that redact: see

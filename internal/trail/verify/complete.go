@@ -56,13 +56,13 @@ type completeness struct {
 	within   time.Duration // promised by the log for the next signature; 0: none is
 	newest   time.Time     // signature
 	looked   map[place]time.Time
-	refused  map[string]Finding // by witness
-	opened   opening            // by the newest generation's first entry
-	span     *spanned           // the newest one
-	endorsed []string           // keys named by the trusted generations so far
-	archived []proof.Archived   // as the trail says
-	unread   []Archived         // entries whose bundles are not here
-	borrowed []Finding          // bundles only in an archive: missing, unless the trail says so
+	refused  map[string]Finding  // by witness
+	opened   opening             // by the newest generation's first entry
+	span     map[string]*spanned // the newest one, by the subject: each log of events has its own
+	endorsed []string            // keys named by the trusted generations so far
+	archived []proof.Archived    // as the trail says
+	unread   []Archived          // entries whose bundles are not here
+	borrowed []Finding           // bundles only in an archive: missing, unless the trail says so
 
 	successor successor
 }

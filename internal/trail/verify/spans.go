@@ -46,7 +46,7 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 	finding := func(format string, args ...any) {
 		c.report.Completeness.add(Finding{Kind: Span, From: index, To: index, Detail: fmt.Sprintf(format, args...)})
 	}
-	before := c.span
+	before := c.span[e.Subject]
 	switch {
 	case s.Previous != nil && c.isUnread(s.Previous.Index): // its bundle is missing, or archived
 	case before == nil && s.Previous != nil:
@@ -66,5 +66,8 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 	if s.MoreMissing > 0 {
 		finding("%d more positions of the event stream are under no root", s.MoreMissing)
 	}
-	c.span = &spanned{index, jsondiff.Hash(canonical), s.Last}
+	if c.span == nil {
+		c.span = map[string]*spanned{}
+	}
+	c.span[e.Subject] = &spanned{index, jsondiff.Hash(canonical), s.Last}
 }

@@ -1,0 +1,273 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store/cluster"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// node is what a relay has of the journal: it takes events, has its part of the sinks' jobs, and may
+// have control.
+type node struct {
+	*Set
+	store *cluster.Store
+	leave context.CancelFunc
+	done  chan struct{} // closed once it takes no part any more
+}
+
+var sinkNames = []string{"a", "b"}
+
+// cast is some relays on one cluster, and what their sinks got.
+type cast struct {
+	t   *testing.T
+	url string
+
+	mu        sync.Mutex // guards the fields below
+	nodes     []*node
+	next      map[string]int // by environment, what its sender sends next
+	delivered map[string]int // by sink and environment, what comes next
+	again     int            // events that were delivered before
+	held      bool           // the last sink takes nothing
+}
+
+func newCast(t *testing.T, url string) *cast {
+	return &cast{t: t, url: url, next: map[string]int{}, delivered: map[string]int{}}
+}
+
+// join starts a relay with a configured number of shards.
+func (c *cast) join(shards int) *node {
+	t, log, reg := c.t, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	cfg := config.Journal{URL: c.url, StreamPrefix: "TEST", Shards: shards, Replicas: 1, MaxBytes: 64 << 20, ReplayWindow: time.Hour}
+	s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: log, Registerer: reg})
+	require.NoError(t, err)
+	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: reg})
+	require.NoError(t, err)
+	set, err := Open(t.Context(), s, cfg, Options{Failed: func(error) {}, Options: journal.Options{
+		Logger: log, Registerer: reg, Quarantine: names, Sinks: sinkNames, Shared: true,
+	}})
+	require.NoError(t, err)
+	set.stale = 3 * time.Second
+	n := &node{Set: set, store: s, done: make(chan struct{})}
+	jobs := map[string]lease.Work{"control": func(ctx context.Context, _ *lease.Turn) error {
+		set.Lead(ctx, func(ctx context.Context) ([]lease.Relay, error) {
+			now, err := lease.State(ctx, s.Table())
+			return now.Relays, err
+		})
+		return ctx.Err()
+	}}
+	for _, sink := range sinkNames {
+		for shard, j := range set.Logs() {
+			jobs[fmt.Sprintf("sink/%s/%d", sink, shard)] = func(ctx context.Context, turn *lease.Turn) error { return c.deliver(ctx, j, sink, turn) }
+		}
+	}
+	var life context.Context
+	life, n.leave = context.WithCancel(context.Background())
+	go func() {
+		defer close(n.done)
+		_ = lease.Run(life, lease.Options{Table: s.Table(), Name: "r", Jobs: jobs, Sticky: []string{"control"}, Logger: log, Says: set.Says})
+		set.Close()
+		assert.NoError(t, names.Close())
+		_ = s.Close()
+	}()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// remove has a relay taken out of the load balancer.
+func (c *cast) remove(n *node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.nodes {
+		if c.nodes[i] == n {
+			c.nodes = append(c.nodes[:i:i], c.nodes[i+1:]...)
+			return
+		}
+	}
+}
+
+// stop ends a relay as an operator does.
+func (c *cast) stop(n *node) {
+	c.remove(n)
+	n.leave()
+	<-n.done
+}
+
+// kill ends it where it stands: nothing that it has under way reaches the cluster.
+func (c *cast) kill(n *node) {
+	c.remove(n)
+	_ = n.store.Close()
+	n.leave()
+	<-n.done
+}
+
+// deliver is the job of a sink.
+func (c *cast) deliver(ctx context.Context, j *journal.Journal, sink string, turn *lease.Turn) error {
+	s, err := j.SourceUnder(ctx, turn, sink, relay.BatchLimit{Events: 100, Bytes: 1 << 20})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for {
+		b, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for sink == sinkNames[len(sinkNames)-1] && c.holds() {
+			if err := retry.Sleep(ctx, 10*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		for i := range b.Events {
+			c.got(sink, &b.Events[i])
+		}
+		if err := s.Ack(ctx, b.Position); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *cast) holds() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// hold has the last sink take nothing, or go on.
+func (c *cast) hold(held bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = held
+}
+
+// got notes an event at a sink, which has had all of its environment's before it.
+func (c *cast) got(sink string, e *relay.Event) {
+	var n int
+	_, err := fmt.Sscanf(e.ID, e.Environment+"-%d", &n)
+	assert.NoError(c.t, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := sink + " " + e.Environment
+	if n < c.delivered[key] {
+		c.again++
+		return
+	}
+	assert.Equal(c.t, c.delivered[key], n, "%s gets the events of %s in another order", sink, e.Environment)
+	c.delivered[key] = n + 1
+}
+
+// send has an environment push one event after the other, each to any relay, again until it is
+// acknowledged, until ctx ends.
+func (c *cast) send(ctx context.Context, environment string) {
+	for n := 0; ctx.Err() == nil; {
+		c.mu.Lock()
+		to := c.nodes[rand.IntN(len(c.nodes))]
+		c.mu.Unlock()
+		if to.Append(context.Background(), batchOf(environment, n)) != nil {
+			time.Sleep(10 * time.Millisecond) // as a sender that is told to try again
+			continue
+		}
+		n++
+		c.mu.Lock()
+		c.next[environment] = n
+		c.mu.Unlock()
+	}
+}
+
+// batchOf is an environment's n-th event.
+func batchOf(environment string, n int) *record.Batch {
+	var b record.Batch
+	b.AddEvent(&relay.Event{
+		ID: fmt.Sprintf("%s-%d", environment, n), Source: relay.SourceOf("p", environment), Project: "p", Environment: environment,
+		Type: "event_log.test", Time: time.Now(), Received: time.Now(), ContentType: "text/plain", Body: []byte("x"),
+	})
+	return &b
+}
+
+// layout is the present one at a relay.
+func (c *cast) layout() layout {
+	c.mu.Lock()
+	n := c.nodes[0]
+	c.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now.layout
+}
+
+// becomes waits until a number of shards counts, and all environments push on.
+func (c *cast) becomes(shards int) {
+	c.t.Helper()
+	waiting.Until(c.t, func() bool { l := c.layout(); return l.Shards == shards && l.Next == 0 }, "the number of shards does not become %d", shards)
+	goal := c.more()
+	waiting.Until(c.t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for environment, n := range goal {
+			if c.next[environment] < n {
+				return false
+			}
+		}
+		return true
+	}, "not all environments push on")
+}
+
+// more is a little more than each environment has pushed.
+func (c *cast) more() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	goal := map[string]int{}
+	for environment, n := range c.next {
+		goal[environment] = n + 5
+	}
+	return goal
+}
+
+// goesOn waits until each environment has pushed more, and each sink has got that.
+func (c *cast) goesOn() {
+	c.t.Helper()
+	c.sinksHave(c.more())
+}
+
+// sinksHave waits until each sink has had so many events of each environment.
+func (c *cast) sinksHave(goal map[string]int) {
+	c.t.Helper()
+	sum := func() any {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		all := 0
+		for _, n := range c.delivered {
+			all += n
+		}
+		return all
+	}
+	waiting.While(c.t, sum, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for environment, n := range goal {
+			for _, sink := range sinkNames {
+				if c.delivered[sink+" "+environment] < n {
+					return false
+				}
+			}
+		}
+		return true
+	}, "the sinks do not get on")
+}

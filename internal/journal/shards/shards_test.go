@@ -1,0 +1,124 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// From one shard to three and back to two, while relays are stopped and killed: each sink gets each
+// environment's events in their order, also one that takes nothing meanwhile, and none is lost.
+func TestTheNumberOfShardsChangesUnderLoad(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	first, second := c.join(1), c.join(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sending sync.WaitGroup
+	for i := range 12 {
+		environment := fmt.Sprintf("e%d", i)
+		c.next[environment] = 0
+		sending.Go(func() { c.send(ctx, environment) })
+	}
+	c.goesOn()
+
+	third := c.join(3)
+	c.stop(second)
+	c.goesOn()
+	assert.Equal(t, 1, c.layout().Shards, "one relay does not want it yet")
+	fourth := c.join(3)
+	c.kill(first)
+	c.hold(true)
+	c.becomes(3)
+	c.kill(third)
+	c.hold(false)
+	c.goesOn()
+
+	fifth := c.join(2)
+	c.stop(fourth)
+	sixth := c.join(2)
+	c.hold(true)
+	c.becomes(2)
+	c.kill(sixth)
+	c.hold(false)
+	c.goesOn()
+
+	cancel()
+	sending.Wait()
+	c.sinksHave(c.next)
+	t.Logf("%d events arrived, %d again", sumOfAll(c.delivered), c.again)
+	c.stop(fifth)
+}
+
+func sumOfAll(of map[string]int) (sum int) {
+	for _, n := range of {
+		sum += n
+	}
+	return sum
+}
+
+// A relay that has not heard for long which layout counts takes nothing: it may have been moved.
+func TestAStaleRelayTakesNothing(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	n := c.join(2)
+	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	n.stop() // it looks no more
+	<-n.ended
+	waiting.Until(t, n.isStale)
+	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	n.take(&layout{Number: 9, Shards: 2, Logs: 2})
+	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	c.stop(n)
+}
+
+// Two relays that both think they have control make one next layout.
+func TestOneLayoutFollowsAnother(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	n := c.join(2)
+	defer c.stop(n)
+	was, err := load(t.Context(), n.table)
+	require.NoError(t, err)
+	assert.Equal(t, 2, was.Shards, "the first relay of a cluster decides")
+	require.NoError(t, was.replace(t.Context(), n.table, layout{Shards: 2, Next: 3}))
+	require.ErrorIs(t, was.replace(t.Context(), n.table, layout{Shards: 5}), store.ErrConflict)
+	is, err := load(t.Context(), n.table)
+	require.NoError(t, err)
+	assert.Equal(t, was.Number+1, is.Number)
+	assert.Equal(t, 3, is.Logs)
+}
+
+// With one of two streams without an answer, environments of the other one are taken, and the relay
+// stays ready.
+func TestOneShardRefuses(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	n := c.join(2)
+	defer c.stop(n)
+	var by [2]string
+	for i := 0; by[0] == "" || by[1] == ""; i++ {
+		environment := fmt.Sprintf("e%d", i)
+		by[shardOf(relay.SourceOf("p", environment), 2)] = environment
+	}
+	require.NoError(t, natstest.JetStream(t, srv).DeleteStream(t.Context(), "TEST_EVENTS_1"))
+	require.ErrorIs(t, n.Append(t.Context(), batchOf(by[1], 0)), journal.ErrUnavailable)
+	require.NoError(t, n.Append(t.Context(), batchOf(by[0], 0)))
+	_, remark, err := n.Ready(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, remark, "shard 1")
+}
