@@ -69,6 +69,7 @@ type datadogDecoder struct {
 	message  []byte  // the text of a message, perhaps an event
 	messages int     // the number of members named "message"; only a single one is understood
 	bad      error
+	wanted   [1]jsonscan.Wanted // of the message
 }
 
 // other is an attribute that can only be used as a label. It becomes one only if the body is
@@ -288,9 +289,9 @@ func (d *datadogDecoder) takeMessage() bool {
 	if d.messages != 1 || len(text) == 0 || text[len(text)-1] != '}' {
 		return false
 	}
-	wanted := [1]jsonscan.Wanted{{Quoted: `"event_id"`}}
-	jsonscan.Lookup(text, wanted[:])
-	if id := wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID {
+	d.wanted[0].Quoted = `"event_id"`
+	jsonscan.Lookup(text, d.wanted[:])
+	if id := d.wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID {
 		return false
 	}
 	d.entry.Body = text

@@ -41,7 +41,7 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	var seen uint64                  // the plain bytes combined by or, to notice those outside ASCII
 	var bad error
 	for {
-		r, w, seen = moveBlocks(buf, r, w, seen)
+		r, w = moveBlocks(buf, r, w)
 		r, w, seen = moveWords(buf, r, w, seen)
 		if r >= len(buf) {
 			s.pos = r
@@ -62,7 +62,7 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 		case c < ' ':
 			s.pos = r
 			return nil, s.unexpected("a character that needs no escape")
-		default: // among the last nine bytes
+		default: // where moveWords stopped
 			seen |= uint64(c)
 			buf[w] = c
 			w, r = w+1, r+1
@@ -70,43 +70,95 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	}
 }
 
-// moveBlocks moves plain characters, and the bytes of one-letter escapes, from r to w. It stops
-// before anything else, and where less than a block and an escape is left.
+// moveBlocks moves ASCII and escaped quotes from r to w, a block at a time. It stops before a
+// block with anything else, and where less than a block is left.
 //
 // A push spends much of its time here: a log line is full of escaped quotes, a few bytes apart.
-// Finding them one by one means to wait for each before the search for the next can begin; so
-// all of a block are found first, which waits for nothing.
-func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
-	for r+blockSize+maxRun <= len(buf) { // a run may be read beyond the block's end
-		end := r + blockSize
-		marks, all := blockMarks((*[blockSize]byte)(buf[r:end]))
-		seen |= all // this may include bytes after the string: at worst, text is examined once more
-		for base := r; marks != 0; {
-			at := base + bits.TrailingZeros64(marks)
-			moveRun(buf, w, r, at-r)
-			w, r = w+at-r, at
-			c := escapes[buf[r+1]]
-			if buf[r] != '\\' || c == 0 {
-				return r, w, seen
-			}
-			buf[w] = c
-			w, r = w+1, r+2
-			marks &= marks - 1
-			marks &^= 1 << (r - 1 - base) // the escaped character, which may be in the next block
+// Going from one to the next, a processor often guesses wrong how far away it is. So what is
+// done with a block depends on nothing in it, except whether it is of this kind.
+func moveBlocks(buf []byte, r, w int) (int, int) {
+	var slashes [blockSize / 8]uint8
+	for r+blockSize <= len(buf) && onlyQuotes((*[blockSize]byte)(buf[r:r+blockSize]), &slashes) {
+		for i := range slashes {
+			remove := &removals[slashes[i]]
+			word := binary.LittleEndian.Uint64(buf[r+8*i : r+8*i+8])
+			binary.LittleEndian.PutUint64(buf[w:w+8], remove.from(word))
+			w += remove.left
 		}
-		if r < end {
-			moveRun(buf, w, r, end-r)
-			w, r = w+end-r, end
+		r += blockSize
+		if slashes[len(slashes)-1]>>7 != 0 { // its quote is in the next block
+			r--
+			buf[r] = '\\' // the last word may lie over it
 		}
 	}
-	return r, w, seen
+	return r, w
+}
+
+// onlyQuotes reports whether b is ASCII without control characters, and has a quote after each
+// backslash and nowhere else. slashes gets a bit for each backslash.
+func onlyQuotes(b *[blockSize]byte, slashes *[blockSize / 8]uint8) bool {
+	var bad uint64
+	before := uint64(0x80) // not a backslash
+	for i := range slashes {
+		word := binary.LittleEndian.Uint64(b[8*i : 8*i+8])
+		// The top bits are right as long as the word is ASCII.
+		noSlash := ((word ^ ones*'\\') + ones*0x7f) & high
+		noQuote := ((word ^ ones*'"') + ones*0x7f) & high
+		control := high &^ (word + ones*(0x80-' '))
+		bad |= (noSlash<<8 | before) ^ noQuote | control | word&high
+		before = noSlash >> 56
+		slashes[i] = uint8(eachTop(noSlash ^ high))
+	}
+	return bad == 0
+}
+
+// eachTop collects the top bits of the bytes of w, which has no others.
+func eachTop(w uint64) uint64 { return w >> 7 * 0x0102040810204080 >> 56 }
+
+// removal takes a set of bytes out of a word.
+type removal struct {
+	keep           uint64 // the bytes that stay
+	one, two, four uint64 // those that move down by so many places, one step after the other
+	left           int    // how many stay
+}
+
+// removals has the removal of each set.
+var removals = func() (all [256]removal) {
+	for set := range all {
+		for i := range 8 {
+			if set>>i&1 == 0 {
+				all[set].keeps(i)
+			}
+		}
+	}
+	return all
+}()
+
+// keeps is called for the bytes that stay, from the first to the last.
+func (r *removal) keeps(i int) {
+	r.keep |= 0xff << (8 * i)
+	for step, moved := range []*uint64{&r.one, &r.two, &r.four} {
+		if (i-r.left)>>step&1 != 0 {
+			*moved |= 0xff << (8 * i)
+			i -= 1 << step
+		}
+	}
+	r.left++
+}
+
+// from returns the bytes of word that stay.
+func (r *removal) from(word uint64) uint64 {
+	word &= r.keep
+	one := word & r.one
+	word ^= one ^ one>>8
+	two := word & r.two
+	word ^= two ^ two>>16
+	four := word & r.four
+	return word ^ four ^ four>>32
 }
 
 // blockSize is as many bytes as a word has bits.
 const blockSize = 64
-
-// maxRun is the longest run that is moved as two words.
-const maxRun = 16
 
 // blockMarks has a bit for each quote, backslash or control character of b, the first in the
 // lowest bit. all is the words of the block combined by or.
@@ -121,26 +173,15 @@ func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 		plain := (ascii ^ ones*('"'^' ')) + ones*(0x7f-' ')
 		plain &= (ascii ^ ones*'\\') + ones*0x7f
 		plain |= word // not ASCII
-		marks |= (^plain & high >> 7 * 0x0102040810204080 >> 56) << i
+		marks |= eachTop(^plain&high) << i
 	}
 	return marks, all
 }
 
-// moveRun moves n bytes from r to w. It may write to anything between w+n and r+n.
-func moveRun(buf []byte, w, r, n int) {
-	if n > maxRun || r-w+n < maxRun {
-		copy(buf[w:w+n], buf[r:r+n])
-		return
-	}
-	from, to := buf[r:r+maxRun], buf[w:w+maxRun] // most runs are short, and moving two words costs less than counting
-	first, second := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
-	binary.LittleEndian.PutUint64(to, first)
-	binary.LittleEndian.PutUint64(to[8:], second)
-}
-
-// moveWords does what moveBlocks does, for less than a block.
+// moveWords moves plain characters, and the bytes of one-letter escapes, from r to w. It stops
+// before anything else, after about a block, and where less than a word and an escape is left.
 func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
-	for r+10 <= len(buf) {
+	for end := min(r+blockSize, len(buf)-9); r < end; {
 		word := binary.LittleEndian.Uint64(buf[r:])
 		mark := special(word)
 		seen |= word
