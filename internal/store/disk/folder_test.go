@@ -171,6 +171,41 @@ func TestThingsAreMovedAsideWithoutASalvageFolder(t *testing.T) {
 	}
 }
 
+// readCounter counts the bytes that are read.
+type readCounter struct {
+	osFile
+	read int
+}
+
+func (f *readCounter) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := f.osFile.ReadAt(b, offset)
+	f.read += n
+	return n, err
+}
+
+// A start need not read what was only reserved, even if the start before has read some of it.
+func TestReservedIsNotRead(t *testing.T) {
+	t.Parallel()
+	opened, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, opened.Close()) }()
+	const reserved = 16 << 20
+	require.NoError(t, opened.Allocate(reserved))
+	_, err = opened.WriteAt([]byte("x"), 0)
+	require.NoError(t, err)
+	require.NoError(t, opened.Sync())
+	if opened.Data(pageSize) != reserved {
+		t.Skip("this filesystem does not tell what was only reserved")
+	}
+	for range 2 {
+		f := &readCounter{osFile: opened.(osFile)}
+		assert.EqualValues(t, 1, (&window{f: f}).filled(0, reserved))
+		assert.LessOrEqual(t, f.read, 3*windowSize)
+		_, err = opened.ReadAt(make([]byte, reserved), 0)
+		require.NoError(t, err)
+	}
+}
+
 // What was only reserved need not be read, and what was written is not passed over.
 func TestDataIsNeverPassedOver(t *testing.T) {
 	t.Parallel()

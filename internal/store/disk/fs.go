@@ -44,8 +44,9 @@ type file interface {
 	// Data is the first offset from a given one on where the file may have other bytes than
 	// zeros: the given one, if the filesystem cannot tell.
 	Data(offset int64) int64
-	// Forget drops the file's bytes from memory, so that the next read asks the disk.
-	Forget()
+	// Forget drops the file's bytes from an offset on from memory, so that the next read asks
+	// the disk.
+	Forget(from int64)
 }
 
 type osFS struct {

@@ -24,4 +24,4 @@ func (f osFile) Allocate(size int64) error {
 	return err
 }
 
-func (f osFile) Forget() { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+func (f osFile) Forget(from int64) { _ = unix.Fadvise(int(f.Fd()), from, 0, unix.FADV_DONTNEED) }

@@ -9,4 +9,4 @@ func (f osFile) Sync() error { return f.File.Sync() }
 func (f osFile) Allocate(size int64) error { return f.Truncate(size) }
 
 // Forget does nothing: the system drops by itself what it has no room for.
-func (f osFile) Forget() {}
+func (f osFile) Forget(int64) {}

@@ -314,10 +314,11 @@ func (f *memFile) Data(offset int64) int64 {
 }
 
 // Forget makes the disk's bytes those that are read, as far as they were synced.
-func (f *memFile) Forget() {
+func (f *memFile) Forget(from int64) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	for page := range (len(f.disk) + pageSize - 1) / pageSize {
+	first := int((from + pageSize - 1) / pageSize)
+	for page := first; page < (len(f.disk)+pageSize-1)/pageSize; page++ {
 		if !f.dirty[page] {
 			f.cache = putPage(f.cache, f.disk, page)
 		}

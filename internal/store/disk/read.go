@@ -313,7 +313,7 @@ func (r *reader) open(at *span) bool {
 		return false
 	}
 	if r.scrub {
-		f.Forget()
+		f.Forget(0)
 		if _, err := r.l.store.header(f, r.l.path(at.base)); err != nil {
 			r.l.log.Warn("a segment's header cannot be read", "log", r.l.name, "error", err)
 		}

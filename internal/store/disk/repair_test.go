@@ -119,7 +119,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	assert.Contains(t, m.fs.files("/salvage"), scrubbed[0].Kept)
 	f, err := m.fs.Open(first, false)
 	require.NoError(t, err)
-	f.Forget()
+	f.Forget(0)
 	header, bad, err := readHeader(f, first)
 	require.NoError(t, err)
 	assert.NotNil(t, header)

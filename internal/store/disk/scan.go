@@ -112,10 +112,13 @@ func (w *window) filled(offset, end int64) int64 {
 		if len(b) == 0 {
 			break
 		}
+		next := offset + int64(len(b))
 		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
 			last = offset + int64(n)
+		} else {
+			w.f.Forget(next) // the kernel takes what it has read ahead for data
 		}
-		offset = w.f.Data(offset + int64(len(b))) // what was only reserved is not read
+		offset = w.f.Data(next) // what was only reserved is not read
 	}
 	return last
 }

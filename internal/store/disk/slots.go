@@ -288,7 +288,7 @@ func (s *slots) check(fromDisk bool) error {
 
 // isWhole reports whether the disk gives what was written. mu is held.
 func (s *slots) isWhole() bool {
-	s.f.Forget()
+	s.f.Forget(0)
 	header, bad, err := readHeader(s.f, s.path)
 	read := &slots{seed: s.seed, f: s.f}
 	same := func(a, b slot) bool { return a.pair == b.pair && a.number == b.number }

@@ -186,7 +186,7 @@ func (v *values) read(i int) (*valuesFile, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	f.Forget()
+	f.Forget(0)
 	header, bad, err := readHeader(f, v.path(i))
 	if err != nil {
 		return nil, err
