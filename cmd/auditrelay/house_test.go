@@ -92,6 +92,7 @@ func floors() map[string]int {
 		"internal/plaintext":            0,
 		"internal/health/rhythm":        0,
 		"internal/trail/proof":          0,
+		"internal/trail/truth":          0,
 		"internal/store/durable":        0,
 		"internal/testbed/waiting":      0,
 		"internal/testbed/powercut":     0,
@@ -117,6 +118,7 @@ func sideways() map[string]string {
 		"config -> internal/workspace/policy":                 "and the name of a pack of rules",
 		"internal/workspace/policy -> internal/routing/match": "a rule is an expression",
 		"config -> internal/trail/proof":                      "so is a witness's key",
+		"internal/trail/truth -> internal/trail/proof":        "a tree has an edge",
 		"internal/testbed/waiting -> internal/retry":          "as above",
 	}
 }

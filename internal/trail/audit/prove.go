@@ -7,105 +7,97 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // twoHistories is said of a checkpoint whose key has signed other entries elsewhere in the trail.
 const twoHistories = "it is signed with the trail's key, and covers other entries: the key has signed two histories"
 
-// proof proves one generation.
+// proof proves one generation: by the hashes of its entries, and by those kept with its checkpoints.
 type proof struct {
 	base    int64
-	leaves  []tlog.Hash // as they are; zero where one is missing
-	history []Kept      // of the generation
+	history []*Kept      // of the generation
+	hashes  truth.Leaves // the first list is of the entries as they are
 
-	signed   tree  // proven by the newest good checkpoint
-	end      int64 // covered by some checkpoint
-	good     int   // checkpoints of a root that is proven
-	forked   []uint64
-	problems []Problem
+	signed tree  // proven by the newest good checkpoint
+	end    int64 // covered by some checkpoint
+	good   int   // checkpoints of a root that is proven
+	forked []uint64
 }
 
-// prove grows the signed tree checkpoint by checkpoint. It returns the leaf hashes with
-// a signature, zero for the others: from the checkpoints' own lists, or where those are
-// damaged from the entries, if they give the signed root.
-func (g *proof) prove() []tlog.Hash {
-	var want []tlog.Hash
+// prove finds the leaf hashes with a signature.
+func (g *proof) prove() {
+	listed := int64(0)
 	for _, c := range g.history {
-		if leaves, next, ok := g.signed.Explained(c.Size, c.Root, g.candidates(c)...); ok {
-			want = append(want, leaves...)
-			g.signed = next
-			g.good++
-		} else if t, ok := c.alone(); ok && c.from() > g.signed.Len() {
-			g.unproven(g.signed.Len(), c.from())
-			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.Len())...), c.Leaves...)
-			g.signed = t
+		if len(c.Leaves) > 0 {
+			listed = max(listed, c.Size)
+		}
+	}
+	for _, c := range g.history {
+		g.list(c, listed)
+	}
+	all := truth.NewTree(&g.hashes)
+	for _, c := range g.history {
+		g.end = max(g.end, c.Size)
+		if c.Size < g.signed.Len() {
+			continue
+		}
+		before, _ := c.before()
+		if signed, ok := all.Prove(c.Size, c.Root, before); ok {
+			g.signed = signed
 			g.good++
 		}
-		g.end = max(g.end, c.Size)
 	}
-	g.unproven(g.signed.Len(), g.end)
+	signed := &g.hashes.Signed
+	*signed = append(*signed, make([]tlog.Hash, g.signed.Len()-int64(len(*signed)))...)
 	if g.good < len(g.history) {
-		g.forks(want)
+		g.forks()
 	}
-	return want
+}
+
+// list takes in the hashes kept with a checkpoint: into the first list, of so many leaves, that does
+// not contradict them.
+func (g *proof) list(c *Kept, leaves int64) {
+	for n := 1; len(c.Leaves) > 0; n++ {
+		if n == len(g.hashes.Lists) {
+			g.hashes.Lists = append(g.hashes.Lists, make([]tlog.Hash, leaves))
+		}
+		place := g.hashes.Lists[n][c.from():c.Size]
+		if at := slices.IndexFunc(place, func(h tlog.Hash) bool { return h != tlog.Hash{} }); at < 0 || slices.Equal(place, c.Leaves) {
+			copy(place, c.Leaves)
+			c.Leaves = place // they are kept once
+			return
+		}
+	}
 }
 
 // forks names the checkpoints whose signed root is not that of the signed leaves: their key has
 // signed two histories.
-func (g *proof) forks(want []tlog.Hash) {
+func (g *proof) forks() {
 	bySize := slices.Clone(g.history)
-	slices.SortStableFunc(bySize, func(a, b Kept) int { return cmp.Compare(a.Size, b.Size) })
+	slices.SortStableFunc(bySize, func(a, b *Kept) int { return cmp.Compare(a.Size, b.Size) })
 	var proven tree
-	for i := range bySize {
-		c := &bySize[i]
-		if c.Size > int64(len(want)) { // it was named as unproven; its own hashes may tell more
+	for _, c := range bySize {
+		if c.Size > g.signed.Len() { // it was named as unproven; its own hashes may tell more
 			if at, sound := c.at(g.signed.Len()); sound && at.Root() != g.signed.Root() {
 				g.forked = append(g.forked, c.Seq)
 			}
 			continue
 		}
-		if slices.Contains(want[proven.Len():c.Size], tlog.Hash{}) {
+		more := g.hashes.Signed[proven.Len():c.Size]
+		if slices.Contains(more, tlog.Hash{}) {
 			return
 		}
-		if proven = proven.With(want[proven.Len():c.Size]...); proven.Root() != c.Root && c.Seq > 0 {
+		if proven = proven.With(more...); proven.Root() != c.Root && c.Seq > 0 {
 			g.forked = append(g.forked, c.Seq) // the one next to the key, without a number, has words of its own
 		}
 	}
 }
 
-// unproven reports the leaves [from, to), where neither the checkpoints' hashes nor the
-// entries give the signed roots.
-func (g *proof) unproven(from, to int64) {
-	if from < to {
-		g.problems = append(g.problems, Problem{
-			Kind: "unproven", From: g.base + from, To: g.base + to - 1,
-			Detail: "neither they nor the hashes kept with the checkpoints give the signed root",
-		})
-	}
-}
-
-// candidates are the leaves that may stand between the signed tree and c's: by the lists kept with
-// the checkpoints, and by the entries.
-func (g *proof) candidates(c Kept) (all [][]tlog.Hash) {
-	base := g.signed.Len()
-	if c.Size < base {
-		return nil
-	}
-	if from := c.from(); from <= base {
-		all = append(all, c.Leaves[base-from:])
-	} else if from <= int64(len(g.leaves)) { // a checkpoint between is missing
-		all = append(all, append(g.leaves[base:from:from], c.Leaves...))
-	}
-	if c.Size <= int64(len(g.leaves)) {
-		all = append(all, g.leaves[base:c.Size])
-	}
-	return all
-}
-
-// compare names the differences between the entries and the signed ones, and the missing ones under
-// no signed root. Runs of one kind are one problem.
-func (g *proof) compare(want []tlog.Hash) (problems []Problem) {
+// compare names the differences between the entries and the signed ones, the missing ones under
+// no signed root, and those of which neither the checkpoints' hashes nor the entries give the signed
+// root. Runs of one kind are one problem.
+func (g *proof) compare() (problems []Problem) {
 	found := func(index int64, kind, detail string) {
 		for k := len(problems) - 1; k >= max(0, len(problems)-2); k-- {
 			if p := &problems[k]; p.Kind == kind && p.Detail == detail && p.To == index-1 {
@@ -115,13 +107,23 @@ func (g *proof) compare(want []tlog.Hash) (problems []Problem) {
 		}
 		problems = append(problems, Problem{Kind: kind, From: index, To: index, Detail: detail})
 	}
-	tlogproof.Compare([]tlogproof.Part{{First: g.base, Got: g.leaves, Signed: want}}, found)
-	for i := len(want); i < len(g.leaves); i++ {
-		if g.leaves[i] == (tlog.Hash{}) {
-			found(g.base+int64(i), tlogproof.Missing, "nothing stands there, and it was not signed yet")
+	leaves, signed := g.hashes.Lists[0], g.hashes.Signed
+	truth.Compare([]truth.Part{{First: g.base, Got: leaves, Signed: signed}}, found)
+	for i := g.end; i < int64(len(leaves)); i++ {
+		if leaves[i] == (tlog.Hash{}) {
+			found(g.base+i, truth.Missing, "nothing stands there, and it was not signed yet")
 		}
 	}
-	return append(problems, g.problems...)
+	const unproven, detail = "unproven", "neither they nor the hashes kept with the checkpoints give the signed root"
+	for i, h := range signed {
+		if h == (tlog.Hash{}) {
+			found(g.base+int64(i), unproven, detail)
+		}
+	}
+	if proven := g.signed.Len(); proven < g.end {
+		problems = append(problems, Problem{Kind: unproven, From: g.base + proven, To: g.base + g.end - 1, Detail: detail})
+	}
+	return problems
 }
 
 // proveAll proves the generations, the oldest first, and returns their keys by base.
@@ -134,11 +136,11 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		if i+1 < len(bases) {
 			end = min(end, bases[i+1])
 		}
-		g := &proof{base: base, leaves: x.leaves[min(base, end):end]}
+		g := &proof{base: base, hashes: truth.Leaves{Lists: [][]tlog.Hash{x.leaves[min(base, end):end]}}}
 		public := x.keyOf(bases, i, own)
 		keys[base] = public
-		for _, c := range x.history {
-			switch {
+		for i := range x.history {
+			switch c := &x.history[i]; {
 			case c.Base == base && c.PublicKey == public:
 				g.history = append(g.history, c)
 			case c.Base == base:
@@ -146,10 +148,10 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 			}
 		}
 		if x.pin != nil && x.pin.Base == base && x.pin.PublicKey == public && x.pin.Size > 0 && (len(g.history) == 0 || x.pin.Size > g.history[len(g.history)-1].Size) {
-			g.history = append(g.history, *x.pin)
+			g.history = append(g.history, x.pin)
 		}
-		want := g.prove()
-		entries = append(entries, g.compare(want)...)
+		g.prove()
+		entries = append(entries, g.compare()...)
 		slices.Sort(g.forked)
 		for _, seq := range g.forked {
 			x.checkpointProblem(seq, twoHistories)
@@ -158,7 +160,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		x.signed, x.end = g.signed, g.end
 		made := x.generation(g, own)
 		x.gens = append(x.gens, made)
-		x.recover(made, g.leaves, want)
+		x.recover(made, g.hashes.Lists[0], g.hashes.Signed)
 	}
 	x.report.Problems = append(entries, x.report.Problems...)
 	return keys

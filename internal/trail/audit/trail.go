@@ -173,7 +173,7 @@ const retryPause = 5 * time.Second
 // It goes on from the newest checkpoint, and reads everything back in the background, or
 // before it returns where something is not as a clean stop or a kill leaves it
 // (glance.go). All is checked as [Trail.Verify] does. An entry names the damage,
-// once, and the trail goes on. The reading takes 64 bytes of memory an entry; later a
+// once, and the trail goes on. The reading takes 130 bytes of memory an entry; later a
 // Trail holds the tree's edge and the index of the newest entries only.
 //
 // An unusable trail (its servers are away, its key may not be read) is opened in the

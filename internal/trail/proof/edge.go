@@ -52,7 +52,7 @@ func (e *Edge) Grow(leaf tlog.Hash, visit func(height int, index int64, h tlog.H
 			break
 		}
 		last := len(e.full) - 1
-		h = nodeHash(&e.full[last], &h)
+		h = NodeHash(&e.full[last], &h)
 		e.full = e.full[:last]
 	}
 	e.full = append(e.full, h)
@@ -99,13 +99,13 @@ func (e Edge) Root() tlog.Hash {
 // RootWith is the hash of the tree with a further, smaller subtree after its last leaf.
 func (e Edge) RootWith(tail tlog.Hash) tlog.Hash {
 	for _, h := range slices.Backward(e.full) {
-		tail = nodeHash(&h, &tail)
+		tail = NodeHash(&h, &tail)
 	}
 	return tail
 }
 
-// nodeHash is the hash of a tree's node, as [tlog.NodeHash], without its allocations.
-func nodeHash(left, right *tlog.Hash) tlog.Hash {
+// NodeHash is the hash of a tree's node, as [tlog.NodeHash], without its allocations.
+func NodeHash(left, right *tlog.Hash) tlog.Hash {
 	var node [1 + 2*tlog.HashSize]byte
 	node[0] = 1
 	copy(node[1:], left[:])

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // width is how many leaves a chunk has: one entry bundle, and one tile of leaf hashes.
@@ -36,16 +37,19 @@ type chunk struct {
 // agree reports whether bundle and tile are whole and alike.
 func (c *chunk) agree() bool { return c.tile != nil && slices.Equal(c.bundle, c.tile) }
 
-// root is the hash over a full chunk's leaves; zero where one of them is not known.
-func root(leaves []tlog.Hash) tlog.Hash {
-	if len(leaves) < width || slices.Contains(leaves, tlog.Hash{}) {
-		return tlog.Hash{}
-	}
-	return treeRoot(leaves)
+// leaves are the chunk's, as both of its files have them.
+func (c *chunk) leaves() *truth.Leaves {
+	return &truth.Leaves{Lists: [][]tlog.Hash{c.bundle, c.tile}}
 }
 
-// treeRoot is the root of the tree over leaves, or over hashes of equally large subtrees.
-func treeRoot(hashes []tlog.Hash) tlog.Hash { return proof.Edge{}.With(hashes...).Root() }
+// treeOf is the root of the tree over the hashes of all parts of a tile; zero where one of them is
+// not known.
+func treeOf(hashes []tlog.Hash) tlog.Hash {
+	if len(hashes) < width || slices.Contains(hashes, tlog.Hash{}) {
+		return tlog.Hash{}
+	}
+	return proof.Edge{}.With(hashes...).Root()
+}
 
 // readChunk reads the n-th chunk of a tree.
 func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error) {

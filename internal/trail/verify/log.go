@@ -53,11 +53,7 @@ func (l *logCheck) run(ctx context.Context) (Log, error) {
 	if err := v.readTiles(ctx); err != nil {
 		return made, err
 	}
-	if v.prove(newest.root) {
-		made.Size, made.Root = newest.size, newest.root
-	} else {
-		made.Size, made.Root = v.fallBack()
-	}
+	made.Size, made.Root = v.prove()
 	if err := v.name(ctx); err != nil {
 		return made, err
 	}
@@ -186,36 +182,6 @@ func (v *solver) chunks() []tlog.Hash {
 		return nil
 	}
 	return v.proven[1]
-}
-
-// fallBack proves the tree of the largest older checkpoint, where the files do not give the
-// newest root.
-func (v *solver) fallBack() (size int64, root tlog.Hash) {
-	var chunks []tlog.Hash
-	for i := range v.s.bundles {
-		words := distinct(v.of(1, int64(i)))
-		if len(words) == 0 {
-			break
-		}
-		chunks = append(chunks, words[0])
-	}
-	roots := v.s.roots(chunks)
-	for _, c := range v.l.history {
-		i, found := slices.BinarySearch(v.s.sizes, c.size)
-		if found && roots[i] == c.root && c.size >= size {
-			size, root = c.size, c.root
-		}
-	}
-	v.limit, v.fell = size/width, true
-	v.proven = make([][]tlog.Hash, len(v.levels))
-	for level := range v.proven {
-		v.proven[level] = make([]tlog.Hash, len(v.levels[level]))
-	}
-	if len(v.proven) > 1 {
-		copy(v.proven[1], chunks[:v.limit])
-	}
-	v.l.entryFinding(Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
-	return size, root
 }
 
 // roots are the roots of the trees of s.sizes; zero where not known.

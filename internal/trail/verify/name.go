@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // damage is a chunk with its leaves as signed.
@@ -50,7 +51,7 @@ func (v *solver) suspects() []int64 {
 			}
 		}
 	}
-	if c := v.s.last; c != nil && v.last != nil && !slices.Equal(c.bundle, v.last) {
+	if c := v.s.last; c != nil && !slices.Equal(c.bundle, v.last.Signed) {
 		bad[c.n] = true
 	}
 	if v.fell {
@@ -62,17 +63,13 @@ func (v *solver) suspects() []int64 {
 // truthOf are a chunk's leaves as signed; nil where they cannot be known.
 func (v *solver) truthOf(c *chunk) []tlog.Hash {
 	if c.width < width {
-		return v.last
+		return v.last.Signed
 	}
-	want := v.proven[1][c.n]
-	if want == (tlog.Hash{}) {
+	leaves := c.leaves()
+	if _, ok := truth.NewTree(leaves).Prove(width, v.proven[1][c.n], proof.Edge{}); !ok {
 		return nil
 	}
-	leaves, ok := choose(leafWords(c), func(hashes []tlog.Hash) bool { return treeRoot(hashes) == want })
-	if !ok {
-		return nil
-	}
-	return leaves
+	return leaves.Signed
 }
 
 // nameTiles compares the tiles above the chunks.
@@ -100,7 +97,7 @@ func (l *logCheck) tileFinding(file, detail string) {
 
 // nameEntries tells the fate of each entry of damaged chunks.
 func (v *solver) nameEntries(all []damage) {
-	var parts []proof.Part
+	var parts []truth.Part
 	of := map[int64]damage{} // by chunk
 	for _, d := range all {
 		first := d.n * width
@@ -117,9 +114,9 @@ func (v *solver) nameEntries(all []damage) {
 		if d.bundle == nil {
 			d.bundle = make([]tlog.Hash, d.width)
 		}
-		parts, of[d.n] = append(parts, proof.Part{First: first, Got: d.bundle, Signed: d.truth}), d
+		parts, of[d.n] = append(parts, truth.Part{First: first, Got: d.bundle, Signed: d.truth}), d
 	}
-	proof.Compare(parts, func(leaf int64, kind, detail string) {
+	truth.Compare(parts, func(leaf int64, kind, detail string) {
 		d := of[leaf/width]
 		if d.bundleWrong != "" && kind == Missing {
 			detail = d.bundleWrong

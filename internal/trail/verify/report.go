@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // Report has two verdicts on a trail, and its proven logs.
@@ -92,9 +92,9 @@ type Verdict struct {
 
 // The kinds of findings about integrity.
 const (
-	Altered    = proof.Altered
-	Missing    = proof.Missing
-	Moved      = proof.Moved
+	Altered    = truth.Altered
+	Missing    = truth.Missing
+	Moved      = truth.Moved
 	Unproven   = "unproven"   // entries under no signed root
 	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
 	Checkpoint = "checkpoint" // a missing, unsigned or older one

@@ -86,7 +86,7 @@ func (s *scanned) hash(c *chunk) {
 		return
 	}
 	if s.tiles[c.n] = s.bundles[c.n]; !c.agree() {
-		s.tiles[c.n] = root(c.tile)
+		s.tiles[c.n] = treeOf(c.tile)
 	}
 }
 

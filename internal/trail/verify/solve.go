@@ -1,18 +1,18 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
-// solver tells the signed hashes from others. Each hash has several sources:
-// the entries, and the tiles on each level. It goes from the signed root down; where the
-// sources of a subtree differ, the ones giving its hash are right. So damage is named
-// exactly, in whatever files it stands, as long as one source is left for each hash.
+// solver is a log's files as the [truth.Source] of its hashes: the entry bundles, and the tiles of
+// each level.
 type solver struct {
 	l *logCheck
 	s *scanned
@@ -21,7 +21,7 @@ type solver struct {
 	levels [][]tlog.Hash
 	wrong  map[tlog.Tile]string // why a tile's file, on levels from 1, is not whole
 	proven [][]tlog.Hash        // likewise, as signed; zero where not known
-	last   []tlog.Hash          // the leaves of the partial chunk, as signed
+	last   *truth.Leaves        // of the partial chunk; nil for none
 	fell   bool                 // the newest root is not given: chunks from limit on are not proven
 	limit  int64
 }
@@ -48,163 +48,76 @@ func (v *solver) readTiles(ctx context.Context) error {
 	return nil
 }
 
-// of are the sources' words for the i-th subtree on a level, the likeliest first; zero
-// where a source knows nothing.
-func (v *solver) of(level int, i int64) []tlog.Hash {
-	var words []tlog.Hash
-	if level == 1 {
-		words = []tlog.Hash{v.s.bundles[i], v.s.tiles[i], v.levels[1][i]}
-	} else {
-		below := v.levels[level-1][i*width : (i+1)*width]
-		words = []tlog.Hash{root(v.likely(level-1, i)), root(below), v.levels[level][i]}
+// prove finds the signed hashes, and gives the largest tree whose root the files lead to.
+func (v *solver) prove() (size int64, root tlog.Hash) {
+	for _, here := range v.levels {
+		v.proven = append(v.proven, make([]tlog.Hash, len(here)))
 	}
-	if words[1] == words[2] {
-		words[0], words[2] = words[2], words[0] // two agree
-	}
-	return words
-}
-
-// likely are the likeliest words for the children of the i-th subtree above a level.
-func (v *solver) likely(level int, i int64) []tlog.Hash {
-	hashes := make([]tlog.Hash, width)
-	for k := range hashes {
-		words := v.of(level, i*width+int64(k))
-		for _, word := range slices.Backward(words) {
-			if word != (tlog.Hash{}) {
-				hashes[k] = word
-			}
-		}
-	}
-	return hashes
-}
-
-// prove finds the signed hashes under a root; false if the sources do not give it.
-func (v *solver) prove(want tlog.Hash) bool {
-	var words [][]tlog.Hash // of the hashes along the edge, the leaves first
 	if v.s.last != nil {
-		words = leafWords(v.s.last)
+		v.last = v.s.last.leaves()
 	}
-	for level := 1; level < len(v.levels); level++ {
-		n := int64(len(v.levels[level]))
-		for i := n - n%width; i < n; i++ {
-			words = append(words, v.of(level, i))
+	roots := slices.DeleteFunc(slices.Clone(v.l.history), func(c signed) bool { return c.size == 0 || c.size > v.s.size })
+	slices.SortStableFunc(roots, func(a, b signed) int { return cmp.Compare(a.size, b.size) })
+	all := truth.NewTree(v)
+	for _, c := range roots {
+		if _, ok := all.Prove(c.size, c.root, proof.Edge{}); ok {
+			size, root = c.size, c.root
 		}
 	}
-	signed, ok := choose(words, func(hashes []tlog.Hash) bool { return proof.EdgeOfTiles(v.alongEdge(hashes)).Root() == want })
-	if !ok {
-		return false
-	}
-	v.spread(v.alongEdge(signed))
-	return true
-}
-
-// alongEdge are the hashes along the edge by level, those of the leaves first.
-func (v *solver) alongEdge(hashes []tlog.Hash) (levels [][]tlog.Hash) {
-	for level := range v.levels {
-		n := v.s.size >> (proof.TileHeight * level) % width
-		levels, hashes = append(levels, hashes[:n]), hashes[n:]
-	}
-	return levels
-}
-
-// spread takes the signed hashes along the edge, and proves their children.
-func (v *solver) spread(signed [][]tlog.Hash) {
-	v.proven = make([][]tlog.Hash, len(v.levels))
-	for level := 1; level < len(v.levels); level++ {
-		n := int64(len(v.levels[level]))
-		v.proven[level] = make([]tlog.Hash, n)
-		copy(v.proven[level][n-n%width:], signed[level])
-	}
-	v.last = signed[0]
-	for level := len(v.levels) - 1; level >= 2; level-- {
-		for i, want := range v.proven[level] {
-			if want != (tlog.Hash{}) {
-				v.descend(level, int64(i), want)
+	for level := 2; level < len(v.proven); level++ {
+		for i, h := range v.proven[level] {
+			if h == (tlog.Hash{}) {
+				v.proven[level][i] = treeOf(v.proven[level-1][i*width : (i+1)*width])
 			}
 		}
 	}
+	if v.limit, v.fell = size/width, size < v.s.size; v.fell {
+		v.l.entryFinding(Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
+	}
+	return size, root
 }
 
-// descend proves the children of one subtree.
-func (v *solver) descend(level int, i int64, want tlog.Hash) {
-	words := make([][]tlog.Hash, width)
-	for k := range words {
-		words[k] = v.of(level-1, i*width+int64(k))
+// Words implements truth.Source.
+func (v *solver) Words(from, to int64) (words []tlog.Hash, parts bool) {
+	n := from / width
+	switch {
+	case to-from > width:
+		if level := levelOf(to - from); level > 0 {
+			words = truth.Distinct(v.levels[level][from/(to-from)])
+		}
+		return words, true
+	case v.last != nil && n == v.s.last.n:
+		return v.last.Words(from-n*width, to-n*width)
+	case to-from == width:
+		return truth.Distinct(v.s.bundles[n], v.s.tiles[n], v.levels[1][n]), false
 	}
-	if children, ok := choose(words, func(hashes []tlog.Hash) bool { return treeRoot(hashes) == want }); ok {
-		copy(v.proven[level-1][i*width:], children)
+	if i, found := slices.BinarySearch(v.s.sizes, to); found { // the end of an older tree
+		words = truth.Distinct(v.s.tails[i])
 	}
+	return words, false
 }
 
-// leafWords are the sources' words for a chunk's leaves.
-func leafWords(c *chunk) [][]tlog.Hash {
-	words := make([][]tlog.Hash, c.width)
-	for i := range words {
-		words[i] = make([]tlog.Hash, 2)
-		if c.bundle != nil {
-			words[i][0] = c.bundle[i]
-		}
-		if c.tile != nil {
-			words[i][1] = c.tile[i]
+// levelOf is the level of the tiles with the hashes over so many leaves; 0 for none.
+func levelOf(leaves int64) int {
+	for level := 1; leaves%width == 0; level++ {
+		if leaves /= width; leaves == 1 {
+			return level
 		}
 	}
-	return words
+	return 0
 }
 
-// maxDoubts bounds the hashes of one tile with different words: all combinations are
-// tried; with more, each source is tried as a whole.
-const maxDoubts = 8
-
-// choose finds one word for each hash, accepted together by right.
-func choose(words [][]tlog.Hash, right func([]tlog.Hash) bool) ([]tlog.Hash, bool) {
-	chosen := make([]tlog.Hash, len(words))
-	var doubts []int
-	most := 1
-	for i, w := range words {
-		words[i] = distinct(w)
-		if len(words[i]) == 0 {
-			return nil, false
-		}
-		chosen[i] = words[i][0]
-		if len(words[i]) > 1 {
-			doubts = append(doubts, i)
-			most = max(most, len(words[i]))
-		}
+// Proven implements truth.Source.
+func (v *solver) Proven(from, to int64, hash tlog.Hash, whole bool) {
+	if level := levelOf(to - from); level > 0 {
+		v.proven[level][from/(to-from)] = hash
 	}
-	for source := range most { // each source as a whole
-		for _, i := range doubts {
-			chosen[i] = words[i][min(source, len(words[i])-1)]
-		}
-		if right(chosen) {
-			return chosen, true
-		}
+	if v.last != nil && from >= v.s.last.n*width {
+		v.last.Proven(from-v.s.last.n*width, to-v.s.last.n*width, hash, whole)
+		return
 	}
-	if len(doubts) > maxDoubts {
-		return nil, false
+	for n := from / width; whole && (n+1)*width <= to; n++ {
+		words, _ := v.Words(n*width, (n+1)*width)
+		v.proven[1][n] = words[0]
 	}
-	return chosen, combine(words, doubts, chosen, right)
-}
-
-// combine tries all combinations of the doubtful words.
-func combine(words [][]tlog.Hash, doubts []int, chosen []tlog.Hash, right func([]tlog.Hash) bool) bool {
-	if len(doubts) == 0 {
-		return right(chosen)
-	}
-	for _, word := range words[doubts[0]] {
-		chosen[doubts[0]] = word
-		if combine(words, doubts[1:], chosen, right) {
-			return true
-		}
-	}
-	return false
-}
-
-// distinct leaves out zero and repeated words.
-func distinct(words []tlog.Hash) (known []tlog.Hash) {
-	for _, w := range words {
-		if w != (tlog.Hash{}) && !slices.Contains(known, w) {
-			known = append(known, w)
-		}
-	}
-	return known
 }
