@@ -14,7 +14,7 @@ LDFLAGS       := -s -w -X main.version=$(VERSION)
 # The profile is of bin/bench with '^json x100$$' and '^json x1$$' together, as admin.pprof gives them.
 PGO           ?= off
 
-.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts proof integration lint vuln fmt fuzz manifests reference release deploy-check bench benchmarks cover clean
+.PHONY: help build demo test test-long test-race torture cluster story chaos-health alerts browser proof integration lint vuln fmt fuzz manifests reference release deploy-check bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ $(TOOLS)/promtool: # fourteen minutes on two busy cores
 	cd $(TOOLS)/promtool.build && printf 'module promtoolbuild\ngo 1.26\n' > go.mod && \
 	  $(GO) get $(PROMTOOL_MODULE) && CGO_ENABLED=0 $(GO) build -o $@ $(firstword $(subst @, ,$(PROMTOOL_MODULE)))
 	rm -r $(TOOLS)/promtool.build
+
+browser: build ## play tasks in the console with a real browser, and have it prove and look at all pages (BROWSER='--screenshots DIR')
+	bin/browser $(BROWSER)
 
 proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
 	$(GO) run ./cmd/proof $(PROOF)

@@ -6,6 +6,8 @@ require (
 	cel.dev/cel-go v0.33.2
 	github.com/DataDog/datadog-api-client-go/v2 v2.67.0
 	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/chromedp/cdproto v0.0.0-20260321001828-e3e3800016bc
+	github.com/chromedp/chromedp v0.15.1
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/gowebpki/jcs v1.0.2
 	github.com/grafana/loki-client-go v0.0.0-20240913122146-e119d400c3a5
@@ -43,7 +45,14 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/minio/highwayhash v1.0.4 // indirect
+require (
+	github.com/chromedp/sysutil v1.1.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260214004413-d219187c3433 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
+	github.com/gobwas/pool v0.2.1 // indirect
+	github.com/gobwas/ws v1.4.0 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+)
 
 require (
 	github.com/bits-and-blooms/bitset v1.20.0 // indirect

@@ -25,6 +25,7 @@ func floors() map[string]int {
 		"cmd/proof":                     9,
 		"cmd/torture":                   9,
 		"cmd/story":                     9,
+		"cmd/browser":                   9,
 		"cmd/chaoshealth":               9,
 		"cmd/cluster":                   9,
 		"cmd/workspacesim":              9,
@@ -179,7 +180,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 	}{
 		{"the product has no simulator, no stand-in broker and no test help", "./cmd/auditrelay", []string{
 			module + "/internal/testbed", module + "/relay/relaytest",
-			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
+			"github.com/twmb/franz-go", "github.com/stretchr/testify", "github.com/chromedp", "net/http/httptest", "testing",
 		}, nil},
 		{"the store is our own", "./cmd/auditrelay", []string{"github.com/nats-io/nats-server"}, nil},
 		{"nothing links what takes minutes and gigabytes to compile", "-test ./...", []string{

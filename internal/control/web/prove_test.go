@@ -1,6 +1,8 @@
 package web
 
 import (
+	"archive/zip"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,6 +168,23 @@ func (p *proven) prove(indexes ...int64) (made []verify.Proven) {
 	return made
 }
 
+// export packs files as the console's export of proofs does.
+func (p *proven) export(names ...string) {
+	p.t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, name := range names {
+		w, err := z.Create(name)
+		require.NoError(p.t, err)
+		text, err := os.ReadFile(filepath.Join(p.dir, name))
+		require.NoError(p.t, err)
+		_, err = w.Write(text)
+		require.NoError(p.t, err)
+	}
+	require.NoError(p.t, z.Close())
+	p.file("proofs.zip", out.String())
+}
+
 // The scripts of the page Prove find what is altered: here outside of a browser, which runs the same
 // scripts in cmd/browser.
 func TestTheScriptsProveATrailAndFindWhatWasAltered(t *testing.T) {
@@ -185,6 +204,7 @@ func TestTheScriptsProveATrailAndFindWhatWasAltered(t *testing.T) {
 	text, err := json.Marshal(b)
 	require.NoError(t, err)
 	p.file("bundle.json", string(text))
+	p.export("3.json", "3.tlog-proof", "49.json", "49.tlog-proof", "first.policy")
 	seeds := trailtest.Seeds(t, 60)
 	cmd := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "prove.mjs"), p.dir, fmt.Sprint(seeds[0]), fmt.Sprint(len(seeds)))
 	out, err := cmd.CombinedOutput()

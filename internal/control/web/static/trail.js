@@ -27,6 +27,7 @@ class Logs {
     this.files = files;
     this.policy = policy;
     this.opened = new Map();
+    this.notes = new Map();
   }
 
   of(index) {
@@ -40,7 +41,10 @@ class Logs {
     return this.opened.get(i);
   }
 
-  note = async i => decode(await this.files(`${this.list[i].number}/checkpoint`));
+  note(i) {
+    if (!this.notes.has(i)) this.notes.set(i, this.files(`${this.list[i].number}/checkpoint`).then(decode));
+    return this.notes.get(i);
+  }
 
   async open(i) {
     let why;
@@ -172,7 +176,7 @@ export async function checkProof({ proof, record, index }, { policy, seen }, tel
 // file's name tells what belongs together, 17.tlog-proof and 17.json; of one of each, all do.
 export async function sorted(files) {
   const cases = [], proofs = [], records = [];
-  for (const { name, text } of files.flatMap(f => f.bytes ? unpacked(f) : [f])) {
+  for (const { name, text } of (await Promise.all(files.map(f => f.bytes ? unpacked(f) : [f]))).flat()) {
     const json = text.trimStart().startsWith("{") ? JSON.parse(text) : null, stem = name.replace(/\.[^.]*$/, "");
     if (json?.format === "auditrelay.event-proof/1") cases.push({ name, bundle: json });
     else if (json) records.push({ stem, record: t.recordOf(text), index: (json.trail || json.data?.trail)?.index });
@@ -198,16 +202,21 @@ export async function check(one, trust, tell) {
   return { ok: made.ok, record: made.ok ? one.bundle.cloud_event : null };
 }
 
-// unpacked reads the files of a tar archive; a file of another kind is itself.
-function unpacked({ name, bytes }) {
-  const word = (at, n) => decode(bytes.slice(at, at + n)).replace(/\0.*/s, "");
-  if (bytes.length < 512 || word(257, 5) !== "ustar") return [{ name, text: decode(bytes) }];
-  const files = [];
-  for (let at = 0; at + 512 <= bytes.length && bytes[at];) {
-    const size = parseInt(word(at + 124, 12), 8);
-    if (!(size >= 0)) fail("the archive is damaged");
-    if ("0\0".includes(String.fromCharCode(bytes[at + 156]))) files.push({ name: word(at, 100).replace(/^.*\//, ""), text: decode(bytes.slice(at + 512, at + 512 + size)) });
-    at += 512 * (1 + Math.ceil(size / 512));
+// unpacked reads the files of a zip archive, such as the console's export of proofs; a file of
+// another kind is itself. The list of the files stands at the end.
+async function unpacked({ name, bytes }) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset), files = [], most = 64 << 20;
+  if (bytes.length < 22 || view.getUint32(0, true) !== 0x04034b50) return [{ name, text: decode(bytes) }];
+  let end = bytes.length - 22, total = 0;
+  while (view.getUint32(end, true) !== 0x06054b50) if (--end < 0) fail("the archive is damaged");
+  for (let n = view.getUint16(end + 10, true), at = view.getUint32(end + 16, true); n > 0; n--) {
+    const [size, , nameLength, extra, comment] = [20, 24, 28, 30, 32].map((o, i) => i < 2 ? view.getUint32(at + o, true) : view.getUint16(at + o, true));
+    const local = view.getUint32(at + 42, true), from = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
+    const method = view.getUint16(at + 10, true), data = new Blob([bytes.slice(from, from + size)]);
+    const out = new Uint8Array(await new Response(method === 8 ? data.stream().pipeThrough(new DecompressionStream("deflate-raw")) : data).arrayBuffer());
+    if ((total += out.length) > most) fail("the archive is larger than this page reads");
+    files.push({ name: decode(bytes.slice(at + 46, at + 46 + nameLength)), text: decode(out) });
+    at += 46 + nameLength + extra + comment;
   }
   return files;
 }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is one Chromium. It reaches loopback alone.
+type browser struct {
+	ctx    context.Context
+	cancel []context.CancelFunc
+
+	mu      sync.Mutex
+	strange []string // requests to elsewhere, and errors in consoles; guarded by mu
+	refused bool     // a page that is refused on purpose logs an error; guarded by mu
+}
+
+// patience bounds one step in the browser.
+const patience = 30 * time.Second
+
+func newBrowser(ctx context.Context, chromium, dir string) (*browser, error) {
+	b := &browser{}
+	flags := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-domain-reliability", true), chromedp.Flag("no-pings", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
+	)
+	allocated, cancel := chromedp.NewExecAllocator(ctx, flags...)
+	b.cancel = append(b.cancel, cancel)
+	b.ctx, cancel = chromedp.NewContext(allocated)
+	b.cancel = append(b.cancel, cancel)
+	return b, chromedp.Run(b.ctx)
+}
+
+func (b *browser) close() {
+	for i := len(b.cancel) - 1; i >= 0; i-- {
+		b.cancel[i]()
+	}
+}
+
+func (b *browser) complain(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.strange = append(b.strange, fmt.Sprintf(format, args...))
+}
+
+func (b *browser) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.strange
+}
+
+// look is how a page is looked at.
+type look struct {
+	name  string
+	dark  bool
+	width int64
+	// plain: without scripts.
+	plain bool
+}
+
+// The looks that tasks are played in.
+var (
+	light = look{name: "light", width: 1280}
+	dark  = look{name: "dark", dark: true, width: 1280}
+	phone = look{name: "phone", width: 360}
+	plain = look{name: "no scripts", width: 1280, plain: true}
+)
+
+// tab is an open page of a person with cookies of their own. It counts their clicks.
+type tab struct {
+	*browser
+	ctx    context.Context
+	cancel context.CancelFunc
+	clicks int
+}
+
+// open opens a tab without cookies.
+func (b *browser) open(l look) (*tab, error) {
+	whole := cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
+	profile, err := target.CreateBrowserContext().Do(whole)
+	if err != nil {
+		return nil, fmt.Errorf("make a profile: %w", err)
+	}
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(whole)
+	if err != nil {
+		return nil, fmt.Errorf("open a tab: %w", err)
+	}
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
+	t := &tab{browser: b, ctx: ctx, cancel: cancel}
+	chromedp.ListenTarget(ctx, b.hear)
+	scheme := "light"
+	if l.dark {
+		scheme = "dark"
+	}
+	err = chromedp.Run(ctx, network.Enable(), runtime.Enable(), cdplog.Enable(),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		emulation.SetDeviceMetricsOverride(l.width, 800, 1, l.width < 600),
+		emulation.SetScriptExecutionDisabled(l.plain))
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("open a tab: %w", err)
+	}
+	return t, nil
+}
+
+// hear notes what no page may do.
+func (b *browser) hear(event any) {
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(e.Request.URL)
+		if err != nil || u.Scheme != "data" && u.Scheme != "blob" && u.Hostname() != "127.0.0.1" && u.Hostname() != "localhost" {
+			b.complain("a request left the machine: %s", e.Request.URL)
+		}
+	case *runtime.EventExceptionThrown:
+		b.complain("an exception in a page: %s", e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError {
+			b.complain("a page wrote an error to its console: %s", e.Args[0].Value)
+		}
+	case *cdplog.EventEntryAdded:
+		b.mu.Lock()
+		expected := b.refused && strings.Contains(e.Entry.Text, "the server responded with a status of 4")
+		b.mu.Unlock()
+		if e.Entry.Level == cdplog.LevelError && !expected {
+			b.complain("the browser logged an error at %s: %s", e.Entry.URL, e.Entry.Text)
+		}
+	}
+}
+
+// expectRefusals lets pages be refused, until it is called again.
+func (b *browser) expectRefusals(yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused = yes
+}
+
+func (t *tab) close() { t.cancel() }
+
+// do takes steps, and names them if one fails.
+func (t *tab) do(what string, steps ...chromedp.Action) error {
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, steps...); err != nil {
+		return fmt.Errorf("%s: %w; %s", what, err, t.where())
+	}
+	return nil
+}
+
+// where is where the page is, for errors.
+func (t *tab) where() string {
+	ctx, cancel := context.WithTimeout(t.ctx, time.Second)
+	defer cancel()
+	var at, text string
+	_ = chromedp.Run(ctx, chromedp.Location(&at), chromedp.Evaluate(`document.querySelector("main")?.innerText.slice(0, 300) ?? ""`, &text)) // for an error
+	return fmt.Sprintf("at %s, which says %q", at, text)
+}
+
+func (t *tab) goTo(address string) error {
+	return t.do("go to "+address, chromedp.Navigate(address), chromedp.WaitReady("main"))
+}
+
+// click clicks on the first visible thing that a selector or an XPath finds.
+func (t *tab) click(what string) error {
+	t.clicks++
+	return t.do("click on "+what, chromedp.ScrollIntoView(what, chromedp.BySearch), chromedp.Click(what, chromedp.BySearch, chromedp.NodeVisible))
+}
+
+// until waits until an expression of JavaScript holds, on whatever page is there by then.
+func (t *tab) until(what, expression string) error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		var holds bool
+		err := t.eval("!!("+expression+")", &holds)
+		if err == nil && holds || t.ctx.Err() != nil {
+			return t.ctx.Err()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("wait until %s: %w; %s", what, context.DeadlineExceeded, t.where())
+		}
+	}
+}
+
+func (t *tab) says(text string) error {
+	return t.until(fmt.Sprintf("the page says %q", text), fmt.Sprintf(`document.readyState === "complete" && document.body.innerText.includes(%q)`, text))
+}
+
+func (t *tab) eval(expression string, into any) error {
+	return t.do("evaluate", chromedp.Evaluate(expression, into, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+}
