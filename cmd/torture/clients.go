@@ -70,6 +70,10 @@ func slowClients(ctx context.Context, t *trial) error {
 	if err := s.steady(ctx); err != nil {
 		return err
 	}
+	before, err := s.rates(ctx, lasts/2)
+	if err != nil {
+		return err
+	}
 	slow, stop := context.WithCancel(ctx)
 	defer stop()
 	var open, made atomic.Int64
@@ -87,11 +91,11 @@ func slowClients(ctx context.Context, t *trial) error {
 	}
 	memory := s.relay.peakMemory()
 	t.row.rounds = 1
-	t.remark("%d connections at the end, %d made in all; meanwhile %.0f events/s acknowledged to others; peak RSS %d MiB", open.Load(), made.Load(), during.acknowledged, memory)
+	t.remark("%d connections at the end, %d made in all; meanwhile %.0f events/s acknowledged to others, %.0f before; peak RSS %d MiB", open.Load(), made.Load(), during.acknowledged, before.acknowledged, memory)
 	stop()
 	all.Wait()
-	if during.acknowledged < t.rate/2 {
-		return fmt.Errorf("slow clients keep others out: %.0f of %.0f events/s", during.acknowledged, t.rate)
+	if during.acknowledged < before.acknowledged/2 { // not half of what is offered: a busy machine takes less at any time
+		return fmt.Errorf("slow clients keep others out: %.0f of %.0f events/s", during.acknowledged, before.acknowledged)
 	}
 	if memory > mostMemory {
 		return fmt.Errorf("the slow clients cost %d MiB, more than %d", memory, mostMemory)
