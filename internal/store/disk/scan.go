@@ -108,7 +108,7 @@ func (w *window) find(offset, end int64, seed uint64, from, to store.Pos) (at in
 func (w *window) filled(offset, end int64) int64 {
 	last := offset
 	for offset < end {
-		b := w.bytes(offset, int(min(windowSize, end-offset)))
+		b := w.bytes(offset, int(min(windowSize-offset%windowSize, end-offset)))
 		if len(b) == 0 {
 			break
 		}
@@ -116,7 +116,7 @@ func (w *window) filled(offset, end int64) int64 {
 		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
 			last = offset + int64(n)
 		} else {
-			w.f.Forget(next) // the kernel takes what it has read ahead for data
+			w.f.Forget(next) // the kernel takes what it has read ahead for data, whole pages of it
 		}
 		offset = w.f.Data(next) // what was only reserved is not read
 	}
