@@ -23,6 +23,9 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
 	c.Audit.setDefaults(c.DataDir)
 	setDefault(&c.Audit.Quorum, len(c.Audit.Witnesses))
+	if o := c.Console.OIDC; o != nil && o.Scopes == nil {
+		o.Scopes = []string{"profile", "email"}
+	}
 	for i := range c.Sinks {
 		c.Sinks[i].setDefaults()
 	}

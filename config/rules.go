@@ -36,7 +36,7 @@ func Rules() []FieldRule {
 		{"policies", Live, "the settings are held against the new rules at once"},
 		{"audit", Restart, "the trail, with its key and its witnesses, is opened at the start"},
 		{"admin", Restart, "the listener is made at the start; the files of a certificate are followed"},
-		{"console", Restart, "the listener is made at the start"},
+		{"console", Restart, "the listener and the ways to log in are made at the start; the files of certificates are followed"},
 		{"heartbeat", Live, "the calls go on with the new address and interval"},
 		{"traces", Restart, "the exporter is made at the start"},
 		{"log", Restart, "the format is chosen at the start"},

@@ -73,7 +73,7 @@ func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 		},
 	}
 	if t.ClientCAFile != "" {
-		err = requireClients(c, t.ClientCAFile)
+		err = askClients(c, t.ClientCAFile, tls.RequireAndVerifyClientCert)
 	}
 	return c, err
 }

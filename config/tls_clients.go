@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// requireClients makes a server's configuration ask each client for a certificate that is
-// signed by one of the file's authorities. The file is read again when it changes.
-func requireClients(base *tls.Config, file string) error {
+// askClients makes a server's configuration ask each client for a certificate that is signed by
+// one of the file's authorities. The file is read again when it changes.
+func askClients(base *tls.Config, file string, how tls.ClientAuthType) error {
 	authorities := &rootsFile{file: file}
 	if err := authorities.load(); err != nil {
 		return err
 	}
-	base.ClientAuth = tls.RequireAndVerifyClientCert
+	base.ClientAuth = how
 	// A resumed session would be accepted even if its authority was removed meanwhile.
 	base.SessionTicketsDisabled = true
 	served := base.Clone()
