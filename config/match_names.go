@@ -13,7 +13,7 @@ const relayProject = "auditrelay"
 
 // typeFamilies are the first parts of types: those of pushed events, and the relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "migration", "policy", "relay"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "migration", "policy", "relay", "console"}
 }
 
 // relayTypes are types of the relay's own events, to suggest for a pattern.
@@ -26,7 +26,7 @@ func relayTypes() []string {
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.restored", "trail.generation", "trail.key_rotated", "trail.checkpoint",
 		"trail.witness_refused", "trail.witness_agreed",
-		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired", "relay.started", "relay.reloaded", "relay.stopped",
+		"credential.revoked", "console.session_revoked", "credentials.damaged", "deadletters.discarded", "sink.retired", "relay.started", "relay.reloaded", "relay.stopped",
 	}
 }
 

@@ -104,7 +104,7 @@ func (r *running) awaitReady(text string) {
 // annotate appends an entry to the relay's trail, and returns its index.
 func annotate(t *testing.T, cfg *config.Config) int {
 	t.Helper()
-	done, err := console.NewClient(cfg.DataDir).Annotate(t.Context(), timeline.Annotation{Index: 0, Reviewer: "ada", User: "u", Host: "h"})
+	done, err := console.NewClient(cfg.DataDir).Annotate(t.Context(), timeline.Annotation{Index: 0, Reviewer: "ada", Person: audit.Person{User: "u", Host: "h"}})
 	require.NoError(t, err)
 	return int(done.Entry)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
@@ -69,7 +68,7 @@ func reviewText(r timeline.Review) string {
 		text += ": " + r.Note
 	}
 	if r.User != "" {
-		text += "; entered by " + workspace.Person{User: r.User, Host: r.Host, Claimed: r.Claimed}.String()
+		text += "; entered by " + r.Person.String()
 	}
 	if r.Differs {
 		text += " (WARNING: that was another entry: the leaf differs)"

@@ -78,8 +78,7 @@ func (s *Server) annotate(ctx context.Context, req timeline.Annotation) (Annotat
 // after it the annotation; given again, it stands there twice, and means the same as
 // once.
 func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (int64, error) {
-	by := personOf(ctx)
-	a.User, a.Host, a.UID, a.Claimed = by.User, by.Host, by.UID, by.Claimed
+	a.Person = personOf(ctx)
 	of, err := s.opts.Timeline.Get(ctx, a.Index)
 	switch {
 	case errors.Is(err, audit.ErrMissing), errors.Is(err, audit.ErrDamaged):

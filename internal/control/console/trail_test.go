@@ -76,7 +76,7 @@ func TestTheTrailIsListedShownAndAnnotated(t *testing.T) {
 	rows = append(rows, <-got, <-got)
 	assert.Equal(t, []int64{0, 1}, []int64{rows[0].Index, rows[1].Index})
 
-	done, err := s.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "ada", User: "u", Host: "h"})
+	done, err := s.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "ada", Person: audit.Person{User: "u", Host: "h"}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, done.Entry)
 	assert.EqualValues(t, 2, (<-got).Index, "a follower gets new entries")

@@ -38,7 +38,7 @@ func TestWhoIsListedAndFound(t *testing.T) {
 	)
 	of, err := trail.Get(t.Context(), 3)
 	require.NoError(t, err)
-	note, err := Annotation{Reviewer: "eve", User: "carl", Host: "relay-1", Claimed: "dora@x"}.Entry(of)
+	note, err := Annotation{Reviewer: "eve", Person: audit.Person{User: "carl", Host: "relay-1", Claimed: "dora@x"}}.Entry(of)
 	require.NoError(t, err)
 	note.Time = at(8)
 	add(t, trail, note)

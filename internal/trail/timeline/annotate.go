@@ -29,12 +29,8 @@ type Annotation struct {
 	Ticket   string `json:"ticket,omitempty"`
 	Reviewer string `json:"reviewer"`
 	Note     string `json:"note,omitempty"`
-	// The person who entered it, as the relay knows: see [audit.Person]. The Reviewer is as
-	// this person says.
-	User    string  `json:"user"`
-	Host    string  `json:"host"`
-	UID     *uint32 `json:"uid,omitempty"`
-	Claimed string  `json:"claimed,omitempty"`
+	// The person who entered it, as the relay knows. The Reviewer is as this person says.
+	audit.Person
 }
 
 // Check names a missing or overlong field.

@@ -70,7 +70,7 @@ func lineOf(e audit.Recorded) line {
 	if of, ok := annotationOf(&e.Entry); ok {
 		l.flags |= isAnnotation
 		l.reviews = of.Index
-		l.actor = audit.Person{User: of.User, Host: of.Host, Claimed: of.Claimed}.String()
+		l.actor = of.Person.String()
 	}
 	return l
 }

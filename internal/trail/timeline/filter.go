@@ -144,12 +144,14 @@ func named(t *table, pattern string) []bool {
 	return ok
 }
 
-// actors returns the fitting names of actors. Of "root@a (claims ada@b), bob@c" each part fits
-// by itself too: root@a, root, ada@b, ada, bob@c and bob.
+var parts = strings.NewReplacer("(claims ", ",", "(by ", ",")
+
+// actors returns the fitting names of actors. Of "root@a (claims ada@b), bob@c (by oidc)" each part
+// fits by itself too: root@a, root, ada@b, ada, bob@c, bob and oidc.
 func actors(t *table, pattern string) []bool {
 	p, ok := match.ParsePattern(pattern), named(t, pattern)
 	for id, name := range t.names {
-		for _, part := range strings.FieldsFunc(strings.ReplaceAll(name, "(claims ", ","), func(r rune) bool { return r == ',' || r == ')' }) {
+		for _, part := range strings.FieldsFunc(parts.Replace(name), func(r rune) bool { return r == ',' || r == ')' }) {
 			part = strings.TrimSpace(part)
 			user, _, _ := strings.Cut(part, "@")
 			ok[id] = ok[id] || p.Matches(part) || user != "" && p.Matches(user)

@@ -96,7 +96,7 @@ func TestAnnotationsMarkTheirEntry(t *testing.T) {
 	v, stop := keep(t, path, trail)
 	of, err := trail.Get(t.Context(), 3)
 	require.NoError(t, err)
-	a := Annotation{Index: 3, Ticket: "SEC-7", Reviewer: "ada", Note: "intended", User: "u", Host: "h"}
+	a := Annotation{Index: 3, Ticket: "SEC-7", Reviewer: "ada", Note: "intended", Person: audit.Person{User: "u", Host: "h"}}
 	entry, err := a.Entry(of)
 	require.NoError(t, err)
 	entry.Time = at(70)

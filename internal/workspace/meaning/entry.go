@@ -58,6 +58,7 @@ var entrySentences = map[string]struct {
 	"events.span":             {"the events received since the span before were hashed", Info},
 	"journal.quarantined":     {"damaged or lost records were found, and are named in the quarantine", High},
 	"credential.revoked":      {"a push credential was revoked", Low},
+	"console.session_revoked": {"people were logged out of the console", Low},
 	"health.changed":          {"whether the event log flows has changed", Medium},
 	"health.gap":              {"events were lost in a gap of the event log", High},
 	"silence.added":           {"an environment raises no alarm for a while", Medium},
@@ -90,6 +91,7 @@ type action struct {
 		User    string `json:"user"`
 		Host    string `json:"host"`
 		Claimed string `json:"claimed"`
+		By      string `json:"by"`
 	} `json:"person"`
 	Reason  string `json:"reason"`
 	Outcome string `json:"outcome"`
@@ -126,6 +128,9 @@ func actionSentence(kind string, detail json.RawMessage) string {
 		return kind
 	}
 	text := fmt.Sprintf("%s on %s", visible(a.Person.User, maxName), visible(a.Person.Host, maxName))
+	if a.Person.By != "" {
+		text = fmt.Sprintf("%s (by %s of %s)", visible(a.Person.User, maxName), visible(a.Person.By, maxName), visible(a.Person.Host, maxName))
+	}
 	if a.Person.Claimed != "" {
 		text += ", who claims to be " + quote(a.Person.Claimed)
 	}
