@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/traces"
@@ -144,8 +145,8 @@ type process struct {
 	control      *control
 	console      atomic.Pointer[console.Server] // nil while the relay starts
 	published    atomic.Pointer[web.Trail]      // nil while this relay does not write the trail
-	web          *web.Console                   // nil: none is configured
-	webAddress   string                         // of the console in the browser
+	visitors     *access.Access                 // of the console in the browser; nil: none is configured
+	webURL       string                         // where that is found
 	endElsewhere func(context.Context) error    // ends the console without control; nil on a disk
 	leave        context.CancelFunc             // ends this relay's part in the cluster
 	work         work                           // the jobs that this relay does

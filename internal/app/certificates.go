@@ -28,7 +28,7 @@ type certificates struct {
 }
 
 var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp_seconds",
-	"When a certificate expires: of a listener (ingest, admin, trail), or shown as a client (journal, sink/NAME, witness/N).", []string{"listener"}, nil)
+	"When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, sink/NAME, witness/N).", []string{"listener"}, nil)
 
 // startCertificates comes first: an expired certificate may be why nothing else starts.
 func (r *process) startCertificates(context.Context) error {
@@ -121,7 +121,7 @@ func (c *certificates) look(log *slog.Logger) {
 
 // servers are the listeners with a certificate.
 func servers(c *config.Config) map[string]*config.TLSServer {
-	all := map[string]*config.TLSServer{"ingest": c.Ingest.TLS, "admin": c.Admin.TLS, "trail": c.Audit.Serve.TLS}
+	all := map[string]*config.TLSServer{"ingest": c.Ingest.TLS, "admin": c.Admin.TLS, "trail": c.Audit.Serve.TLS, "console": c.Console.TLS}
 	maps.DeleteFunc(all, func(_ string, t *config.TLSServer) bool { return t == nil })
 	return all
 }

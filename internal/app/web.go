@@ -3,9 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
@@ -25,12 +28,28 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 	if listen == "" {
 		return nil
 	}
-	r.web = web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Logger: r.log})
+	cfg := r.cfg().Console
+	if r.visitors, err = access.New(ctx, access.Options{Console: cfg, Table: r.store.Table(), Logger: r.log}); err != nil {
+		return err
+	}
+	r.stack.push("sessions of the console", background(r.visitors.Follow))
+	tlsConfig, err := cfg.ServerConfig()
+	if err != nil {
+		return fmt.Errorf("console: %w", err)
+	}
 	server := &http.Server{
-		Handler: r.web, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Logger: r.log}), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
-	r.webAddress, err = r.serve(ctx, &r.stack, listen, nil, server, connlimit.Options{Name: "console", Total: webConnections})
+	address, err := r.serve(ctx, &r.stack, listen, tlsConfig, server, connlimit.Options{Name: "console", Total: webConnections})
+	switch {
+	case cfg.URL != "":
+		r.webURL = strings.TrimSuffix(cfg.URL, "/")
+	case tlsConfig != nil:
+		r.webURL = "https://" + address
+	default:
+		r.webURL = "http://" + address
+	}
 	return err
 }
 
@@ -63,9 +82,9 @@ func (c *control) trailPolicy() (string, error) {
 
 // openWeb makes a link into the console for a person at the command line.
 func (r *process) openWeb(by workspace.Person) (console.Opened, error) {
-	if r.web == nil {
+	if r.visitors == nil {
 		return console.Opened{}, errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
 	}
-	path, until := r.web.Link(by)
-	return console.Opened{URL: "http://" + r.webAddress + path, Until: until}, nil
+	path, until := r.visitors.Link(by)
+	return console.Opened{URL: r.webURL + path, Until: until}, nil
 }

@@ -136,6 +136,9 @@ func (a *Access) Link(by audit.Person) (path string, until time.Time) {
 	return linkPath + token, until
 }
 
+// Follow takes over the sessions that other relays of a cluster begin and end, until ctx ends.
+func (a *Access) Follow(ctx context.Context) { a.sessions.follow(ctx) }
+
 // Sessions lists who is logged in, the newest first.
 func (a *Access) Sessions() []Session { return a.sessions.list() }
 

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/oidctest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -39,30 +39,12 @@ func newTable(t *testing.T, dir string) (store.Table, func()) {
 	return s.Table(), end
 }
 
-// lines are what was logged.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
 // stand is a console with a provider.
 type stand struct {
 	*Access
 	provider *oidctest.Provider
 	server   *httptest.Server
-	log      *lines
+	log      *waiting.Output
 	cfg      config.Console
 	table    store.Table
 }
@@ -72,7 +54,7 @@ func newStand(t *testing.T) *stand {
 	p, err := oidctest.Start()
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	s := &stand{provider: p, log: &lines{}}
+	s := &stand{provider: p, log: &waiting.Output{}}
 	s.table, _ = newTable(t, t.TempDir())
 	s.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mux := http.NewServeMux()

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -83,21 +84,51 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// load reads the sessions. Those that an older value has may have been revoked since, and are
-// dropped; those of other rules are, too.
+// load reads the sessions.
 func (s *sessions) load(ctx context.Context) error {
 	v, err := s.table.Get(ctx, sessionsKey)
 	if err != nil {
 		return fmt.Errorf("read the console's sessions: %w", err)
 	}
+	s.take(v)
+	return nil
+}
+
+// take makes the sessions those of a value. Those that an older value has may have been revoked
+// since, and are dropped; those of other rules are, too.
+func (s *sessions) take(v store.Value) {
 	var live []kept
 	if v.Data != nil && !v.Doubtful && json.Unmarshal(v.Data, &live) != nil {
 		live = nil // of another version: people log in again
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := range live { // a later use may not be written yet
+		if at := slices.IndexFunc(s.live, func(k kept) bool { return k.Hash == live[i].Hash }); at >= 0 && s.live[at].Seen.After(live[i].Seen) {
+			live[i].Seen = s.live[at].Seen
+		}
+	}
 	s.live, s.rev = slices.DeleteFunc(live, func(k kept) bool { return k.Rules != s.rules }), v.Rev
-	return nil
+}
+
+// follow takes what other relays of a cluster write, until ctx ends.
+func (s *sessions) follow(ctx context.Context) {
+	for {
+		for v, err := range s.table.Watch(ctx, sessionsKey) {
+			if err != nil {
+				break
+			}
+			s.mu.Lock()
+			news := v.Rev > s.rev
+			s.mu.Unlock()
+			if news {
+				s.take(v)
+			}
+		}
+		if retry.Sleep(ctx, time.Second) != nil {
+			return
+		}
+	}
 }
 
 // change edits the sessions, which counts at once, and returns when that is durable. A crash before

@@ -86,3 +86,8 @@ func cut(text string, most int) string {
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
+
+// newCookie makes a cookie for this host alone, which no script reads and no other site sends.
+func newCookie(name, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+}

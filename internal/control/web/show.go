@@ -56,11 +56,12 @@ func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked
 		const limit = 1 << 20
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		a := &asked{ctx: r.Context(), request: r, opts: &c.opts}
-		var in bool
-		if a.person, a.role, in = c.sessions.person(r); !in {
-			c.fail(w, a, &problem{http.StatusUnauthorized, "You are not logged in.", "Run 'auditrelay console open' on the relay's machine, and open the link that it prints."})
+		visitor, in := c.opts.Access.Of(r)
+		if !in {
+			c.opts.Access.Ask(w, r)
 			return
 		}
+		a.person, a.role = visitor.Person, visitor.Role
 		err := r.ParseForm()
 		switch {
 		case err != nil:

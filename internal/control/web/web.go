@@ -14,12 +14,9 @@ import (
 	"embed"
 	"html/template"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -37,21 +34,22 @@ type Options struct {
 	// Ask makes a client for a person. Its error says why the relay answers nobody.
 	Ask func(by workspace.Person) (*console.Client, error)
 	// Trail gives the files of the trail. Its error says why this relay has none.
-	Trail  func() (*Trail, error)
+	Trail func() (*Trail, error)
+	// Access knows who visits.
+	Access *access.Access
 	Logger *slog.Logger
 }
 
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	opts      Options
-	sessions  *sessions
 	templates map[string]*template.Template // by file
 	all       http.Handler
 }
 
 // New makes a console.
 func New(o Options) *Console {
-	c := &Console{opts: o, sessions: newSessions(), templates: parse()}
+	c := &Console{opts: o, templates: parse()}
 	mux := http.NewServeMux()
 	for _, p := range pages {
 		mux.Handle("GET "+exactly(p.path), c.guard(p.least, c.page(p)))
@@ -68,8 +66,7 @@ func New(o Options) *Console {
 	})
 	c.serveTrail(mux)
 	mux.Handle("GET "+scriptsPath+"{hash}/{name}", theScripts())
-	mux.HandleFunc("GET "+linkPath+"{token}", c.login)
-	mux.HandleFunc("POST /logout", c.logout)
+	o.Access.Register(mux)
 	mux.Handle("/", c.guard(access.Viewer, func(w http.ResponseWriter, a *asked) {
 		c.fail(w, a, &problem{http.StatusNotFound, "There is no such page.", "Choose one in the navigation."})
 	}))
@@ -85,29 +82,18 @@ func exactly(path string) string {
 	return path
 }
 
-// ServeHTTP answers browsers that call the console by an address or name of this machine. A web
-// page can point a name of its own at the listener.
+// ServeHTTP answers browsers that call the console by one of its own names.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	if !config.IsLoopback(strings.Trim(host, "[]")) {
-		http.Error(w, "the console answers on this machine only, as localhost or by its loopback address", http.StatusMisdirectedRequest)
+	if !c.opts.Access.Admits(r) {
+		http.Error(w, "the console does not answer by this name: call it by that of console.url, or on the relay's machine as localhost", http.StatusMisdirectedRequest)
 		return
 	}
 	c.all.ServeHTTP(w, r)
-}
-
-// Link makes the path of a link that logs in its first visitor as a person, and says until when.
-func (c *Console) Link(by workspace.Person) (path string, until time.Time) {
-	token, until := c.sessions.link(by)
-	return linkPath + token, until
 }
 
 // asked is what a page is asked, and by whom.

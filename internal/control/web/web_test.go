@@ -11,15 +11,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
@@ -74,13 +75,20 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 		Policy: func() (string, error) { return "log KEY\n", nil },
 		Dir:    filepath.Join(s.dir, tiles.Dir),
 	}
+	kept, err := disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
+	require.NoError(t, err)
+	visitors, err := access.New(ctx, access.Options{
+		Console: config.Console{SessionLength: 8 * time.Hour, IdleLength: time.Hour}, Table: kept.Table(), Logger: log,
+	})
+	require.NoError(t, err)
 	s.Console = New(Options{
-		Logger: log, Trail: func() (*Trail, error) { return files, nil },
+		Logger: log, Trail: func() (*Trail, error) { return files, nil }, Access: visitors,
 		Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil },
 	})
 	s.Server = httptest.NewServer(s.Console)
 	t.Cleanup(func() {
 		s.Server.Close()
+		assert.NoError(t, kept.Close())
 		assert.NoError(t, asking.Close(context.Background()))
 		cancel()
 		keeping.Wait()
@@ -119,33 +127,11 @@ func send(t testing.TB, method, url string, session *http.Cookie, headers ...str
 
 func login(t testing.TB, c *Console, at string) *http.Cookie {
 	t.Helper()
-	path, _ := c.Link(ann)
+	path, _ := c.opts.Access.Link(ann)
 	resp, body := send(t, http.MethodGet, at+path, nil)
 	require.Equal(t, http.StatusSeeOther, resp.StatusCode, body)
 	require.Len(t, resp.Cookies, 1)
 	return resp.Cookies[0]
-}
-
-func TestALinkLogsInOnce(t *testing.T) {
-	t.Parallel()
-	c, server := serve(t)
-	path, _ := c.Link(ann)
-	resp, _ := send(t, http.MethodGet, server.URL+path, nil)
-	require.Equal(t, http.StatusSeeOther, resp.StatusCode)
-	cookie := resp.Cookies[0]
-	assert.True(t, strings.HasPrefix(cookie.Name, "__Host-"))
-	assert.True(t, cookie.Secure && cookie.HttpOnly && cookie.Path == "/" && cookie.Domain == "")
-	assert.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
-
-	resp, _ = send(t, http.MethodGet, server.URL+path, nil)
-	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
-	assert.Empty(t, resp.Cookies)
-
-	resp, _ = send(t, http.MethodGet, server.URL+"/", nil)
-	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-	resp, body := send(t, http.MethodGet, server.URL+"/", cookie)
-	assert.Equal(t, http.StatusOK, resp.StatusCode)
-	assert.Contains(t, body, "ann@desk")
 }
 
 func TestALogoutEndsTheSession(t *testing.T) {
@@ -159,30 +145,6 @@ func TestALogoutEndsTheSession(t *testing.T) {
 	send(t, http.MethodPost, server.URL+"/logout", cookie)
 	resp, _ = send(t, http.MethodGet, server.URL+"/", cookie)
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-}
-
-func TestLinksAndSessionsEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSessions()
-		old, _ := s.link(ann)
-		time.Sleep(linkLength)
-		_, _, ok := s.begin(old)
-		assert.False(t, ok, "an old link is good")
-		fresh, _ := s.link(ann)
-		token, _, ok := s.begin(fresh)
-		require.True(t, ok)
-		r := &http.Request{Header: http.Header{"Cookie": {cookieName + "=" + token}}}
-		_, _, ok = s.person(r)
-		assert.True(t, ok)
-		time.Sleep(sessionLength)
-		_, _, ok = s.person(r)
-		assert.False(t, ok, "an old session is good")
-		for range 3 * mostGrants {
-			s.link(ann)
-		}
-		assert.LessOrEqual(t, len(s.links), mostGrants)
-	})
 }
 
 func TestThePageShowsTextAsText(t *testing.T) {
