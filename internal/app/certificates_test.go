@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"log/slog"
 	"math/big"
@@ -29,7 +30,7 @@ func issue(t *testing.T, dir, name string, expires time.Time) (certFile, keyFile
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(expires.Unix()), NotAfter: expires}
+	template := x509.Certificate{SerialNumber: big.NewInt(expires.Unix()), Subject: pkix.Name{CommonName: name}, NotAfter: expires}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)

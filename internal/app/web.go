@@ -83,7 +83,7 @@ func (c *control) trailPolicy() (string, error) {
 // openWeb makes a link into the console for a person at the command line.
 func (r *process) openWeb(by workspace.Person) (console.Opened, error) {
 	if r.visitors == nil {
-		return console.Opened{}, errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
+		return console.Opened{}, console.ErrNoWeb
 	}
 	path, until := r.visitors.Link(by)
 	return console.Opened{URL: r.webURL + path, Until: until}, nil

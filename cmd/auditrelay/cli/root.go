@@ -61,7 +61,7 @@ try, trail verify and some others have further ones: see their --help.`,
 	root.AddCommand(
 		p.newRun(),
 		group("config", "Write a configuration, check it, or compare it with a running relay", "", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
-		group("console", "Look at a running relay in the browser", "", newConsoleOpen()),
+		group("console", "Look at a running relay in the browser", "", newConsoleOpen(), newConsoleSessions()),
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
@@ -59,6 +60,8 @@ type Options struct {
 	// OpenWeb gives a link into the console in the browser, valid once until a time; its error says
 	// why there is none.
 	OpenWeb func(by workspace.Person) (Opened, error)
+	// Visitors are the people in the browser; nil without a console there.
+	Visitors *access.Access
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
 	// Route gives the choice, redaction and format of a sink's events.
@@ -155,37 +158,39 @@ func (s *Server) elsewhere() *http.ServeMux {
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /v1/status":               answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
-		"POST /v1/reload":              answers(s.reload),
-		"POST /v1/console/open":        answers(s.openWeb),
-		"GET /v1/sinks":                answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
-		"POST /v1/sinks/retire":        answers(s.retire),
-		"POST /v1/deadletters":         lists(s.listLetters),
-		"POST /v1/deadletters/replay":  works(s.replayLetters),
-		"POST /v1/deadletters/discard": works(s.discardLetters),
-		"GET /v1/credentials":          answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
-		"POST /v1/credentials/rotate":  answers(s.rotateCredential),
-		"POST /v1/credentials/revoke":  answers(s.revoke),
-		"GET /v1/streaming":            answers(s.listStreaming),
-		"POST /v1/streaming/plan":      lists(s.planStreaming),
-		"POST /v1/streaming/apply":     answers(s.applyStreaming),
-		"GET /v1/silences":             answers(s.listSilences),
-		"POST /v1/silences/add":        answers(s.addSilence),
-		"POST /v1/silences/end":        answers(s.endSilence),
-		"POST /v1/migration/enter":     answers(s.enterMigration),
-		"POST /v1/workspace/read":      onDesk(s, (*workspace.Desk).Read),
-		"POST /v1/workspace/plan":      onDesk(s, (*workspace.Desk).Plan),
-		"POST /v1/workspace/do":        onDesk(s, (*workspace.Desk).Do),
-		"POST /v1/tap":                 lists(s.tap),
-		"POST /v1/replay":              works(s.replaySpan),
-		"POST /v1/trail/list":          lists(s.listTrail),
-		"POST /v1/trail/entries":       lists(s.readTrail),
-		"POST /v1/trail/annotate":      answers(s.annotate),
-		"POST /v1/trail/forward":       works(s.forwardTrail),
-		"POST /v1/trail/prove-event":   answers(s.proveEvent),
-		"POST /v1/trail/span":          lists(s.listSpan),
-		"POST /v1/trail/archive":       works(s.archiveTrail),
-		"POST /v1/trail/rotate-key":    answers(s.rotateKey),
+		"GET /v1/status":                   answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
+		"POST /v1/reload":                  answers(s.reload),
+		"POST /v1/console/open":            answers(s.openWeb),
+		"GET /v1/console/sessions":         answers(s.listSessions),
+		"POST /v1/console/sessions/revoke": answers(s.revokeSession),
+		"GET /v1/sinks":                    answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
+		"POST /v1/sinks/retire":            answers(s.retire),
+		"POST /v1/deadletters":             lists(s.listLetters),
+		"POST /v1/deadletters/replay":      works(s.replayLetters),
+		"POST /v1/deadletters/discard":     works(s.discardLetters),
+		"GET /v1/credentials":              answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
+		"POST /v1/credentials/rotate":      answers(s.rotateCredential),
+		"POST /v1/credentials/revoke":      answers(s.revoke),
+		"GET /v1/streaming":                answers(s.listStreaming),
+		"POST /v1/streaming/plan":          lists(s.planStreaming),
+		"POST /v1/streaming/apply":         answers(s.applyStreaming),
+		"GET /v1/silences":                 answers(s.listSilences),
+		"POST /v1/silences/add":            answers(s.addSilence),
+		"POST /v1/silences/end":            answers(s.endSilence),
+		"POST /v1/migration/enter":         answers(s.enterMigration),
+		"POST /v1/workspace/read":          onDesk(s, (*workspace.Desk).Read),
+		"POST /v1/workspace/plan":          onDesk(s, (*workspace.Desk).Plan),
+		"POST /v1/workspace/do":            onDesk(s, (*workspace.Desk).Do),
+		"POST /v1/tap":                     lists(s.tap),
+		"POST /v1/replay":                  works(s.replaySpan),
+		"POST /v1/trail/list":              lists(s.listTrail),
+		"POST /v1/trail/entries":           lists(s.readTrail),
+		"POST /v1/trail/annotate":          answers(s.annotate),
+		"POST /v1/trail/forward":           works(s.forwardTrail),
+		"POST /v1/trail/prove-event":       answers(s.proveEvent),
+		"POST /v1/trail/span":              lists(s.listSpan),
+		"POST /v1/trail/archive":           works(s.archiveTrail),
+		"POST /v1/trail/rotate-key":        answers(s.rotateKey),
 		"POST /v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
 			return s.opts.Timeline.Settings(ctx, req.Filter)
 		}),

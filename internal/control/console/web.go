@@ -2,8 +2,12 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
 )
 
 // Opened is a link into the console in the browser.
@@ -24,4 +28,56 @@ func (s *Server) openWeb(ctx context.Context, _ none) (Opened, error) {
 // OpenWeb asks for a link into the console in the browser.
 func (c *Client) OpenWeb(ctx context.Context) (opened Opened, err error) {
 	return opened, c.ask(ctx, http.MethodPost, "/v1/console/open", &opened)
+}
+
+// AllSessions stands for all of them in [RevokeSession].
+const AllSessions = "all"
+
+// RevokeSession asks to log people out of the console in the browser.
+type RevokeSession struct {
+	// ID is that of a session, or AllSessions.
+	ID string `json:"id"`
+}
+
+// ErrNoWeb means that no console in the browser is configured.
+var ErrNoWeb = errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
+
+func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
+	if s.opts.Visitors == nil {
+		return nil, refuse(http.StatusConflict, "%v", ErrNoWeb)
+	}
+	return s.opts.Visitors.Sessions(), nil
+}
+
+// revokeSession ends sessions. A crash between the two steps leaves an entry of the intent; the
+// command, given again, makes another.
+func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access.Session, error) {
+	list, err := s.listSessions(ctx, none{})
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(o access.Session) bool { return req.ID != AllSessions && o.ID != req.ID })
+	if len(list) == 0 {
+		return nil, refuse(http.StatusNotFound, "nobody is logged in by a session %q; 'auditrelay console sessions list' shows all of them", req.ID)
+	}
+	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: map[string]any{"sessions": list}}); err != nil {
+		return nil, err
+	}
+	for _, o := range list {
+		if _, err := s.opts.Visitors.Revoke(ctx, o.ID); err != nil {
+			return nil, err
+		}
+	}
+	s.opts.Logger.Warn("people were logged out of the console on request", "sessions", len(list), "person", personOf(ctx).String())
+	return list, nil
+}
+
+// Sessions lists who is logged in to the console in the browser, the newest first.
+func (c *Client) Sessions(ctx context.Context) (list []access.Session, err error) {
+	return list, c.ask(ctx, http.MethodGet, "/v1/console/sessions", &list)
+}
+
+// RevokeSession logs people out of the console in the browser, and lists their sessions.
+func (c *Client) RevokeSession(ctx context.Context, req RevokeSession) (was []access.Session, err error) {
+	return was, c.call(ctx, http.MethodPost, "/v1/console/sessions/revoke", req, &was)
 }
