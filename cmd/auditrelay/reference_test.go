@@ -75,6 +75,7 @@ var entryTypes = []struct{ name, says, detail string }{
 	{"trail.witness_agreed", "That witness signs again.", "trail/audit.WitnessRefusal"},
 	{"trail.checkpoint", "Of no entry: an event with a signed checkpoint, so that sinks hold the trail to its word.", ""},
 	{"credential.revoked", "A person revoked a push credential.", "control/console.revocation"},
+	{"console.session_revoked", "A person logged people out of the console in the browser.", "control/console.loggedOut"},
 	{"credentials.damaged", "A push credential's record was damaged; `lost` says whether it is gone.", ""},
 	{"deadletters.discarded", "A person removed dead letters for good.", ""},
 	{"sink.retired", "A person gave up what was kept for a sink that is no longer configured.", "control/console.Sink"},

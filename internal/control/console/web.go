@@ -42,6 +42,11 @@ type RevokeSession struct {
 // ErrNoWeb means that no console in the browser is configured.
 var ErrNoWeb = errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
 
+// loggedOut is the Detail of an entry.
+type loggedOut struct {
+	Sessions []access.Session `json:"sessions"`
+}
+
 func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
 	if s.opts.Visitors == nil {
 		return nil, refuse(http.StatusConflict, "%v", ErrNoWeb)
@@ -60,7 +65,7 @@ func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access
 	if len(list) == 0 {
 		return nil, refuse(http.StatusNotFound, "nobody is logged in by a session %q; 'auditrelay console sessions list' shows all of them", req.ID)
 	}
-	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: map[string]any{"sessions": list}}); err != nil {
+	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: loggedOut{list}}); err != nil {
 		return nil, err
 	}
 	for _, o := range list {
