@@ -61,7 +61,7 @@ func TestExpiryOfEachCertificate(t *testing.T) {
 	want := func(admin string) {
 		t.Helper()
 		assert.NoError(t, testutil.GatherAndCompare(p.reg, strings.NewReader(
-			"# HELP "+name+" When a certificate expires: of a listener (ingest, admin, trail), or shown as a client (journal, sink/NAME, witness/N).\n"+
+			"# HELP "+name+" When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, sink/NAME, witness/N).\n"+
 				"# TYPE "+name+" gauge\n"+name+`{listener="admin"} `+admin+"\n"+name+`{listener="sink/broker"} 2.1e+09`+"\n"), name))
 	}
 	want("2e+09")
