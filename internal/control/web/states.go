@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -130,35 +129,21 @@ func (o *stateOfSetting) read(a *asked) error {
 	})
 }
 
-// changing are the types of the entries that the slider stops at.
-var changing = []string{"settings.*", "streaming.*changed"}
-
-// neighbours finds the changes before and after.
+// neighbours finds the entries with a state before and after.
 func (s *states) neighbours(a *asked) error {
-	var former, latter []int64
-	for _, kind := range changing {
-		f := timeline.Filter{Type: kind, Without: "settings.checked", Project: s.Project, Environment: s.Environment, Before: &s.Entry, Limit: 1}
-		row, err := one(a, f)
-		if err != nil {
-			return err
-		}
-		if row != nil {
-			former = append(former, row.Index)
-		}
-		f.Before, f.Limit, f.From = nil, 0, new(s.Entry+1)
-		rows, _, err := oldest(a, f)
-		if err != nil {
-			return err
-		}
-		if len(rows) > 0 {
-			latter = append(latter, rows[0].Index)
-		}
+	f := timeline.Filter{States: true, Project: s.Project, Environment: s.Environment}
+	f.Before, f.Limit = &s.Entry, 1
+	row, err := one(a, f)
+	if err != nil {
+		return err
 	}
-	if len(former) > 0 {
-		s.Former = s.after(slices.Max(former))
+	if row != nil {
+		s.Former = s.after(row.Index)
 	}
-	if len(latter) > 0 {
-		s.Latter = s.after(slices.Min(latter))
+	f.Before, f.Limit, f.From = nil, 0, new(s.Entry+1)
+	rows, _, err := oldest(a, f)
+	if err == nil && len(rows) > 0 {
+		s.Latter = s.after(rows[0].Index)
 	}
-	return nil
+	return err
 }

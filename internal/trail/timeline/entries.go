@@ -110,9 +110,11 @@ func (x *Index) pass(ctx context.Context, f Filter, yield func(Entry) error) err
 	}
 	from := int64(0)
 	if f.Limit > 0 {
-		if from, err = r.first(ctx, f); err != nil {
+		found, err := r.newest(ctx, f)
+		if err != nil || len(found) == 0 {
 			return err
 		}
+		from = found[0]
 	}
 	p := passing{reading: r, m: f.matcher(&r.table), yield: yield}
 	from = max(from, p.m.from)

@@ -28,6 +28,8 @@ type Filter struct {
 	Text        string    `json:"text,omitempty"` // in a sentence, in any case
 	// Unreviewed leaves the changes without an annotation.
 	Unreviewed bool `json:"unreviewed,omitempty"`
+	// States leaves the entries with a state of a setting.
+	States bool `json:"states,omitempty"`
 	// Index, where it is set, leaves one entry.
 	Index *int64 `json:"index,omitempty"`
 	// From and Before, where they are set, leave the entries from an index on, and before one.
@@ -68,6 +70,7 @@ type matcher struct {
 	severity     uint8
 	direction    int // -1: any
 	unreviewed   bool
+	states       bool
 	text         []byte // in lower case
 	any          bool   // of all entries, missing ones too
 }
@@ -81,7 +84,7 @@ type allowed struct {
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
 		table: t, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
-		direction: -1, before: t.n, unreviewed: f.Unreviewed, text: bytes.ToLower([]byte(f.Text)),
+		direction: -1, before: t.n, unreviewed: f.Unreviewed, states: f.States, text: bytes.ToLower([]byte(f.Text)),
 	}
 	if f.From != nil {
 		m.from = *f.From
@@ -174,6 +177,8 @@ func (m *matcher) matches(index int64) bool {
 	case m.isWithout(r):
 		return false
 	case r.Time < m.since, r.Time >= m.until, r.Levels.severity() < m.severity:
+		return false
+	case m.states && r.Flags&isState == 0:
 		return false
 	case m.direction >= 0 && int(r.Levels.direction()) != m.direction:
 		return false

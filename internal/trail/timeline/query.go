@@ -3,11 +3,13 @@ package timeline
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"unicode/utf8"
 )
 
 // reading is an index for one question.
@@ -44,13 +46,19 @@ func (x *Index) List(ctx context.Context, f Filter, yield func(Row) error) (int6
 	if err != nil {
 		return 0, err
 	}
-	from := int64(0)
-	if f.Limit > 0 {
-		if from, err = r.first(ctx, f); err != nil {
+	if f.Limit == 0 {
+		return r.table.n, r.each(ctx, 0, f, yield)
+	}
+	found, err := r.newest(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	for _, index := range found {
+		if err := r.yield(index, yield); err != nil {
 			return 0, err
 		}
 	}
-	return r.table.n, r.each(ctx, from, f, yield)
+	return r.table.n, nil
 }
 
 // Find gives the indexes of the entries chosen by f, except for missing ones.
@@ -82,20 +90,20 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 	}
 }
 
-// first is the index of the oldest of the newest f.Limit entries chosen by f; the trail's
-// end, where there are none.
-func (r *reading) first(ctx context.Context, f Filter) (int64, error) {
-	m, found, oldest := f.matcher(&r.table), 0, r.table.n
-	for index := m.before - 1; index >= max(0, m.from) && found < f.Limit; index-- {
+// newest are the indexes of the newest f.Limit entries chosen by f, the oldest first.
+func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err error) {
+	m := f.matcher(&r.table)
+	for index := m.before - 1; index >= max(0, m.from) && len(found) < f.Limit; index-- {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if fits {
-			found, oldest = found+1, index
+			found = append(found, index)
 		}
 	}
-	return oldest, nil
+	slices.Reverse(found)
+	return found, nil
 }
 
 func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
@@ -108,17 +116,21 @@ func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row
 		if !fits {
 			continue
 		}
-		row := r.table.show(index)
-		if row.Summary == "" {
-			if row.Summary, err = r.text(index); err != nil {
-				return err
-			}
-		}
-		if err := yield(row); err != nil {
+		if err := r.yield(index, yield); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *reading) yield(index int64, yield func(Row) error) (err error) {
+	row := r.table.show(index)
+	if row.Summary == "" {
+		if row.Summary, err = r.text(index); err != nil {
+			return err
+		}
+	}
+	return yield(row)
 }
 
 func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, error) {
@@ -147,7 +159,8 @@ type texts struct {
 	file *os.File
 	size int64
 	held []byte
-	from int64 // of held
+	from int64  // of held
+	low  []byte // held, with its ASCII letters in lower case; empty before somebody asks
 }
 
 // heldBytes is how much is read at once.
@@ -166,7 +179,33 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 // contain reports whether a piece in lower case has text.
 func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
 	piece, err := t.read(offset, n)
-	return err == nil && bytes.Contains(bytes.ToLower(piece), text), err
+	if err != nil || bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return err == nil && bytes.Contains(bytes.ToLower(piece), text), err
+	}
+	if len(t.low) == 0 {
+		t.low = lower(t.low, t.held)
+	}
+	return bytes.Contains(t.low[offset-t.from:][:n], text), nil
+}
+
+// lower writes a text over another one, with its ASCII letters in lower case. It takes eight bytes at
+// a time: all sentences of a long trail are searched while somebody waits.
+func lower(dst, text []byte) []byte {
+	const ones = 0x0101010101010101
+	dst = append(dst[:0], text...)
+	whole := len(dst) &^ 7
+	for at := 0; at < whole; at += 8 {
+		x := binary.NativeEndian.Uint64(dst[at:])
+		letters := x & (0x7f * ones)
+		upper := (letters + (0x80-'A')*ones) ^ (letters + (0x80-'Z'-1)*ones) // its highest bits
+		binary.NativeEndian.PutUint64(dst[at:], x|(upper&^x&(0x80*ones))>>2)
+	}
+	for i := whole; i < len(dst); i++ {
+		if 'A' <= dst[i] && dst[i] <= 'Z' {
+			dst[i] += 'a' - 'A'
+		}
+	}
+	return dst
 }
 
 // hold reads the surroundings of a piece. A reader goes up or down: the held ones lie on
@@ -179,7 +218,7 @@ func (t *texts) hold(offset int64, n int) error {
 	from = max(0, from)
 	t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
 	got, err := t.file.ReadAt(t.held, from)
-	t.held, t.from = t.held[:got], from
+	t.held, t.from, t.low = t.held[:got], from, t.low[:0]
 	if err != nil && !errors.Is(err, io.EOF) || offset+int64(n) > from+int64(got) {
 		t.held = nil
 		return fmt.Errorf("read the index of the audit trail: %w", err)

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,14 +92,13 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 }
 
 func (r *reading) settings(m *matcher) (list []Setting) {
-	type key struct{ project, environment, subject uint16 }
-	places := map[key]int{}
-	for index := range r.table.n {
+	places := map[uint64]int{} // by the names
+	for index := m.from; index < m.before; index++ {
 		row := r.table.at(index)
 		if row.Flags&isState == 0 || !m.matches(index) {
 			continue
 		}
-		k := key{row.Project, row.Environment, row.Subject}
+		k := uint64(row.Project)<<32 | uint64(row.Environment)<<16 | uint64(row.Subject)
 		i, known := places[k]
 		if !known {
 			i = len(list)
@@ -117,7 +117,7 @@ func (r *reading) settings(m *matcher) (list []Setting) {
 		s.Where = Where{s.Last.Project, s.Last.Environment, s.Last.Setting}
 	}
 	slices.SortFunc(list, func(a, b Setting) int {
-		return slices.Compare([]string{a.Project, a.Environment, a.Setting}, []string{b.Project, b.Environment, b.Setting})
+		return cmp.Or(strings.Compare(a.Project, b.Project), strings.Compare(a.Environment, b.Environment), strings.Compare(a.Setting, b.Setting))
 	})
 	return list
 }

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -60,13 +61,12 @@ func TestATextIsFoundInALongFile(t *testing.T) {
 		assert.Equal(t, want, got, text)
 
 		f.Limit = 3
-		first, err := x.reading().first(t.Context(), f)
+		found, err := x.reading().newest(t.Context(), f)
 		require.NoError(t, err)
-		newest := want[max(0, len(want)-f.Limit):]
-		if len(newest) == 0 {
-			assert.EqualValues(t, n, first, "nothing is left to list")
+		if newest := want[max(0, len(want)-f.Limit):]; len(newest) > 0 {
+			assert.Equal(t, newest, found, text)
 		} else {
-			assert.Equal(t, newest[0], first, text)
+			assert.Empty(t, found, text)
 		}
 	}
 }
@@ -102,8 +102,28 @@ func TestEachStatementIsFound(t *testing.T) {
 func BenchmarkATextThatIsNowhere(b *testing.B) {
 	x := filled(b, 1_000_000, func(i int) string { return fmt.Sprintf("country GB allowed, by change %d", i) })
 	for b.Loop() {
-		first, err := x.reading().first(b.Context(), Filter{Text: "nobody has written this", Limit: 50})
+		found, err := x.reading().newest(b.Context(), Filter{Text: "nobody has written this", Limit: 50})
 		require.NoError(b, err)
-		require.EqualValues(b, 1_000_000, first)
+		require.Empty(b, found)
+	}
+}
+
+func TestLowerCase(t *testing.T) {
+	t.Parallel()
+	all := make([]byte, 256+5)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for n := range len(all) {
+		text := all[n:]
+		want := bytes.Map(func(r rune) rune {
+			if 'A' <= r && r <= 'Z' {
+				return r + 'a' - 'A'
+			}
+			return r
+		}, text[:max(0, min(len(text), 128-n))])
+		got := lower(nil, text)
+		require.Equal(t, string(want), string(got[:len(want)]), n)
+		require.Equal(t, string(text[min(len(text), max(0, 128-n)):min(len(text), max(0, 256-n))]), string(got[min(len(got), max(0, 128-n)):min(len(got), max(0, 256-n))]), "bytes of other characters, from %d on", n)
 	}
 }

@@ -67,6 +67,7 @@ func TestFilters(t *testing.T) {
 		"newest of a part": {Filter{Before: &third, Limit: 2}, []int64{1, 2}},
 		"some of a part":   {Filter{Before: &third, Limit: 1, Direction: "stronger", Environment: "live"}, []int64{1}},
 		"none of a part":   {Filter{From: &last, Limit: 1, Direction: "stronger"}, nil},
+		"states":           {Filter{States: true, Environment: "live"}, []int64{0, 1, 3}},
 		"two":              {Filter{Direction: "stronger", Environment: "live"}, []int64{1}},
 	} {
 		assert.Equal(t, c.want, indices(list(t, v, c.filter)), name)
