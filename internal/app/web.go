@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/control/web"
@@ -38,7 +39,7 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 		return fmt.Errorf("console: %w", err)
 	}
 	server := &http.Server{
-		Handler: web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Logger: r.log}), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Policies: func() config.Policies { return r.cfg().Policies }, Logger: r.log}), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
 	address, err := r.serve(ctx, &r.stack, listen, tlsConfig, server, connlimit.Options{Name: "console", Total: webConnections})

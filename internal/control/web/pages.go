@@ -57,6 +57,7 @@ var pages = []page{
 	{path: changesPath, title: "Changes", file: "changes.html", least: access.Viewer, data: changesOf},
 	{path: changesPath + "/{index}", title: "Entry", file: "entry.html", least: access.Viewer, data: entryOf, under: changesPath},
 	{path: statesPath, title: "States", file: "states.html", least: access.Viewer, data: statesOf, under: changesPath},
+	{path: policiesPath, title: "Policies", file: "policies.html", least: access.Viewer, data: policiesOf},
 	{path: "/prove", title: "Prove", file: "prove.html", least: access.Auditor, data: proveOf},
 }
 

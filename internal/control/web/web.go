@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -25,8 +26,8 @@ import (
 //go:embed templates assets
 var files embed.FS
 
-// policy lets a page load nothing except the console's own files, and run no script in its text.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; " +
+// contentPolicy lets a page load nothing except the console's own files, and run no script in its text.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Options give a console its parts.
@@ -37,7 +38,9 @@ type Options struct {
 	Trail func() (*Trail, error)
 	// Access knows who visits.
 	Access *access.Access
-	Logger *slog.Logger
+	// Policies gives the rules of the running configuration.
+	Policies func() config.Policies
+	Logger   *slog.Logger
 }
 
 // Console serves the pages. It is safe for concurrent use.
@@ -85,7 +88,7 @@ func exactly(path string) string {
 // ServeHTTP answers browsers that call the console by one of its own names.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")

@@ -83,6 +83,9 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	require.NoError(t, err)
 	s.Console = New(Options{
 		Logger: log, Trail: func() (*Trail, error) { return files, nil }, Access: visitors,
+		Policies: func() config.Policies {
+			return config.Policies{Packs: []string{"baseline"}, Rules: []config.PolicyRule{{Name: "short", Setting: "project", CEL: "true", Reason: hostile, Severity: "low"}}}
+		},
 		Ask: func(by workspace.Person) (*console.Client, error) { return asking.Client(by), nil },
 	})
 	s.Server = httptest.NewServer(s.Console)
@@ -155,7 +158,7 @@ func TestThePageShowsTextAsText(t *testing.T) {
 	assert.Contains(t, body, "&lt;script&gt;alert(1)")
 	assert.Contains(t, body, "look at the sender")
 	assert.Contains(t, body, "journal: the disk is away")
-	assert.Equal(t, policy, resp.Header.Get("Content-Security-Policy"))
+	assert.Equal(t, contentPolicy, resp.Header.Get("Content-Security-Policy"))
 	resp, _ = send(t, http.MethodGet, server.URL+"/assets/style.css", nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Contains(t, resp.Header.Get("Content-Type"), "text/css")

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/policy"
+)
+
+const (
+	policiesPath = "/policies"
+	// mostViolations bounds the violations of a page.
+	mostViolations = 500
+)
+
+// policies are the rules about the settings, and what violates them.
+type policies struct {
+	Violated  []violation // the most severe first
+	More      int         // violations that are not shown
+	Excepted  []violation
+	Judged    int // projects and environments
+	Rules     []ruleShown
+	Shipped   []policy.Rule // of packs that are not in force
+	Past      string        // the address of the entries
+	Exception string        // why the relay cannot say what is violated
+}
+
+// violation is one with its place.
+type violation struct {
+	workspace.PolicyViolation
+	Project, Environment string
+	Changes              string // the address of the setting's changes there
+}
+
+// ruleShown is a rule that is in force, with how many projects and environments violate it.
+type ruleShown struct {
+	policy.Rule
+	Violations int // those that are excepted are not counted
+}
+
+func policiesOf(a *asked) (any, error) {
+	sections, err := a.client.Status(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &policies{Past: address(changesPath, url.Values{"setting": {workspace.SubjectPolicies}})}
+	var all []workspace.PolicyStatus
+	if err := section(sections["policies"], &all); err != nil {
+		p.Exception = err.Error()
+	}
+	p.Judged = len(all)
+	violations := map[string]int{}
+	for _, s := range all {
+		for _, v := range s.Violations {
+			where := with(with(url.Values{"setting": {v.Setting}}, "project", s.Project), "environment", s.Environment)
+			one := violation{v, s.Project, s.Environment, address(changesPath, where)}
+			if v.Excepted != nil {
+				p.Excepted = append(p.Excepted, one)
+				continue
+			}
+			p.Violated = append(p.Violated, one)
+			violations[v.Rule]++
+		}
+	}
+	p.bound()
+	in := a.opts.Policies()
+	for _, r := range in.All() {
+		p.Rules = append(p.Rules, ruleShown{r, violations[r.Name]})
+	}
+	for _, pack := range policy.Packs() {
+		if !slices.Contains(in.Packs, pack.Name) {
+			p.Shipped = append(p.Shipped, pack.Rules...)
+		}
+	}
+	return p, nil
+}
+
+// bound sorts the violations, and leaves out those beyond what a page shows.
+func (p *policies) bound() {
+	for _, list := range []*[]violation{&p.Violated, &p.Excepted} {
+		slices.SortStableFunc(*list, func(a, b violation) int {
+			rank := func(v violation) int { return slices.Index(policy.Severities(), v.Severity) }
+			return cmp.Or(rank(b)-rank(a), cmp.Compare(a.Rule, b.Rule))
+		})
+		p.More += max(0, len(*list)-mostViolations)
+		*list = (*list)[:min(len(*list), mostViolations)]
+	}
+}
