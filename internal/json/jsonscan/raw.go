@@ -129,7 +129,7 @@ func (s *Scanner) String() (Raw, error) {
 		case c == '\\':
 			raw.Escaped = true
 			if r+1 < len(buf) && escapes[buf[r+1]] != 0 {
-				r, seen = skipBlocks(buf, r+2, seen) // after one escape, others often follow
+				r = skipBlocks(buf, r+2) // after one escape, others often follow
 			} else if _, ok := hex4(buf[r:]); ok {
 				r += 6
 			} else {
@@ -144,23 +144,14 @@ func (s *Scanner) String() (Raw, error) {
 	}
 }
 
-// skipBlocks passes over plain characters and one-letter escapes. It stops before anything
-// else, and before the last block. See moveBlocks.
-func skipBlocks(buf []byte, r int, seen uint64) (int, uint64) {
-	for r+blockSize+2 <= len(buf) {
-		base := r
-		marks, all := blockMarks((*[blockSize]byte)(buf[base : base+blockSize]))
-		seen |= all
-		r += blockSize
-		for marks != 0 {
-			at := base + bits.TrailingZeros64(marks)
-			if buf[at] != '\\' || escapes[buf[at+1]] == 0 {
-				return at, seen
-			}
-			r = max(r, at+2)
-			marks &= marks - 1
-			marks &^= 1 << (at + 1 - base) // the escaped character, which may be in the next block
+// skipBlocks passes over what moveBlocks would move.
+func skipBlocks(buf []byte, r int) int {
+	for r+blockSize <= len(buf) {
+		escapes, ok := plainEscapes((*[blockSize]byte)(buf[r : r+blockSize]))
+		if !ok {
+			break
 		}
+		r += blockSize - int(escapes>>(blockSize-1)) // what a last backslash escapes is in the next block
 	}
-	return r, seen
+	return r
 }

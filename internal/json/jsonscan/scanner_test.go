@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
@@ -104,6 +105,34 @@ func FuzzUnescape(f *testing.F) {
 		require.NoError(t, appendErr)
 		require.Equal(t, "x"+want, string(appended))
 	})
+}
+
+// What stands at the edge of a block is escaped as anywhere else.
+func TestEscapesAtAnyPlace(t *testing.T) {
+	t.Parallel()
+	for before := range 2*blockSize + 10 {
+		for _, middle := range []string{`"`, `\`, `\"`, `\\`, `\\"`, `"\`, "\n", `\` + "\n", `"é`, ``} {
+			want := strings.Repeat("x", before) + middle + strings.Repeat(`"y":\\z`, 20)
+			text, err := json.Marshal(want)
+			require.NoError(t, err)
+			var raw, s Scanner
+			raw.Reset(bytes.Clone(text))
+			kept, err := raw.String()
+			require.NoError(t, err)
+			require.Equal(t, text[1:len(text)-1], kept.Bytes)
+			s.Reset(append(text, `, "and more"`...))
+			got, err := s.Unescape()
+			require.NoError(t, err)
+			require.Equal(t, want, string(got))
+			require.Equal(t, len(text), s.Pos())
+		}
+		bare := []byte(`"` + strings.Repeat("x", before) + "\n" + strings.Repeat("y", 2*blockSize) + `"`)
+		var s Scanner
+		s.Reset(bare)
+		_, err := s.Unescape()
+		require.ErrorContains(t, err, "a character that needs no escape")
+		require.Equal(t, before+1, s.Pos())
+	}
 }
 
 func FuzzAppendString(f *testing.F) {
