@@ -339,3 +339,13 @@ func (m *memFS) files(dir string) (paths []string) {
 	slices.Sort(paths)
 	return paths
 }
+
+// open opens a store without a lock.
+func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
+	s, err := prepare(cfg, fs, boot)
+	if err != nil {
+		return nil, err
+	}
+	s.begin()
+	return s, nil
+}

@@ -86,16 +86,6 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// open opens a store without a lock.
-func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
-	s, err := prepare(cfg, fs, boot)
-	if err != nil {
-		return nil, err
-	}
-	s.begin()
-	return s, nil
-}
-
 func prepare(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s := &Store{
 		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, had: cfg.Had, boot: boot, log: cfg.Logger,
