@@ -29,8 +29,8 @@ type files struct {
 // data directory.
 func (f files) all(config string, d *decoder, c *Config) {
 	eachFile(reflect.ValueOf(c), "", func(field, file string) {
-		if (field == "audit.key_file" || field == "audit.checkpoint_file") && !exists(file) {
-			return // the relay makes it
+		if ownFile(field) && !exists(file) {
+			return
 		}
 		if err := readable(file); err != nil {
 			f.bad(field, file, err.Error())
@@ -99,6 +99,25 @@ func eachField(v reflect.Value, at string, visit func(v reflect.Value, at string
 		}
 	}
 }
+
+// filesOf are the files of a [Source].
+func filesOf(d *decoder, c *Config) map[string]string {
+	all := map[string]string{}
+	eachFile(reflect.ValueOf(c), "", func(field, file string) {
+		if !ownFile(field) {
+			all[field] = file
+		}
+	})
+	for field, file := range d.secretFiles {
+		if file != "" {
+			all[field] = file
+		}
+	}
+	return all
+}
+
+// ownFile reports whether the relay makes the file of a field where there is none, and writes it.
+func ownFile(field string) bool { return field == "audit.key_file" || field == "audit.checkpoint_file" }
 
 func exists(file string) bool {
 	_, err := os.Stat(file)

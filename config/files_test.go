@@ -91,6 +91,21 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 	}
 }
 
+// The files of a source are those that a change of matters to a running relay.
+func TestFilesOfASource(t *testing.T) {
+	t.Parallel()
+	config, named := writeFiles(t, 0o600)
+	_, source, _, err := Kinds(nil).LoadToRun(config)
+	require.NoError(t, err)
+	delete(named, "audit.key_file") // the relay's own
+	assert.Equal(t, named, source.Files)
+	key := "environments[0].credentials[0].api_key"
+	require.NoError(t, os.WriteFile(named[key], []byte("another-key-of-some-length"), 0o600))
+	again, err := source.Again()
+	require.NoError(t, err)
+	assert.Equal(t, "another-key-of-some-length", again.Environments[0].Credentials[0].APIKey.Reveal())
+}
+
 // TestPipesAreNotWaitedFor would hang if a pipe were opened for reading.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -45,22 +45,30 @@ func (k Kinds) CheckText(path string, data []byte, env func(string) (string, boo
 // LoadToRun is [Kinds.Check] for a start: what Check reports as errors about files and the disk
 // become warnings. A missing file may be put there before it is used, and otherwise its user
 // fails. And it is better to take pushes with an expired certificate than not at all.
-//
-// The function again reads the same text once more, with the environment variables and the files
-// of secrets as they are then.
-func (k Kinds) LoadToRun(path string) (cfg *Config, again func() (*Config, error), warnings []Problem, err error) {
+func (k Kinds) LoadToRun(path string) (cfg *Config, source Source, warnings []Problem, err error) {
 	data, err := readConfig(path)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, source, nil, err
 	}
 	cfg, warnings, err = k.read(path, data, os.LookupEnv, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
+		source.Files = filesOf(d, c)
 	})
-	again = func() (*Config, error) {
+	source.Again = func() (*Config, error) {
 		cfg, _, err := k.Parse(path, data, os.LookupEnv)
 		return cfg, err
 	}
-	return cfg, again, warnings, err
+	return cfg, source, warnings, err
+}
+
+// Source is the text of a configuration. What it names may change while the text does not.
+type Source struct {
+	// Again reads the same text once more, with the environment variables and the files of secrets
+	// as they are then.
+	Again func() (*Config, error)
+	// Files are those of secrets and those that *_file fields name, by the fields' paths as in
+	// [Problem.Field], without those that the relay writes itself.
+	Files map[string]string
 }
 
 func readConfig(path string) ([]byte, error) {

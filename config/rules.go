@@ -35,6 +35,8 @@ func Rules() []FieldRule {
 		{"settings", Live, "what asks the workspace starts again"},
 		{"policies", Live, "the settings are held against the new rules at once"},
 		{"audit", Restart, "the trail, with its key and its witnesses, is opened at the start"},
+		{"audit.serve.token", Live, "readers of the trail have to show the new one at once"},
+		{"admin.token", Live, "the private pages ask for the new one at once"},
 		{"admin", Restart, "the listener is made at the start; the files of a certificate are followed"},
 		{"console", Restart, "the listener and the ways to log in are made at the start; the files of certificates are followed"},
 		{"heartbeat", Live, "the calls go on with the new address and interval"},

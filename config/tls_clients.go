@@ -27,6 +27,19 @@ func askClients(base *tls.Config, file string, how tls.ClientAuthType) error {
 	return nil
 }
 
+// Authorities returns the authorities of CAFile as they are at each call, which is one that asks
+// for them at each handshake; nil without a CAFile. Errors name the file.
+func (t *TLSClient) Authorities() (func() *x509.CertPool, error) {
+	if t == nil || t.CAFile == "" {
+		return nil, nil
+	}
+	authorities := &rootsFile{file: t.CAFile}
+	if err := authorities.load(); err != nil {
+		return nil, err
+	}
+	return authorities.pool, nil
+}
+
 // rootsFile is a file of certificate authorities that may be replaced.
 type rootsFile struct {
 	file string

@@ -205,3 +205,32 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 	_, err := (&TLSServer{CertFile: missing, KeyFile: keyFile}).ServerConfig()
 	require.ErrorContains(t, err, missing)
 }
+
+// The authorities of a client that asks for them at each handshake are followed; broken ones are not
+// used.
+func TestAuthoritiesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	firstDir, secondDir := t.TempDir(), t.TempDir()
+	first, _ := writePair(t, firstDir, 1, time.Now().Add(-time.Hour))
+	second, _ := writePair(t, secondDir, 2, time.Now())
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	copyFile(t, first, file)
+	authorities, err := (&TLSClient{CAFile: file}).Authorities()
+	require.NoError(t, err)
+	poolOf := func(file string) *x509.CertPool {
+		pool, err := readRoots(file)
+		require.NoError(t, err)
+		return pool
+	}
+	assert.True(t, poolOf(first).Equal(authorities()))
+	require.NoError(t, os.WriteFile(file, []byte("half a certificate"), 0o600))
+	assert.True(t, poolOf(first).Equal(authorities()))
+	copyFile(t, second, file)
+	assert.True(t, poolOf(second).Equal(authorities()))
+
+	authorities, err = (&TLSClient{}).Authorities()
+	require.NoError(t, err)
+	assert.Nil(t, authorities, "the system's")
+	_, err = (&TLSClient{CAFile: filepath.Join(firstDir, "missing")}).Authorities()
+	require.ErrorContains(t, err, "missing")
+}

@@ -127,7 +127,9 @@ func TestUnit(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))
 
-	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()
+	socket := filepath.Join(filepath.Dir(unit), "auditrelay.socket")
+	require.NoError(t, os.WriteFile(socket, []byte(readFile(t, "deploy/systemd/auditrelay.socket")), 0o600))
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit, socket).CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Empty(t, string(out))
 	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--threshold="+strconv.Itoa(maxExposure), unit).CombinedOutput()

@@ -37,6 +37,8 @@ func scenarios() []scenario {
 		{name: "budget", about: "a small budget is spent, by delivered events and by one environment's flood", run: spentBudget},
 		{name: "coldstart", about: "a large backlog, a kill under load, and a start with an empty page cache", run: coldStart},
 		{name: "restarts", about: "ten restarts while a sink is gone", run: restarts},
+		{name: "reloads", about: "the configuration is edited under load, twice as often as --rounds", run: reloaded},
+		{name: "upgrades", about: "the process is replaced under load, half as often as --rounds, and no connection is refused", run: upgraded},
 		{name: "diskfull", about: "no space left: during ingest, delivery, and at the start", run: diskFull},
 		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},
 		{name: "rolls", about: "a new segment of the journal that cannot be made", run: failedRolls},

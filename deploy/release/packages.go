@@ -17,6 +17,7 @@ import (
 // systemdFiles are the packages' files for systemd, with where they go.
 var systemdFiles = map[string]string{
 	"deploy/systemd/auditrelay.service":  "/usr/lib/systemd/system/auditrelay.service",
+	"deploy/systemd/auditrelay.socket":   "/usr/lib/systemd/system/auditrelay.socket",
 	"deploy/systemd/auditrelay.sysusers": "/usr/lib/sysusers.d/auditrelay.conf",
 }
 
@@ -37,7 +38,7 @@ systemctl try-restart auditrelay.service
 set -e
 case "$1" in upgrade | 1) exit 0 ;; esac
 [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
-systemctl disable --now auditrelay.service
+systemctl disable --now auditrelay.socket auditrelay.service
 `
 )
 

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type Options struct {
 	Version string
 	// Started, if set, is called once with the relay's addresses, when it takes pushes.
 	Started func(Addresses)
+	// Socket, if set, is the listening socket of the pushes, where it outlives the process.
+	Socket *Socket
 	// Kinds are the program's own kinds of sinks.
 	Kinds sinks.Kinds
 	// Reloads change the configuration of the running relay. Without its Load it stays as it is.
@@ -63,9 +66,9 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
 		live:  map[string][]relay.Sink{},
-		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
+		kinds: opts.Kinds, socket: cmp.Or(opts.Socket, NewSocket(nil)), arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
-		reload:     newReloading(opts), couriers: couriers{working: map[string]bool{}},
+		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}},
 	}
 	r.apply(cfg)
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
@@ -126,6 +129,7 @@ type process struct {
 	admin        *admin.Handler
 	private      secret.Text        // the generated token of the private pages
 	connections  *connlimit.Metrics // of all listeners
+	socket       *Socket            // of the pushes
 	certificates *certificates      // nil without any
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up

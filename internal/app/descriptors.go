@@ -34,7 +34,7 @@ func (r *process) ingestDoor(files int) connlimit.Options {
 		reserve += sinkDescriptors * s.Parallel
 	}
 	asked, room := r.cfg().Ingest.Connections, max(files-reserve, fewestConnections)
-	o := connlimit.Options{Name: "ingest", Total: asked.Total, PerAddress: asked.PerAddress}
+	o := connlimit.Options{Name: ingestListener, Total: asked.Total, PerAddress: asked.PerAddress}
 	if o.Total == 0 {
 		o.Total = min(room, mostConnections)
 	}

@@ -76,6 +76,9 @@ func (r *process) startActing(ctx context.Context) error {
 	r.admin.Running()
 	close(r.up)
 	r.followReloads()
+	if r.reload.Source.Again != nil {
+		r.followFiles()
+	}
 	time.AfterFunc(calmAfter, func() { close(r.calm) })
 	if r.inCluster() { // it acts as soon as this relay has the turn
 		// What others can do goes to them before anything else is stopped here, which may take a while.

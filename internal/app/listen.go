@@ -60,11 +60,12 @@ func (r *process) refuse(ctx context.Context) {
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	listener, err := r.listen(ctx, r.cfg().Ingest.Listen, server, r.ingestDoor(openFiles()))
+	door, err := r.listen(ctx, r.cfg().Ingest.Listen, server, r.ingestDoor(openFiles()))
 	if err != nil {
 		return // startIngest meets and reports it
 	}
-	defer func() { _ = listener.Close() }()
+	defer func() { _ = door.Close() }()
+	var listener net.Listener = door
 	if tlsConfig, err := r.cfg().Ingest.TLS.ServerConfig(); err == nil && tlsConfig != nil {
 		listener = tls.NewListener(listener, tlsConfig)
 	}
@@ -107,9 +108,17 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 	return credentials.Environment{Project: project, Environment: environment}
 }
 
+// socketOf is the socket of a listener. Only that of the pushes can outlive the process.
+func (r *process) socketOf(listener string) *Socket {
+	if listener == ingestListener {
+		return r.socket
+	}
+	return NewSocket(nil)
+}
+
 // listen opens a listener with a door before it; the server reports to the door.
-func (r *process) listen(ctx context.Context, address string, server *http.Server, o connlimit.Options) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+func (r *process) listen(ctx context.Context, address string, server *http.Server, o connlimit.Options) (*connlimit.Door, error) {
+	listener, err := r.socketOf(o.Name).listen(ctx, address)
 	if err != nil {
 		return nil, listenError(o.Name, address, err)
 	}
@@ -126,6 +135,8 @@ func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfi
 	if err != nil {
 		return "", err
 	}
+	bye := &farewell{next: server.Handler}
+	server.Handler = bye
 	bound := listener.Addr().String()
 	server.TLSConfig = tlsConfig
 	accept := func() error { return server.Serve(listener) }
@@ -140,10 +151,14 @@ func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfi
 	of.push(o.Name+" listener", func(ctx context.Context) error {
 		polite, cancel := portion(ctx, 3)
 		defer cancel()
-		if server.Shutdown(polite) == nil {
-			return nil
+		outlived, err := r.socketOf(o.Name).outlive(listener.Listener)
+		if outlived {
+			bye.say(polite, listener.Open)
 		}
-		return server.Close() // cuts off who is slow; nothing was acknowledged to them
+		if server.Shutdown(polite) == nil {
+			return err
+		}
+		return errors.Join(err, server.Close()) // cuts off who is slow; nothing was acknowledged to them
 	})
 	return bound, nil
 }

@@ -40,6 +40,7 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 		defer func() { ended(r.reload.state().Error) }()
 	}
 	loaded, err := r.reload.Load(req.File)
+	used := contentsOf(loaded.Files)
 	if err != nil {
 		err = fmt.Errorf("the configuration was not reloaded, and the one before stays: %w", err)
 		if !req.DryRun {
@@ -47,7 +48,7 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 		}
 		return console.Reloaded{}, err
 	}
-	return r.reloadWith(ctx, loaded, req.DryRun)
+	return r.reloadWith(ctx, loaded, used, req.DryRun)
 }
 
 func (r *process) reloadFailed(err error) {
@@ -56,12 +57,12 @@ func (r *process) reloadFailed(err error) {
 }
 
 // reloadWith compares and applies a configuration. The turn is held.
-func (r *process) reloadWith(ctx context.Context, loaded Loaded, dryRun bool) (console.Reloaded, error) {
+func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, dryRun bool) (console.Reloaded, error) {
 	hash, err := hashOf(loaded.Config)
 	if err != nil {
 		return console.Reloaded{}, err
 	}
-	report := console.Reloaded{DryRun: dryRun, Changes: r.changes(loaded.Config), Files: []string{}, ChangingOver: []string{}, ConfigSHA256: hash}
+	report := console.Reloaded{DryRun: dryRun, Changes: r.changes(loaded.Config), Files: append([]string{}, used.since(r.reload.used)...), ChangingOver: []string{}, ConfigSHA256: hash}
 	if dryRun {
 		return report, nil
 	}
@@ -69,8 +70,8 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, dryRun bool) (c
 		r.reloadFailed(err)
 		return report, ignore(err, errTakesRestart)
 	}
-	fresh := r.switchTo(ctx, loaded.Config)
-	r.reload.loaded = loaded
+	fresh := r.switchTo(ctx, loaded.Config, report.Files)
+	r.reload.loaded, r.reload.used, r.reload.sure = loaded, used, false
 	r.reload.succeeded(loaded.Config, 1)
 	report.Applied = true
 	select {
@@ -155,7 +156,8 @@ const reconfigureWithin = 15 * time.Second
 
 // switchTo changes over to a configuration that was prepared. Nothing in it is expected to fail: if
 // something does, the relay ends, and is to start again with the configuration.
-func (r *process) switchTo(ctx context.Context, next *config.Config) []*edition {
+// What is made of files is made again where these fields' files have changed.
+func (r *process) switchTo(ctx context.Context, next *config.Config, files []string) []*edition {
 	before := r.cfg()
 	r.apply(next)
 	if err := r.credentials.Reconfigure(next.Environments, *next.Streaming.RotationOverlap); err != nil {
@@ -163,6 +165,7 @@ func (r *process) switchTo(ctx context.Context, next *config.Config) []*edition 
 	}
 	r.ingest.SetQuotas(quotas(next.Environments))
 	r.turnPages(before)
+	r.admin.SetToken(next.Admin.Token)
 	if r.reload.Level != nil {
 		_ = r.reload.Level.UnmarshalText([]byte(next.Log.Level)) // a validated name
 	}
@@ -171,8 +174,10 @@ func (r *process) switchTo(ctx context.Context, next *config.Config) []*edition 
 	for _, name := range r.sinkNames() {
 		r.deliveries.Begin(name)
 	}
-	fresh := r.couriers.replace(next.Sinks, func(string) bool { return false })
-	if !asksAlike(before, next) {
+	fresh := r.couriers.replace(next.Sinks, func(name string) bool {
+		return slices.ContainsFunc(files, func(field string) bool { sink, found := sinkOf(next, field); return found && sink == name })
+	})
+	if !asksAlike(before, next) || slices.ContainsFunc(files, ofControl) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconfigureWithin)
 		defer cancel()
 		if err := r.control.reconfigure(ctx); err != nil {
@@ -198,12 +203,13 @@ func (r *process) turnPages(before *config.Config) {
 // asksAlike reports whether two configurations agree on all that the control reads of them: on all
 // sections except those that change by themselves.
 func asksAlike(a, b *config.Config) bool {
-	ofControl := func(c config.Change) bool {
-		section, _, _ := strings.Cut(c.Field, ".")
-		section, _, _ = strings.Cut(section, "[")
-		return !slices.Contains([]string{"sinks", "log", "shutdown_timeout"}, section)
-	}
-	return !slices.ContainsFunc(config.Diff(a, b), ofControl)
+	return !slices.ContainsFunc(config.Diff(a, b), func(c config.Change) bool { return ofControl(c.Field) })
+}
+
+// ofControl reports whether what asks the workspace reads a field.
+func ofControl(field string) bool {
+	section := field[:len(field)-len(strings.TrimLeft(field, "abcdefghijklmnopqrstuvwxyz_"))]
+	return !slices.Contains([]string{"sinks", "log", "shutdown_timeout", "ingest", "admin", "audit", "journal", "traces"}, section)
 }
 
 // untilOpened waits a while for sinks to change over, and names those that have not.

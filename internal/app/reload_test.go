@@ -134,10 +134,10 @@ func startPatient(t *testing.T, cfg *config.Config, patience time.Duration) *rel
 	r.running = startWith(t, cfg, Options{
 		Logger: slog.New(slog.DiscardHandler), Kinds: r.gates.kinds(),
 		Reloads: Reloads{
-			Level: r.level, Again: read, Patience: patience,
+			Level: r.level, Source: config.Source{Again: read}, Patience: patience,
 			Load: func(string) (Loaded, error) {
 				cfg, err := read()
-				return Loaded{Config: cfg, Again: read}, err
+				return Loaded{Config: cfg, Source: config.Source{Again: read}}, err
 			},
 		},
 	})

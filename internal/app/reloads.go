@@ -18,8 +18,9 @@ import (
 type Reloads struct {
 	// Load reads and validates a configuration file as it is now; "" is the relay's own.
 	Load func(file string) (Loaded, error)
-	// Again is that of the configuration that the relay starts with.
-	Again func() (*config.Config, error)
+	// Source is that of the configuration that the relay starts with. Without its Again, no files are
+	// followed.
+	Source config.Source
 	// Asked takes a value when somebody asks for a reload by a signal.
 	Asked <-chan struct{}
 	// Begun, if set, is told that a reload begins, and what it returns that it has ended, with the
@@ -28,6 +29,8 @@ type Reloads struct {
 	// Patience is how long a reload waits for the changed sinks to change over, to tell which have.
 	// Default 10s.
 	Patience time.Duration
+	// Every is the time between two looks at the files that the configuration names. Default 2s.
+	Every time.Duration
 	// Level, if set, is the level of the Logger, which a reload may change.
 	Level *slog.LevelVar
 }
@@ -35,9 +38,7 @@ type Reloads struct {
 // Loaded is a configuration file as it was read.
 type Loaded struct {
 	Config *config.Config
-	// Again reads the same text with the environment variables and the files of secrets as they are
-	// then.
-	Again func() (*config.Config, error)
+	config.Source
 }
 
 // applied is the configuration that a relay runs with.
@@ -76,14 +77,20 @@ type reloading struct {
 	Reloads
 	turn   sync.Mutex    // held over a reload
 	done   chan struct{} // takes a value after each reload that was applied
-	loaded Loaded        // what was applied by the last one; guarded by turn
+	loaded Loaded        // what is applied; guarded by turn
+	used   contents      // of its files; guarded by turn
+	sure   bool          // that no file changed between reading loaded and used; guarded by turn
 
-	mu  sync.Mutex
-	now ConfigState // guarded by mu
+	mu    sync.Mutex
+	now   ConfigState // guarded by mu
+	files string      // why changed files are not used; empty if they are; guarded by mu
 }
 
-func newReloading(o Options) *reloading {
-	return &reloading{Reloads: o.Reloads, done: make(chan struct{}, 1)}
+func newReloading(cfg *config.Config, o Options) *reloading {
+	return &reloading{
+		Reloads: o.Reloads, done: make(chan struct{}, 1),
+		loaded: Loaded{cfg, o.Reloads.Source}, used: contentsOf(o.Reloads.Source.Files),
+	}
 }
 
 func (s *reloading) state() ConfigState {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
@@ -52,6 +53,15 @@ func (c *control) finishTiles(ctx context.Context) {
 
 func (c *control) tiles() *tiles.Store { return tiles.Open(filepath.Join(c.cfg().DataDir, tiles.Dir)) }
 
+// trailToken is what readers of the trail have to show; empty if nothing.
+func (c *control) trailToken() secret.Text {
+	serve := c.cfg().Audit.Serve
+	if certified := serve.TLS != nil && serve.TLS.ClientCAFile != ""; serve.Token.Empty() && !certified && !serve.Public {
+		return c.private
+	}
+	return serve.Token
+}
+
 // serveTiles serves the trail on an address of its own.
 func (c *control) serveTiles(ctx context.Context, serve config.AuditServe, trail http.Handler) error {
 	tlsConfig, err := serve.TLS.ServerConfig()
@@ -59,11 +69,7 @@ func (c *control) serveTiles(ctx context.Context, serve config.AuditServe, trail
 		return fmt.Errorf("audit.serve: %w", err)
 	}
 	mux := http.NewServeMux()
-	token := serve.Token
-	if certified := serve.TLS != nil && serve.TLS.ClientCAFile != ""; token.Empty() && !certified && !serve.Public {
-		token = c.private
-	}
-	mux.Handle(tiles.Prefix, admin.Guarded(token, trail))
+	mux.Handle(tiles.Prefix, admin.Guarded(c.trailToken, trail))
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute,

@@ -118,36 +118,51 @@ func (p Program) newRun() *cobra.Command {
 		Short: "Run the relay",
 		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
 ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
-at once. SIGHUP has it apply the edited configuration, as 'auditrelay reload' does. It tells
-systemd when it takes pushes, and of reloads (Type=notify-reload, with the watchdog).`),
+at once. SIGHUP has it apply the edited configuration, as 'auditrelay reload' does. SIGUSR2
+replaces it by another run of its file, such as a newer version, in the same process; pushes
+that come meanwhile wait. It tells systemd when it takes pushes, and of reloads
+(Type=notify-reload, with the watchdog), and takes the socket of auditrelay.socket.`),
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
-		cfg, again, warnings, err := which.kinds.LoadToRun(which.file)
+		cfg, source, warnings, err := which.kinds.LoadToRun(which.file)
 		if err != nil {
 			return err
 		}
 		level := new(slog.LevelVar)
 		log := loggerAt(cmd.ErrOrStderr(), cfg.Log, level)
 		logWeaknesses(log, warnings)
+		info, _ := debug.ReadBuildInfo()
+		warnOfCgo(log, info)
 		asked, ignore := hangups()
 		defer ignore()
 		service := newSupervisor(log)
-		return service.supervised(cmd.Context(), func(ready func()) error {
-			return app.Run(cmd.Context(), cfg, app.Options{
-				Logger: log, Version: p.build().Version, Kinds: p.Kinds, Started: func(app.Addresses) { ready() },
+		socket, err := handedOver()
+		if err != nil {
+			return err
+		}
+		next := &successor{socket: socket}
+		running, ended := next.follow(cmd.Context())
+		defer ended()
+		err = service.supervised(cmd.Context(), func(ready func()) error {
+			return app.Run(running, cfg, app.Options{
+				Logger: log, Version: p.build().Version, Kinds: p.Kinds, Socket: socket, Started: func(app.Addresses) { ready() },
 				Reloads: app.Reloads{
-					Asked: asked, Level: level, Again: again,
+					Asked: asked, Level: level, Source: source,
 					Begun: func() func(string) { return service.reloads(cmd.Context()) },
 					Load: func(file string) (app.Loaded, error) {
-						cfg, again, warnings, err := which.kinds.LoadToRun(cmp.Or(file, which.file))
+						cfg, source, warnings, err := which.kinds.LoadToRun(cmp.Or(file, which.file))
 						if err == nil && file == "" {
 							logWeaknesses(log, warnings)
 						}
-						return app.Loaded{Config: cfg, Again: again}, err
+						return app.Loaded{Config: cfg, Source: source}, err
 					},
 				},
 			})
 		})
+		if err != nil {
+			return err
+		}
+		return next.replace(cmd.Context())
 	}, which)
 }
 

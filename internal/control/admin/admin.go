@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,9 +34,10 @@ const probeTimeout = 5 * time.Second
 // Handler serves the private endpoints. Checks and sections are added while
 // the relay starts; until then, and once it stops, it is not ready.
 type Handler struct {
-	mux   *http.ServeMux
-	all   http.Handler // mux, for programs alone
-	token secret.Text  // of the private pages
+	mux       *http.ServeMux
+	all       http.Handler                // mux, for programs alone
+	token     atomic.Pointer[secret.Text] // of the configuration; never nil
+	generated secret.Text                 // of the private pages, without one in the configuration
 
 	mu       sync.Mutex // guards the fields below
 	phase    phase
@@ -45,24 +47,25 @@ type Handler struct {
 
 // New makes a handler with the metrics of reg.
 func New(reg *prometheus.Registry, o Options) *Handler {
-	h := &Handler{mux: http.NewServeMux(), token: o.private(), sections: map[string]func(context.Context) (any, error){}}
+	h := &Handler{mux: http.NewServeMux(), generated: o.Private, sections: map[string]func(context.Context) (any, error){}}
+	h.SetToken(o.Token)
 	h.all = FromPrograms(o.Hosts, h.mux)
 	h.AddStatus("ready", func(ctx context.Context) (any, error) { return h.Readiness(ctx), nil })
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
-	h.mux.Handle("GET /status", Guarded(h.token, http.HandlerFunc(h.status)))
+	h.mux.Handle("GET /status", Guarded(h.private, http.HandlerFunc(h.status)))
 	reg.MustRegister(h.readyGauge())
 	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})
-	h.mux.Handle("GET /metrics", Guarded(o.Token, metrics))
+	h.mux.Handle("GET /metrics", Guarded(h.configured, metrics))
 	if o.Pprof {
-		h.mux.Handle("GET /debug/pprof/", Guarded(h.token, profiles()))
+		h.mux.Handle("GET /debug/pprof/", Guarded(h.private, profiles()))
 	}
 	return h
 }
 
 // Handle serves a pattern of [http.ServeMux], guarded by the private token.
 func (h *Handler) Handle(pattern string, next http.Handler) {
-	h.mux.Handle(pattern, Guarded(h.token, next))
+	h.mux.Handle(pattern, Guarded(h.private, next))
 }
 
 // HandleOpen serves a pattern to everybody.

@@ -32,13 +32,18 @@ type Options struct {
 	Pprof bool
 }
 
-// private is the token for the private pages.
-func (o *Options) private() secret.Text {
-	if o.Token.Empty() {
-		return o.Private
+// private is the token for the private pages at present.
+func (h *Handler) private() secret.Text {
+	if token := h.configured(); !token.Empty() {
+		return token
 	}
-	return o.Token
+	return h.generated
 }
+
+func (h *Handler) configured() secret.Text { return *h.token.Load() }
+
+// SetToken replaces [Options.Token].
+func (h *Handler) SetToken(token secret.Text) { h.token.Store(&token) }
 
 // FileToken reads the token in a file, and makes one where there is none. Whoever may read
 // the file, the relay's user, may ask. A crash before the file is in its place leaves none,
@@ -110,13 +115,10 @@ func allowed(token secret.Text, r *http.Request) bool {
 	return token.Empty() || strings.EqualFold(scheme, "Bearer") && token.Equal(sent)
 }
 
-// Guarded asks for the token, if it is set, before next.
-func Guarded(token secret.Text, next http.Handler) http.Handler {
-	if token.Empty() {
-		return next
-	}
+// Guarded asks for the token as it is then, if one is set, before next.
+func Guarded(token func() secret.Text, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !allowed(token, r) {
+		if !allowed(token(), r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="auditrelay"`)
 			http.Error(w, "send Authorization: Bearer TOKEN, with the token of the configuration, or else the one in DATA_DIR/"+TokenFile, http.StatusUnauthorized)
 			return

@@ -152,7 +152,7 @@ func (p Part) String() string {
 
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	found := h.Readiness(r.Context())
-	if !allowed(h.token, r) {
+	if !allowed(h.private(), r) {
 		found.conceal()
 	}
 	status := http.StatusOK

@@ -110,6 +110,13 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
+// Open returns the number of open connections.
+func (d *Door) Open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
 // The bounds for which connections are closed.
 const (
 	reasonTotal   = "total"

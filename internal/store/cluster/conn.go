@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -78,6 +79,16 @@ func dialOptions(ctx context.Context, cfg config.Journal) ([]nats.Option, error)
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 		opts = append(opts, nats.Secure(tlsConfig))
+		authorities, err := cfg.TLS.Authorities()
+		if err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		if authorities != nil { // as they are at each connection
+			opts = append(opts, func(o *nats.Options) error {
+				o.RootCAsCB = func() (*x509.CertPool, error) { return authorities(), nil }
+				return nil
+			})
+		}
 	}
 	return opts, nil
 }

@@ -1,0 +1,348 @@
+package app
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// volume is a folder of secrets as Kubernetes mounts them: each file is a link through ..data, which
+// is replaced as a whole.
+type volume struct {
+	t        *testing.T
+	dir      string
+	editions int
+}
+
+// put replaces all files in one step.
+func (v *volume) put(files map[string]string) {
+	v.t.Helper()
+	v.editions++
+	edition := "..edition" + strings.Repeat("-", v.editions)
+	require.NoError(v.t, os.MkdirAll(filepath.Join(v.dir, edition), 0o700))
+	for name, text := range files {
+		require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, edition, name), []byte(text), 0o600))
+		if link := filepath.Join(v.dir, name); v.editions == 1 {
+			require.NoError(v.t, os.Symlink(filepath.Join("..data", name), link))
+		}
+	}
+	require.NoError(v.t, os.Symlink(edition, filepath.Join(v.dir, "..data_tmp")))
+	require.NoError(v.t, os.Rename(filepath.Join(v.dir, "..data_tmp"), filepath.Join(v.dir, "..data")))
+}
+
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// startOnFiles runs a relay with a configuration in a file, in which DIR is a volume. The volume
+// changes after the configuration was loaded, and before the relay starts.
+func startOnFiles(t *testing.T, text string, files map[string]string, changes ...map[string]string) (*running, *volume, *logged) {
+	t.Helper()
+	dir := t.TempDir()
+	v := &volume{t: t, dir: filepath.Join(dir, "secrets")}
+	v.put(files)
+	path := filepath.Join(dir, "relay.yaml")
+	text = strings.NewReplacer("DIR", v.dir, "DATA", dir).Replace(`data_dir: DATA/data
+environments:
+  - {project: acme, environment: live, credentials: [{username: u, password: "file:DIR/push"}]}
+`+text) + "  - {name: file, file: {path: " + filepath.Join(dir, "events.jsonl") + "}}\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	load := func(string) (Loaded, error) {
+		cfg, source, _, err := config.Kinds(nil).LoadToRun(path)
+		return Loaded{Config: cfg, Source: source}, err
+	}
+	loaded, err := load("")
+	require.NoError(t, err)
+	loaded.Config.Sinks = append(loaded.Config.Sinks[len(loaded.Config.Sinks)-1:], loaded.Config.Sinks[:len(loaded.Config.Sinks)-1]...)
+	for _, files := range changes {
+		v.put(files)
+	}
+	log := &logged{}
+	r := startWith(t, loaded.Config, Options{
+		Logger:  slog.New(slog.NewTextHandler(log, nil)),
+		Reloads: Reloads{Load: load, Source: loaded.Source, Every: 5 * time.Millisecond},
+	})
+	return r, v, log
+}
+
+func (r *running) usable() string { return r.metric("auditrelay_config_files_usable") }
+
+// Passwords and tokens from files are followed: those of pushes, of the private pages and of a sink,
+// replaced as Kubernetes does it. A file that cannot be used changes nothing.
+func TestChangedSecretsAreUsed(t *testing.T) {
+	t.Parallel()
+	var key atomic.Value
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { key.Store(r.Header.Get("X-Key")) }))
+	t.Cleanup(receiver.Close)
+	files := func(n string) map[string]string {
+		return map[string]string{"push": "the-push-password-" + n, "token": "the-private-token-" + n + "\n", "key": "the-key-of-the-sink-" + n}
+	}
+	r, v, log := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0", token: "file:DIR/token"}
+sinks:
+  - name: hook
+    webhook: {url: "`+receiver.URL+`", headers: {X-Key: "file:DIR/key"}}
+`, files("one"))
+	page := func(token string) int {
+		req, err := http.NewRequest(http.MethodGet, "http://"+r.Admin+"/metrics", http.NoBody)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		code, _ := r.do(req)
+		return code
+	}
+	delivers := func(n string) {
+		t.Helper()
+		require.Equal(t, 204, r.pushAs("u", "the-push-password-"+n, 1))
+		waiting.Until(t, func() bool { return key.Load() == "the-key-of-the-sink-"+n })
+	}
+	delivers("one")
+	require.Equal(t, 200, page("the-private-token-one"))
+
+	v.put(files("two"))
+	waiting.Until(t, func() bool { return page("the-private-token-two") == 200 })
+	assert.Equal(t, 401, page("the-private-token-one"))
+	delivers("two")
+	assert.Equal(t, 401, r.pushAs("u", "the-push-password-one", 1))
+
+	broken := files("three")
+	broken["key"] = "" // it is being written
+	v.put(broken)
+	waiting.Until(t, func() bool { return log.count("changed files cannot be used") == 1 })
+	delivers("two")
+	assert.Equal(t, 401, r.pushAs("u", "the-push-password-three", 1), "either all that was read together, or nothing")
+	seen := log.count("level=WARN")
+	v.put(files("four"))
+	waiting.Until(t, func() bool { return page("the-private-token-four") == 200 })
+	delivers("four")
+	assert.Equal(t, seen, log.count("level=WARN"), "one warning for one fault")
+	assert.NotContains(t, log.text.String(), "the-key-of")
+	require.NoError(t, r.stop())
+}
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	a.cert, a.key = a.issue("authority", nil)
+	return a
+}
+
+// issue makes a certificate; for a nil authority it is one itself.
+func (a *authority) issue(name string, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	require.NoError(a.t, err)
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: by == nil, BasicConstraintsValid: true,
+	}
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.cert, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(a.t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(a.t, err)
+	return cert, key
+}
+
+func pemOf(cert *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+}
+
+// pair is a certificate of the authority and its key, in PEM.
+func (a *authority) pair(name string) (cert, key string) {
+	a.t.Helper()
+	leaf, private := a.issue(name, a)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(a.t, err)
+	return pemOf(leaf), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// mutual is a receiver that wants a certificate of its authority, and shows one.
+type mutual struct {
+	mu    sync.Mutex
+	now   *authority // guarded by mu
+	shown []string   // the names in the clients' certificates; guarded by mu
+}
+
+func (m *mutual) trust(a *authority) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = a
+}
+
+func (m *mutual) last() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.shown) == 0 {
+		return ""
+	}
+	return m.shown[len(m.shown)-1]
+}
+
+func (m *mutual) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	cert, key := m.now.pair("receiver")
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	roots := x509.NewCertPool()
+	roots.AddCert(m.now.cert)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}, err
+}
+
+func (m *mutual) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shown = append(m.shown, r.TLS.PeerCertificates[0].Subject.CommonName)
+	w.Header().Set("Connection", "close") // so that each delivery shakes hands
+}
+
+// The authorities, the certificate and the key of a sink are followed, and so is the certificate of
+// the listener. Broken ones, and a key of another certificate, leave what was used before.
+func TestChangedCertificatesAreUsed(t *testing.T) {
+	t.Parallel()
+	first, second := newAuthority(t), newAuthority(t)
+	receiver := &mutual{now: first}
+	server := httptest.NewUnstartedServer(receiver)
+	server.TLS = &tls.Config{GetConfigForClient: receiver.config, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	files := func(a *authority, name string) map[string]string {
+		all := map[string]string{"push": "the-push-password", "ca.crt": pemOf(a.cert)}
+		all["tls.crt"], all["tls.key"] = a.pair(name)
+		return all
+	}
+	r, v, log := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0", tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+admin: {listen: "127.0.0.1:0"}
+sinks:
+  - name: hook
+    webhook: {url: "`+server.URL+`", tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+`, files(first, "one"))
+	// push pushes over a fresh connection, and returns the name in the listener's certificate.
+	push := func(a *authority) string {
+		t.Helper()
+		roots := x509.NewCertPool()
+		roots.AddCert(a.cert)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+		req, err := http.NewRequest(http.MethodPost, "https://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["1","{\"x\":%d}"]]}]}`, time.Now().UnixNano())))
+		require.NoError(t, err)
+		req.SetBasicAuth("u", "the-push-password")
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := (&http.Client{Transport: transport}).Do(req)
+		if err != nil {
+			return err.Error()
+		}
+		_ = resp.Body.Close()
+		require.Equal(t, 204, resp.StatusCode)
+		return resp.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	require.Equal(t, "one", push(first))
+	waiting.Until(t, func() bool { return receiver.last() == "one" })
+
+	v.put(files(second, "two"))
+	receiver.trust(second)
+	waiting.Until(t, func() bool { return push(second) == "two" && receiver.last() == "two" }, log.text.String())
+
+	other := files(second, "three")
+	other["tls.key"] = files(second, "four")["tls.key"]
+	v.put(other)
+	waiting.Until(t, func() bool { return r.usable() == "0" }, "a key of another certificate")
+	require.Equal(t, "two", push(second))
+	_, ready := r.get("/readyz")
+	assert.Contains(t, ready, "warning")
+
+	half := files(second, "five")
+	half["ca.crt"] = half["ca.crt"][:100]
+	v.put(half)
+	waiting.Until(t, func() bool { _, ready = r.get("/readyz"); return strings.Contains(ready, "ca.crt") }, "half of the authorities")
+	assert.Equal(t, "0", r.usable())
+
+	v.put(files(second, "six"))
+	waiting.Until(t, func() bool { return r.usable() == "1" && push(second) == "six" && receiver.last() == "six" })
+	require.NoError(t, r.stop())
+}
+
+// A file that changes after it was read, and before the relay first looks at it, is not missed.
+func TestAFileThatChangesDuringTheStart(t *testing.T) {
+	t.Parallel()
+	r, _, _ := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0"}
+sinks:
+`, map[string]string{"push": "the-push-password-one"}, map[string]string{"push": "the-push-password-two"})
+	waiting.Until(t, func() bool { return r.pushAs("u", "the-push-password-two", 1) == 204 })
+	assert.Equal(t, "1", r.usable())
+	require.NoError(t, r.stop())
+}
+
+// A reload that reads changed secrets itself uses them once, and a dry run names their fields.
+func TestReloadNamesChangedFiles(t *testing.T) {
+	t.Parallel()
+	r, v, _ := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0"}
+sinks:
+`, map[string]string{"push": "the-push-password-one"})
+	v.put(map[string]string{"push": "the-push-password-two"})
+	done, err := console.NewClient(r.data).Reload(t.Context(), console.Reload{})
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+	raw, err := json.Marshal(done)
+	require.NoError(t, err)
+	assert.NotContains(t, string(raw), "the-push-password")
+	require.Equal(t, 204, r.pushAs("u", "the-push-password-two", 1))
+	require.NoError(t, r.stop())
+}
