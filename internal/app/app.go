@@ -3,7 +3,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +65,7 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
 		live:  map[string][]relay.Sink{},
-		kinds: opts.Kinds, socket: cmp.Or(opts.Socket, NewSocket(nil)), arrivals: newArrivals(cfg.Environments),
+		kinds: opts.Kinds, socket: opts.Socket, arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
 		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}},
 	}
@@ -129,7 +128,7 @@ type process struct {
 	admin        *admin.Handler
 	private      secret.Text        // the generated token of the private pages
 	connections  *connlimit.Metrics // of all listeners
-	socket       *Socket            // of the pushes
+	socket       *Socket            // of the pushes; nil if it does not outlive the process
 	certificates *certificates      // nil without any
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up

@@ -24,9 +24,9 @@ import (
 // followEvery is the time between two looks at the files that the configuration names.
 const followEvery = 2 * time.Second
 
-// contents are hashes of what files hold, by the fields that name them. It does not matter how a
-// file was replaced: in place, by a rename, or by a link in its path, as Kubernetes does. The hash
-// of a file that cannot be read is zero.
+// contents are hashes of what files hold, by their paths. It does not matter how a file was
+// replaced: in place, by a rename, or by a link in its path, as Kubernetes does. The hash of a file
+// that cannot be read is zero.
 type contents map[string][sha256.Size]byte
 
 // mostRead bounds what is read of a file. A larger one is no file that the relay can use.
@@ -34,8 +34,8 @@ const mostRead = 1 << 20
 
 func contentsOf(files map[string]string) contents {
 	all := contents{}
-	for field, file := range files {
-		all[field], _ = hashFile(file) // zero: its user says why it cannot be read
+	for _, file := range files {
+		all[file], _ = hashFile(file) // zero: its user says why it cannot be read
 	}
 	return all
 }
@@ -54,9 +54,9 @@ func hashFile(path string) (sum [sha256.Size]byte, err error) {
 }
 
 // since names the fields whose files differ from what they held before, sorted.
-func (c contents) since(before contents) (fields []string) {
-	for field, sum := range c {
-		if was, known := before[field]; known && was != sum {
+func (c contents) since(before contents, files map[string]string) (fields []string) {
+	for field, file := range files {
+		if was, known := before[file]; known && was != c[file] {
 			fields = append(fields, field)
 		}
 	}
@@ -104,7 +104,7 @@ func (f *follower) look(ctx context.Context) {
 	now := contentsOf(f.reload.loaded.Files)
 	steady := maps.Equal(now, f.last)
 	f.last = now
-	changed := now.since(f.reload.used)
+	changed := now.since(f.reload.used, f.reload.loaded.Files)
 	var err error
 	switch {
 	case len(changed) == 0 && f.reload.sure:
@@ -139,6 +139,11 @@ func (r *process) useFiles(ctx context.Context, changed []string, now contents) 
 	}
 	if err := r.prepare(ctx, &report, next); err != nil {
 		return err
+	}
+	for name, section := range servers(next) { // they read their files themselves, and keep what they have
+		if _, err := section.ServerConfig(); err != nil {
+			return fmt.Errorf("%s.tls: %w", name, err)
+		}
 	}
 	loaded.Config = next
 	fresh := r.switchTo(ctx, next, changed)

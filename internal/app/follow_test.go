@@ -115,22 +115,25 @@ func TestChangedSecretsAreUsed(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { key.Store(r.Header.Get("X-Key")) }))
 	t.Cleanup(receiver.Close)
 	files := func(n string) map[string]string {
-		return map[string]string{"push": "the-push-password-" + n, "token": "the-private-token-" + n + "\n", "key": "the-key-of-the-sink-" + n}
+		return map[string]string{"push": "the-push-password-" + n, "token": "the-private-token-" + n + "\n", "trail": "the-token-of-the-trail-" + n, "key": "the-key-of-the-sink-" + n}
 	}
 	r, v, log := startOnFiles(t, `
 ingest: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0", token: "file:DIR/token"}
+audit: {serve: {listen: "127.0.0.1:0", token: "file:DIR/trail"}}
 sinks:
   - name: hook
     webhook: {url: "`+receiver.URL+`", headers: {X-Key: "file:DIR/key"}}
 `, files("one"))
-	page := func(token string) int {
-		req, err := http.NewRequest(http.MethodGet, "http://"+r.Admin+"/metrics", http.NoBody)
+	at := func(url, token string) int {
+		req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", "Bearer "+token)
 		code, _ := r.do(req)
 		return code
 	}
+	page := func(token string) int { return at("http://"+r.Admin+"/metrics", token) }
+	trail := func(token string) int { return at("http://"+r.Trail+"/tlog/checkpoint", token) }
 	delivers := func(n string) {
 		t.Helper()
 		require.Equal(t, 204, r.pushAs("u", "the-push-password-"+n, 1))
@@ -142,6 +145,8 @@ sinks:
 	v.put(files("two"))
 	waiting.Until(t, func() bool { return page("the-private-token-two") == 200 })
 	assert.Equal(t, 401, page("the-private-token-one"))
+	assert.Equal(t, 401, trail("the-token-of-the-trail-one"))
+	assert.NotEqual(t, 401, trail("the-token-of-the-trail-two"))
 	delivers("two")
 	assert.Equal(t, 401, r.pushAs("u", "the-push-password-one", 1))
 
@@ -312,6 +317,27 @@ sinks:
 
 	v.put(files(second, "six"))
 	waiting.Until(t, func() bool { return r.usable() == "1" && push(second) == "six" && receiver.last() == "six" })
+	require.NoError(t, r.stop())
+}
+
+// A broken certificate of a listener is told of, too, though the listener reads it by itself.
+func TestABrokenCertificateOfAListener(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	cert, key := a.pair("one")
+	_, other := a.pair("two")
+	files := func(key string) map[string]string {
+		return map[string]string{"push": "the-push-password", "tls.crt": cert, "tls.key": key}
+	}
+	r, v, _ := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0", tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+admin: {listen: "127.0.0.1:0"}
+sinks:
+`, files(key))
+	v.put(files(other))
+	waiting.Until(t, func() bool { return r.usable() == "0" })
+	v.put(files(key))
+	waiting.Until(t, func() bool { return r.usable() == "1" })
 	require.NoError(t, r.stop())
 }
 

@@ -110,7 +110,7 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 
 // socketOf is the socket of a listener. Only that of the pushes can outlive the process.
 func (r *process) socketOf(listener string) *Socket {
-	if listener == ingestListener {
+	if listener == ingestListener && r.socket != nil {
 		return r.socket
 	}
 	return NewSocket(nil)

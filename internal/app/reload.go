@@ -62,7 +62,7 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	if err != nil {
 		return console.Reloaded{}, err
 	}
-	report := console.Reloaded{DryRun: dryRun, Changes: r.changes(loaded.Config), Files: append([]string{}, used.since(r.reload.used)...), ChangingOver: []string{}, ConfigSHA256: hash}
+	report := console.Reloaded{DryRun: dryRun, Changes: r.changes(loaded.Config), Files: append([]string{}, used.since(r.reload.used, loaded.Files)...), ChangingOver: []string{}, ConfigSHA256: hash}
 	if dryRun {
 		return report, nil
 	}

@@ -99,28 +99,36 @@ func (s *Socket) outlive(listener net.Listener) (bool, error) {
 }
 
 // drainFor is how long clients are told with their answers that their connection ends, before those
-// are closed that say nothing.
-const drainFor = time.Second
+// are closed that say nothing. Pushes are taken meanwhile.
+const drainFor = 2 * time.Second
 
 // farewell ends connections with an answer, so that a client does not send a further request on
 // one that is being closed.
 type farewell struct {
-	next  http.Handler
-	begun atomic.Bool
+	next    http.Handler
+	begun   atomic.Bool
+	without atomic.Int64 // requests under way whose answers do not say it
 }
 
 func (f *farewell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.without.Add(1)
 	if f.begun.Load() {
+		f.without.Add(-1)
 		w.Header().Set("Connection", "close")
+	} else {
+		defer f.without.Add(-1)
 	}
 	f.next.ServeHTTP(w, r)
 }
 
-// say takes farewell from the clients, as long as there are connections and ctx allows.
+// say takes farewell from the clients, as long as there are connections and ctx allows. The time for
+// the next requests begins after the answers that do not say it.
 func (f *farewell) say(ctx context.Context, open func() int) {
+	f.begun.Store(true)
+	for f.without.Load() > 0 && retry.Sleep(ctx, 10*time.Millisecond) == nil {
+	}
 	ctx, cancel := context.WithTimeout(ctx, drainFor)
 	defer cancel()
-	f.begun.Store(true)
 	for open() > 0 && retry.Sleep(ctx, 10*time.Millisecond) == nil {
 	}
 }
