@@ -99,13 +99,7 @@ func (g *proof) forks() {
 // root. Runs of one kind are one problem.
 func (g *proof) compare() (problems []Problem) {
 	found := func(index int64, kind, detail string) {
-		for k := len(problems) - 1; k >= max(0, len(problems)-2); k-- {
-			if p := &problems[k]; p.Kind == kind && p.Detail == detail && p.To == index-1 {
-				p.To = index
-				return
-			}
-		}
-		problems = append(problems, Problem{Kind: kind, From: index, To: index, Detail: detail})
+		problems = adjoin(problems, Problem{kind, index, index, detail})
 	}
 	leaves, signed := g.hashes.Lists[0], g.hashes.Signed
 	truth.Compare([]truth.Part{{First: g.base, Got: leaves, Signed: signed}}, found)
@@ -121,7 +115,7 @@ func (g *proof) compare() (problems []Problem) {
 		}
 	}
 	if proven := g.signed.Len(); proven < g.end {
-		problems = append(problems, Problem{Kind: unproven, From: g.base + proven, To: g.base + g.end - 1, Detail: detail})
+		problems = adjoin(problems, Problem{unproven, g.base + proven, g.base + g.end - 1, detail})
 	}
 	return problems
 }

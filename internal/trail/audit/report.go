@@ -61,6 +61,18 @@ func (p Problem) String() string {
 	return where + kind + ": " + p.Detail
 }
 
+// adjoin adds a problem, or lengthens one of the newest two that is of its kind and ends just before
+// it.
+func adjoin(list []Problem, p Problem) []Problem {
+	for k := len(list) - 1; k >= max(0, len(list)-2); k-- {
+		if q := &list[k]; q.Kind == p.Kind && q.Detail == p.Detail && q.To == p.From-1 {
+			q.To = p.To
+			return list
+		}
+	}
+	return append(list, p)
+}
+
 // maxNamed bounds how many problems an error spells out.
 const maxNamed = 20
 

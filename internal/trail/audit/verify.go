@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -136,15 +137,9 @@ func (x *examination) problem(kind string, from, to int64, format string, args .
 	x.report.Problems = append(x.report.Problems, Problem{kind, from, to, fmt.Sprintf(format, args...)})
 }
 
-// checkpointProblem names a checkpoint, or adds it to the run just before it.
+// checkpointProblem names a checkpoint.
 func (x *examination) checkpointProblem(seq uint64, what string) {
-	if n := len(x.report.Problems); n > 0 {
-		if p := &x.report.Problems[n-1]; p.Kind == "checkpoint" && p.Detail == what && p.To == int64(seq)-1 {
-			p.To++
-			return
-		}
-	}
-	x.problem("checkpoint", int64(seq), int64(seq), "%s", what)
+	x.report.Problems = adjoin(x.report.Problems, Problem{"checkpoint", int64(seq), int64(seq), what})
 }
 
 // readCheckpoints reads those with a good signature, and reports the others.
@@ -285,4 +280,35 @@ func (r *examiner) readPin(x *examination) {
 		return
 	}
 	x.pin = &c
+}
+
+// VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes the KeySource and the
+// Evidence. Unnamed are the problems and the restored entries that the trail does not name yet; a
+// start would name them. A missing key, or one other than the signer's, is a problem if anything
+// was signed.
+func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []Problem, err error) {
+	key, keyErr := o.loadKey()
+	r := &examiner{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
+	x, err := r.examine(ctx)
+	if err != nil {
+		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)
+	}
+	if o.KeyFile != "" || keyErr == nil { // nobody but the relay needs to have another
+		x.checkKey(key, keyErr)
+	}
+	return x.report, x.named.unnamed(slices.Concat(x.report.Problems, x.report.Restored)), nil
+}
+
+func (x *examination) checkKey(key keyPair, err error) {
+	last := x.gens[len(x.gens)-1]
+	const goesOn = "the next start begins a new generation, unless it is put back"
+	switch {
+	case x.knownEnd() == 0 && x.keptSeq == 0 && x.pinText == nil: // nothing was signed
+	case errors.Is(err, fs.ErrNotExist):
+		x.problem("key", 0, 0, "the signing key is gone; %s", goesOn)
+	case err != nil:
+		x.problem("key", 0, 0, "the signing key: %v; %s", err, goesOn)
+	case last.PublicKey != "" && !key.isOwn(last.PublicKey):
+		x.problem("key", 0, 0, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
+	}
 }

@@ -68,19 +68,6 @@ func (e Edge) With(leaves ...tlog.Hash) Edge {
 	return e
 }
 
-// Explained finds the leaves that lead from e to a larger tree with a root, and gives that tree:
-// those of the first candidate whose tree it is.
-func (e Edge) Explained(size int64, root tlog.Hash, candidates ...[]tlog.Hash) (leaves []tlog.Hash, larger Edge, found bool) {
-	for _, leaves := range candidates {
-		if e.n+int64(len(leaves)) == size {
-			if larger := e.With(leaves...); larger.Root() == root {
-				return leaves, larger, true
-			}
-		}
-	}
-	return nil, Edge{}, false
-}
-
 // Len is the number of leaves.
 func (e Edge) Len() int64 { return e.n }
 

@@ -143,11 +143,8 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 // where they are damaged those of the entries.
 func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
 	from := w.proven.Len()
-	if first := c.Size - int64(len(c.Leaves)); first <= from {
-		if leaves, next, ok := w.proven.Explained(c.Size, c.Root, c.Leaves[from-first:]); ok {
-			w.proven = next
-			return leaves, nil
-		}
+	if first := c.Size - int64(len(c.Leaves)); first <= from && w.leads(c, c.Leaves[from-first:]) {
+		return c.Leaves[from-first:], nil
 	}
 	leaves := make([]tlog.Hash, 0, min(c.Size-from, batchLeaves))
 	err := w.records(ctx, w.base+from, w.base+c.Size, func(index int64, record []byte) error {
@@ -156,15 +153,20 @@ func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && !w.leads(c, leaves) {
+		err = fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
-	_, next, ok := w.proven.Explained(c.Size, c.Root, leaves)
-	if !ok {
-		return nil, fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
+	return leaves, err
+}
+
+// leads takes in leaves that lead from the proven tree to c's root, and reports whether they do.
+func (w *writer) leads(c audit.Kept, leaves []tlog.Hash) bool {
+	larger := w.proven.With(leaves...)
+	if larger.Len() != c.Size || larger.Root() != c.Root {
+		return false
 	}
-	w.proven = next
-	return leaves, nil
+	w.proven = larger
+	return true
 }
 
 // write writes the step in hand: first the tiles, the bundles and long records, then the

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -53,8 +52,10 @@ func treeOf(hashes []tlog.Hash) tlog.Hash {
 
 // readChunk reads the n-th chunk of a tree.
 func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error) {
-	c := &chunk{n: n, width: int(min(width, size-n*width))}
-	if err := l.readTile(ctx, c); err != nil {
+	w := int(min(width, size-n*width))
+	c := &chunk{n: n, width: w, tileFile: proof.TilePath(tlog.Tile{N: n, W: w})}
+	var err error
+	if c.tile, c.tileWrong, err = l.readHashes(ctx, 0, n, w); err != nil {
 		return nil, err
 	}
 	data, err := l.readBundle(ctx, c)
@@ -178,12 +179,6 @@ func (l *logCheck) readWidest(ctx context.Context, w int, path func(w int) strin
 	}
 }
 
-func (l *logCheck) readTile(ctx context.Context, c *chunk) (err error) {
-	c.tileFile = proof.TilePath(tlog.Tile{N: c.n, W: c.width})
-	c.tile, c.tileWrong, err = l.readHashes(ctx, 0, c.n, c.width)
-	return err
-}
-
 // readHashes reads the first w hashes of a tile; nil where they are not there, with
 // the reason.
 func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (hashes []tlog.Hash, wrong string, err error) {
@@ -203,10 +198,7 @@ func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (h
 func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []byte) error {
 	d, isDigest := proof.ParseDigest(data)
 	if !isDigest {
-		if f, interesting := factOf(data); interesting {
-			f.index = l.base + leaf
-			c.facts = append(c.facts, f)
-		}
+		c.noteFact(l.base+leaf, data)
 		return nil
 	}
 	record, archive, err := l.readRecord(ctx, d)
@@ -214,10 +206,7 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		return err
 	}
 	if d.Of(record) {
-		if f, interesting := factOf(bytes.Clone(record)); interesting {
-			f.index = l.base + leaf
-			c.facts = append(c.facts, f)
-		}
+		c.noteFact(l.base+leaf, record)
 		return nil
 	}
 	if record == nil {
@@ -230,6 +219,13 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 	f.inArchive(archive)
 	c.records = append(c.records, f)
 	return nil
+}
+
+func (c *chunk) noteFact(index int64, record []byte) {
+	if f, interesting := factOf(record); interesting {
+		f.index = index
+		c.facts = append(c.facts, f)
+	}
 }
 
 // readRecord reads a long record, from an archive where the log does not have it. A missing one

@@ -10,35 +10,15 @@ import (
 
 // policyOf is the policy for a generation: with a key named by a proven entry of an older
 // one, if it signed a checkpoint of this one; else with the policy's own.
-func (c *copied) policyOf(l *logCheck) (proof.Policy, error) {
-	policy, err := PolicyFor(*c.o.Policy, l.origin)
-	if err != nil {
-		return policy, err
-	}
-	for _, key := range slices.Backward(c.endorsed) {
-		renamed, err := proof.Renamed(key, l.origin)
-		if err != nil {
-			continue
-		}
-		named, err := policy.WithLogs(proof.Log{Key: renamed})
-		if err == nil && c.isSigned(l, named) {
-			c.o.Policy = &named // from now on the old key may sign nothing
-			return named, nil
-		}
-	}
-	return policy, nil
-}
-
-// isSigned reports whether a checkpoint of a log is good under a policy.
-func (c *copied) isSigned(of *logCheck, under proof.Policy) bool {
-	l := *of
-	l.policy, l.trusted = under, true
-	for _, n := range c.notes[l.origin] {
-		if _, _, err := l.open([]byte(n.note)); err == nil {
-			return true
-		}
-	}
-	return false
+func (c *copied) policyOf(of *logCheck) (proof.Policy, error) {
+	return c.o.follow(of.origin, c.endorsed, func(p *proof.Policy) bool {
+		l := *of
+		l.policy, l.trusted = *p, true
+		return slices.ContainsFunc(c.notes[l.origin], func(n noted) bool {
+			_, _, err := l.open([]byte(n.note))
+			return err == nil
+		})
+	})
 }
 
 // endorse takes the keys named by the proven entries of a trusted generation.

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -42,22 +41,19 @@ func (v *solver) name(ctx context.Context) error {
 }
 
 // suspects are the chunks whose files are not all as signed.
-func (v *solver) suspects() []int64 {
-	bad := maps.Clone(v.s.bad)
-	if len(v.proven) > 1 {
-		for n, signed := range v.proven[1] {
-			if v.s.bundles[n] != signed || v.s.tiles[n] != signed {
-				bad[int64(n)] = true
-			}
+func (v *solver) suspects() (bad []int64) {
+	for n, signed := range v.chunks() {
+		if v.fell && int64(n) >= v.limit {
+			break
+		}
+		if signed == (tlog.Hash{}) || v.s.bundles[n] != signed || v.s.tiles[n] != signed {
+			bad = append(bad, int64(n))
 		}
 	}
-	if c := v.s.last; c != nil && !slices.Equal(c.bundle, v.last.Signed) {
-		bad[c.n] = true
+	if c := v.s.last; c != nil && !v.fell && (!c.agree() || !slices.Equal(c.bundle, v.last.Signed)) {
+		bad = append(bad, c.n)
 	}
-	if v.fell {
-		maps.DeleteFunc(bad, func(n int64, _ bool) bool { return n >= v.limit })
-	}
-	return slices.Sorted(maps.Keys(bad))
+	return bad
 }
 
 // truthOf are a chunk's leaves as signed; nil where they cannot be known.

@@ -21,10 +21,9 @@ type scanned struct {
 	size int64
 	// bundles and tiles are the hashes of the full chunks; zero where not known.
 	bundles, tiles []tlog.Hash
-	bad            map[int64]bool // chunks whose files are not whole or not alike
-	last           *chunk         // the partial one at the end; nil for none
-	sizes          []int64        // of trees to know the root of, ascending
-	tails          []tlog.Hash    // of these, within their last chunk; zero for none, or not known
+	last           *chunk      // the partial one at the end; nil for none
+	sizes          []int64     // of trees to know the root of, ascending
+	tails          []tlog.Hash // of these, within their last chunk; zero for none, or not known
 	records        []Finding
 }
 
@@ -33,7 +32,7 @@ type scanned struct {
 func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanned, error) {
 	s := &scanned{
 		size: size, bundles: make([]tlog.Hash, size/width), tiles: make([]tlog.Hash, size/width),
-		bad: map[int64]bool{}, sizes: sizes, tails: make([]tlog.Hash, len(sizes)),
+		sizes: sizes, tails: make([]tlog.Hash, len(sizes)),
 	}
 	chunks := (size + width - 1) / width
 	for from := int64(0); from < chunks; from += batch {
@@ -50,9 +49,6 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 		}
 		for _, c := range results {
 			s.records = append(s.records, c.records...)
-			if !c.agree() {
-				s.bad[c.n] = true
-			}
 			if c.width < width {
 				s.last = c
 			}

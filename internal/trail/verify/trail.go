@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -109,21 +110,28 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 // policyOf is the policy for a log: with its own key, if an older generation has named
 // the key in a signed entry; else with the policy's own.
 func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, error) {
-	policy, err := PolicyFor(*t.o.Policy, l.origin)
-	if err != nil || len(t.complete.endorsed) == 0 {
-		return policy, err
-	}
 	stated, err := statedKey(ctx, l.fetch)
 	if err != nil {
 		return proof.Policy{}, err
 	}
-	for _, key := range t.complete.endorsed {
-		if proof.SamePublicKey(key, stated) && proof.NameOf(stated) == l.origin {
-			named, err := policy.WithLogs(proof.Log{Key: stated})
-			if err == nil { // from now on the old key may sign nothing
-				t.o.Policy = &named
-			}
-			return named, err
+	return t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == stated })
+}
+
+// follow is the policy for a log: with the newest of the keys named by signed entries that is the
+// log's, else with the policy's own.
+func (o *Options) follow(origin string, endorsed []string, isOf func(*proof.Policy) bool) (proof.Policy, error) {
+	policy, err := PolicyFor(*o.Policy, origin)
+	if err != nil {
+		return policy, err
+	}
+	for _, key := range slices.Backward(endorsed) {
+		renamed, err := proof.Renamed(key, origin)
+		if err != nil {
+			continue
+		}
+		if named, err := policy.WithLogs(proof.Log{Key: renamed}); err == nil && isOf(&named) {
+			o.Policy = &named // from now on the old key may sign nothing
+			return named, nil
 		}
 	}
 	return policy, nil
