@@ -18,8 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser is one Chromium. It reaches loopback alone.
-type browser struct {
+// chrome is one Chromium. It reaches loopback alone.
+type chrome struct {
 	ctx    context.Context
 	cancel []context.CancelFunc
 
@@ -31,8 +31,8 @@ type browser struct {
 // patience bounds one step in the browser.
 const patience = 30 * time.Second
 
-func newBrowser(ctx context.Context, chromium, dir string) (*browser, error) {
-	b := &browser{}
+func newChrome(ctx context.Context, chromium, dir string) (*chrome, error) {
+	b := &chrome{}
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
@@ -46,19 +46,24 @@ func newBrowser(ctx context.Context, chromium, dir string) (*browser, error) {
 	return b, chromedp.Run(b.ctx)
 }
 
-func (b *browser) close() {
+func (b *chrome) close() {
 	for i := len(b.cancel) - 1; i >= 0; i-- {
 		b.cancel[i]()
 	}
 }
 
-func (b *browser) complain(format string, args ...any) {
+// whole is for commands to the browser, and not to a tab.
+func (b *chrome) whole() context.Context {
+	return cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
+}
+
+func (b *chrome) complain(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.strange = append(b.strange, fmt.Sprintf(format, args...))
 }
 
-func (b *browser) complaints() []string {
+func (b *chrome) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.strange
@@ -83,15 +88,16 @@ var (
 
 // tab is an open page of a person with cookies of their own. It counts their clicks.
 type tab struct {
-	*browser
-	ctx    context.Context
-	cancel context.CancelFunc
-	clicks int
+	*chrome
+	ctx     context.Context
+	cancel  context.CancelFunc
+	profile cdp.BrowserContextID
+	clicks  int
 }
 
 // open opens a tab without cookies.
-func (b *browser) open(l look) (*tab, error) {
-	whole := cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
+func (b *chrome) open(l look) (*tab, error) {
+	whole := b.whole()
 	profile, err := target.CreateBrowserContext().Do(whole)
 	if err != nil {
 		return nil, fmt.Errorf("make a profile: %w", err)
@@ -101,7 +107,7 @@ func (b *browser) open(l look) (*tab, error) {
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
-	t := &tab{browser: b, ctx: ctx, cancel: cancel}
+	t := &tab{chrome: b, ctx: ctx, cancel: cancel, profile: profile}
 	chromedp.ListenTarget(ctx, b.hear)
 	scheme := "light"
 	if l.dark {
@@ -119,7 +125,7 @@ func (b *browser) open(l look) (*tab, error) {
 }
 
 // hear notes what no page may do.
-func (b *browser) hear(event any) {
+func (b *chrome) hear(event any) {
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
@@ -143,7 +149,7 @@ func (b *browser) hear(event any) {
 }
 
 // expectRefusals lets pages be refused, until it is called again.
-func (b *browser) expectRefusals(yes bool) {
+func (b *chrome) expectRefusals(yes bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused = yes

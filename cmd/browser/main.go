@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,7 +24,7 @@ type options struct {
 	binary, chromium, axe, screenshots string
 	tamper, entries, environments      int
 	seed                               uint64
-	only                               string
+	parts, only                        string
 }
 
 func main() {
@@ -36,6 +37,7 @@ func main() {
 	flag.IntVar(&o.entries, "entries", 1_000_000, "how many entries the long trail has, for the times of pages; 0 measures none")
 	flag.IntVar(&o.environments, "environments", 1000, "how many environments there are with it")
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is altered")
+	flag.StringVar(&o.parts, "parts", "tasks,pages,tampering,times", "what to play, a `LIST`")
 	flag.StringVar(&o.only, "only", "", "play only the tasks with this `TEXT` in their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -69,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := newBrowser(ctx, o.chromium, dir)
+	b, err := newChrome(ctx, o.chromium, dir)
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func run(ctx context.Context, o options) (err error) {
 		{"times", func() error { return measure(ctx, b, o, dir, r) }},
 	}
 	for _, part := range parts {
-		if o.only != "" && part.name != "tasks" {
+		if !slices.Contains(strings.Split(o.parts, ","), part.name) {
 			continue
 		}
 		if err := part.play(); err != nil {

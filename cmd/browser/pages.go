@@ -49,7 +49,7 @@ func (t *tab) paths(s *stage) (all []string, err error) {
 }
 
 // lookAtPages has axe-core look at each page, takes pictures, and reads them without scripts.
-func lookAtPages(b *browser, s *stage, axe, pictures string, r *report) error {
+func lookAtPages(b *chrome, s *stage, axe, pictures string, r *report) error {
 	r.say("\n%-34s %-10s %8s", "page", "look", "findings")
 	b.expectRefusals(true) // of the page that does not exist
 	defer b.expectRefusals(false)

@@ -22,7 +22,7 @@ import (
 const mostForAPage = 100 * time.Millisecond
 
 // measure times the pages over a long trail and many environments.
-func measure(ctx context.Context, b *browser, o options, dir string, r *report) error {
+func measure(ctx context.Context, b *chrome, o options, dir string, r *report) error {
 	if o.entries == 0 {
 		return nil
 	}

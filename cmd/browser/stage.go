@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/health/rhythm"
+	"github.com/auditrelay/auditrelay/internal/testbed/oidctest"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -22,6 +27,9 @@ import (
 
 // hostile is a text that pages must show as text: markup, a turned direction, and much of it.
 const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>{{.}}` + "\u202egnp.exe"
+
+// rate is of each environment, in events a second.
+const rate = 50
 
 // stage is a relay with a story to look into.
 type stage struct {
@@ -32,6 +40,7 @@ type stage struct {
 	api       *editedAPI
 	picky     *receiver // a sink that refuses events
 	witness   *witnessed
+	provider  *oidctest.Provider
 
 	flowing, silent workspacesim.Environment
 	weakened        int64 // the index of the entry about the weakened policy
@@ -55,6 +64,14 @@ func newStage(ctx context.Context, o options, dir string) (s *stage, err error) 
 	if s.witness, err = startWitness(ctx, o.binary, dir); err != nil {
 		return s, err
 	}
+	if s.provider, err = oidctest.Start(s.web + "/login/callback"); err != nil {
+		return s, err
+	}
+	s.provider.Know("olga", oidctest.Claims{"groups": []string{"sre"}, "preferred_username": "olga"})
+	s.provider.Know("vera", oidctest.Claims{"groups": []string{"staff"}, "preferred_username": "vera"})
+	if err := s.teach(); err != nil {
+		return s, err
+	}
 	if err := s.relay.Start(ctx, s.config(), time.Minute, s.workspace.Env()); err != nil {
 		return s, err
 	}
@@ -64,7 +81,10 @@ func newStage(ctx context.Context, o options, dir string) (s *stage, err error) 
 // config has short intervals, so that the story is told soon.
 func (s *stage) config() string {
 	text := fmt.Sprintf(`data_dir: %q
-console: {listen: %q}
+console:
+  listen: %q
+  url: %q
+  oidc: {issuer: %q, client_id: %s, client_secret: %s, roles: [{role: viewer, value: staff}, {role: operator, value: sre}]}
 workspace: {base_url: %q, key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: %q}
 admin: {listen: %q}
@@ -77,7 +97,7 @@ sinks:
   - {name: dead, webhook: {url: "http://127.0.0.1:1/"}}
   - {name: picky, webhook: {url: %q}, match: {types: [event_log.*]}}
 environments:
-`, s.relay.DataDir(), strings.TrimPrefix(s.web, "http://"), s.api.URL, workspacesim.DemoKeyID, s.relay.Ingest, s.relay.Admin, s.witness.logKey,
+`, s.relay.DataDir(), strings.TrimPrefix(s.web, "http://"), s.web, s.provider.Issuer, oidctest.ClientID, oidctest.ClientSecret, s.api.URL, workspacesim.DemoKeyID, s.relay.Ingest, s.relay.Admin, s.witness.logKey,
 		s.witness.url, s.witness.key, filepath.Join(s.relay.DataDir(), "..", "events.jsonl"), s.picky.URL)
 	for _, e := range s.workspace.Environments() {
 		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}}\n", e.Project, e.Environment, s.relay.Ingest)
@@ -90,24 +110,78 @@ func (s *stage) play(ctx context.Context) error {
 	until := func(what string, met func() bool) error {
 		return rig.Until(ctx, 2*time.Minute, what, met, s.relay.Process())
 	}
-	if err := s.workspace.SetRate("", "", 20); err != nil {
+	if err := s.workspace.SetRate("", "", rate); err != nil {
 		return err
 	}
 	if err := until("all settings were looked at", func() bool { return len(s.rows(ctx, timeline.Filter{Type: "settings.baseline"})) > 6 }); err != nil {
 		return err
 	}
-	if err := s.workspace.SetRate(s.silent.Project, s.silent.Environment, 0); err != nil {
+	if err := until("events flow", func() bool { return s.flowed() >= 100 }); err != nil {
+		return err
+	}
+	if err := s.workspace.SetStreamFaults(s.silent.Project, s.silent.Environment, workspacesim.StreamFaults{Silent: true}); err != nil {
 		return err
 	}
 	s.picky.status.Store(http.StatusNoContent)
 	s.api.edit("/password_strength_config", regexp.MustCompile(`"check_breach_on_creation": ?true`), `"check_breach_on_creation":false`)
 	s.api.edit("/email_templates", regexp.MustCompile(`"html_content": ?"`), `"html_content":"<a href=\"https://app.example.com(@evil.example/\">Sign in</a>`+strings.Trim(jsonText(hostile), `"`)+strings.Repeat("x", 1<<20))
-	return until("the changes are in the trail", func() bool {
+	err := until("the changes are in the trail", func() bool {
 		for _, row := range s.rows(ctx, timeline.Filter{Type: "settings.changed", Setting: "password_strength_config"}) {
 			s.weakened = row.Index
 		}
 		return s.weakened > 0
 	})
+	if err != nil {
+		return err
+	}
+	err = until("the silence is noticed", func() bool {
+		return slices.ContainsFunc(s.environments(ctx), func(e health.Status) bool { return e.State == health.Silent })
+	})
+	if err != nil {
+		return fmt.Errorf("%w; it reports %+v", err, s.environments(ctx))
+	}
+	return nil
+}
+
+// environments are the states that the relay reports; none while it does not answer.
+func (s *stage) environments(ctx context.Context) (list []health.Status) {
+	sections, err := s.client().Status(ctx)
+	if err == nil {
+		_ = json.Unmarshal(sections["environments"], &list) // then none are reported
+	}
+	return list
+}
+
+// teach has the relay know four weeks of even traffic, so that it notices a silence within a minute.
+func (s *stage) teach() error {
+	m := &rhythm.Model{}
+	now := time.Now()
+	for last := now.Add(-4 * 7 * 24 * time.Hour); last.Before(now); last = last.Add(time.Second) {
+		m.Observe(last, last.Add(time.Second), rate, 1)
+	}
+	models := map[string]any{}
+	for _, e := range s.workspace.Environments() {
+		models[e.Project+"/"+e.Environment] = map[string]any{"model": m}
+	}
+	raw, err := json.Marshal(map[string]any{"saved": now, "environments": models})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.relay.DataDir(), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.relay.DataDir(), health.FileName), raw, 0o600)
+}
+
+// flowed is how many events the environment with the fewest has delivered.
+func (s *stage) flowed() int64 {
+	least := int64(0)
+	for i, l := range s.workspace.Ledgers() {
+		if n := int64(l.Counts.Acknowledged); i == 0 || n < least {
+			least = n
+		}
+	}
+	return least
 }
 
 func jsonText(text string) string {
@@ -138,6 +212,9 @@ func (s *stage) close() {
 	}
 	if s.api != nil {
 		s.api.Close()
+	}
+	if s.provider != nil {
+		s.provider.Close()
 	}
 	if s.workspace != nil {
 		s.workspace.Close()

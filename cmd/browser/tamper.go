@@ -84,7 +84,7 @@ func (m *middle) stand(t *tab) error {
 }
 
 // tamper alters files on their way to the page that proves entries, each of which must turn it red.
-func tamper(b *browser, s *stage, o options, r *report) error {
+func tamper(b *chrome, s *stage, o options, r *report) error {
 	t, err := b.enter(s, light)
 	if err != nil {
 		return err

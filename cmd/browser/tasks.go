@@ -3,28 +3,42 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/chromedp/cdproto/browser"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // mostClicks bounds the clicks of a task.
 const mostClicks = 3
 
-// task is what a person comes for. It begins on the overview, logged in.
+// task is what a person comes for. It begins on the overview, logged in as an operator.
 type task struct {
 	name string
 	play func(t *tab, s *stage) error
+	// stranger: it begins at the console's address, by somebody who is not logged in.
+	stranger bool
 }
 
 // tasks are all of them. A page that a task needs, and that the console does not have, fails it.
 var tasks = []task{
-	{"find who weakened what, and prove it", proveTheWeakening},
-	{"check a .tlog-proof offline", checkOffline},
-	{"find the silent environment", findSilent},
-	{"find why a sink is dead", findDead},
+	{name: "find who weakened what, and prove it", play: proveTheWeakening},
+	{name: "check a .tlog-proof offline", play: checkOffline},
+	{name: "find the silent environment", play: findSilent},
+	{name: "find why a sink is dead", play: findDead},
+	{name: "go to the state before a change", play: goBack},
+	{name: "export what is seen", play: export},
+	{name: "acknowledge a change", play: acknowledge},
+	{name: "see a policy's violation", play: findViolation},
+	{name: "log in at the OpenID Connect provider", play: logIn, stranger: true},
+	{name: "be refused as a viewer", play: beRefused, stranger: true},
 }
 
-func playTasks(b *browser, s *stage, only string, r *report) error {
+func playTasks(b *chrome, s *stage, only string, r *report) error {
 	r.say("%-44s %-8s %6s %8s", "task", "look", "clicks", "seconds")
 	for _, one := range tasks {
 		if !strings.Contains(one.name, only) {
@@ -43,8 +57,12 @@ func playTasks(b *browser, s *stage, only string, r *report) error {
 	return nil
 }
 
-func (b *browser) play(s *stage, one task, l look) (clicks int, took time.Duration, err error) {
-	t, err := b.enter(s, l)
+func (b *chrome) play(s *stage, one task, l look) (clicks int, took time.Duration, err error) {
+	begin := b.enter
+	if one.stranger {
+		begin = func(s *stage, l look) (*tab, error) { return b.open(l) }
+	}
+	t, err := begin(s, l)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -55,7 +73,7 @@ func (b *browser) play(s *stage, one task, l look) (clicks int, took time.Durati
 }
 
 // enter opens a tab on the overview, logged in by a link.
-func (b *browser) enter(s *stage, l look) (*tab, error) {
+func (b *chrome) enter(s *stage, l look) (*tab, error) {
 	t, err := b.open(l)
 	if err != nil {
 		return nil, err
@@ -125,9 +143,94 @@ func checkOffline(t *tab, s *stage) error {
 }
 
 func findSilent(t *tab, s *stage) error {
-	return t.says(s.silent.Environment)
+	if err := t.click(`//main//a[.//span[contains(@class, "badge silent")]]`); err != nil {
+		return err
+	}
+	if err := t.says(s.silent.Project + "/" + s.silent.Environment); err != nil {
+		return err
+	}
+	return t.says("What to do")
 }
 
-func findDead(t *tab, _ *stage) error {
-	return t.says("connection refused")
+func findDead(t *tab, _ *stage) error { return t.says("connection refused") }
+
+func goBack(t *tab, s *stage) error {
+	for _, link := range []string{`//main//a[contains(., "breach")]`, `//a[. = "All settings at that time"]`, `//a[. = "Change before"]`} {
+		if err := t.click(link); err != nil {
+			return err
+		}
+	}
+	return t.until("an older state is shown", `/after entry \d+/.test(document.body.innerText) && location.search.includes("entry=")`)
+}
+
+func export(t *tab, _ *stage) error {
+	dir, err := os.MkdirTemp("", "auditrelay-browser-export-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	allow := browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithBrowserContextID(t.profile).WithDownloadPath(dir)
+	if err := allow.Do(t.whole()); err != nil {
+		return fmt.Errorf("allow downloads: %w", err)
+	}
+	if err := t.click(`//nav//a[. = "Changes"]`); err != nil {
+		return err
+	}
+	if err := t.click(`//a[. = "CSV"]`); err != nil {
+		return err
+	}
+	return rig.Until(t.ctx, patience, "the export is here", func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "changes.csv"))
+		return err == nil && strings.Contains(string(text), "no longer checked against breaches")
+	})
+}
+
+func acknowledge(t *tab, _ *stage) error {
+	if err := t.click(`//main//a[contains(., "breach")]`); err != nil {
+		return err
+	}
+	if err := t.click(`//button[. = "Acknowledge"]`); err != nil {
+		return err
+	}
+	if err := t.click(`//main//button[@name = "confirm"]`); err != nil {
+		return err
+	}
+	return t.until("it is reviewed", `document.querySelector(".badge.good")?.innerText === "reviewed"`)
+}
+
+func findViolation(t *tab, s *stage) error {
+	if err := t.click(`//nav//a[. = "Policies"]`); err != nil {
+		return err
+	}
+	return t.until("the violation is named", fmt.Sprintf(`document.querySelector("[aria-label=Violations]")?.innerText.includes(%q)`, s.flowing.Project+"/"+s.flowing.Environment))
+}
+
+// logInAs logs in at the provider, from the console's address.
+func (t *tab) logInAs(s *stage, name string) error {
+	t.expectRefusals(true) // who is not logged in is told so with 401
+	defer t.expectRefusals(false)
+	if err := t.goTo(s.web + "/"); err != nil {
+		return err
+	}
+	if err := t.click(`//main//a[contains(., "Log in at")]`); err != nil {
+		return err
+	}
+	if err := t.click(`//button[. = "` + name + `"]`); err != nil {
+		return err
+	}
+	return t.until(name+" is logged in", fmt.Sprintf(`document.querySelector("form.who")?.innerText.includes(%q)`, name))
+}
+
+func logIn(t *tab, s *stage) error { return t.logInAs(s, "olga") }
+
+func beRefused(t *tab, s *stage) error {
+	if err := t.logInAs(s, "vera"); err != nil {
+		return err
+	}
+	t.expectRefusals(true)
+	defer t.expectRefusals(false)
+	if err := t.goTo(s.web + "/prove"); err != nil {
+		return err
+	}
+	return t.says("Your role is viewer. This takes the role auditor.")
 }
