@@ -159,10 +159,10 @@ func (j *judge) forward(status *app.ClusterStatus) error {
 		case p == nil:
 		case p.Unknown != "":
 			return fmt.Errorf("the position of %s: %s", p.Sink, p.Unknown)
-		case p.Acknowledged < j.positions[p.Sink]:
-			return fmt.Errorf("the position of %s went back from %d to %d", p.Sink, j.positions[p.Sink], p.Acknowledged)
+		case p.Acknowledged < j.positions[job.Name]:
+			return fmt.Errorf("the position of %s went back from %d to %d", job.Name, j.positions[job.Name], p.Acknowledged)
 		default:
-			j.positions[p.Sink] = p.Acknowledged
+			j.positions[job.Name] = p.Acknowledged
 		}
 	}
 	return nil

@@ -38,6 +38,7 @@ type load struct {
 // sender pushes one batch after the other. What it has acknowledged is everything before next.
 type sender struct {
 	prefix string
+	user   string
 
 	mu    sync.Mutex // guards the fields below
 	next  uint64
@@ -54,7 +55,8 @@ const (
 	leftOut     = 2 * time.Second
 )
 
-func newLoad(relays []string) *load {
+// newLoad has senders of each of the environments.
+func newLoad(relays []string, environments int) *load {
 	l := &load{
 		relays: relays, out: make([]time.Time, len(relays)), last: time.Now(), refused: map[string]int{},
 		client: &http.Client{Timeout: pushTimeout, Transport: &http.Transport{
@@ -62,7 +64,7 @@ func newLoad(relays []string) *load {
 		}},
 	}
 	for i := range sendersAll {
-		l.senders = append(l.senders, &sender{prefix: fmt.Sprintf("%s%d-", loadPrefix, i)})
+		l.senders = append(l.senders, &sender{prefix: fmt.Sprintf("%s%d-", loadPrefix, i), user: pushUser(i % environments)})
 	}
 	return l
 }
@@ -102,7 +104,7 @@ func (l *load) push(ctx context.Context, s *sender) {
 			_ = retry.Sleep(ctx, 50*time.Millisecond) // the loop ends with ctx
 			continue
 		}
-		reason, perhaps := l.send(ctx, l.relays[i], body)
+		reason, perhaps := l.send(ctx, l.relays[i], s.user, body)
 		if reason == "" {
 			l.taken(s, unsure)
 			return
@@ -113,12 +115,12 @@ func (l *load) push(ctx context.Context, s *sender) {
 }
 
 // send is one attempt. Where it failed, perhaps says that the batch may have been taken.
-func (l *load) send(ctx context.Context, relay string, body []byte) (reason string, perhaps bool) {
+func (l *load) send(ctx context.Context, relay, user string, body []byte) (reason string, perhaps bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+relay+"/loki/api/v1/push", bytes.NewReader(body))
 	if err != nil {
 		return err.Error(), false
 	}
-	req.SetBasicAuth(pushUser, pushPassword)
+	req.SetBasicAuth(user, pushPassword)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := l.client.Do(req)
 	var dialled *net.OpError

@@ -34,6 +34,7 @@ type flags struct {
 	loopback bool
 	keep     bool
 	scale    time.Duration
+	shards   int
 	lasts    time.Duration // 0: no end
 }
 
@@ -70,6 +71,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
   cluster --rounds 200 --seed 42
   cluster --rounds 200 --for 1h
   cluster --only freeze,cut --rounds 10
+  cluster --shards 3 --rounds 20
   cluster --scale 20s`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
@@ -81,10 +83,11 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.lasts, "for", 0, "begin no round after this `time` (default: play all)")
 	fs.Float64Var(&f.rate, "rate", 5000, "`events` a second")
 	fs.Uint64Var(&f.seed, "seed", f.seed, "what the plays follow from (default: the time)")
+	fs.IntVar(&f.shards, "shards", 1, "over how `many` streams the environments are spread at first")
 	fs.StringSliceVar(&f.only, "only", nil, "play only those with these `names`")
 	fs.BoolVar(&f.loopback, "loopback", false, "proxies on loopback instead of network namespaces")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the logs")
-	fs.DurationVar(&f.scale, "scale", 0, "play nothing, but measure for this `time` each what one, two and three relays take")
+	fs.DurationVar(&f.scale, "scale", 0, "play nothing, but measure for this `time` each what some relays and shards take, and say what follows for more cores")
 	cmd.AddCommand(newNATSCommand(), newEnterCommand())
 	return cmd
 }
@@ -123,6 +126,9 @@ func outside(ctx context.Context, f flags) error {
 		fmt.Println("The logs are in", dir)
 	} else {
 		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	if f.scale > 0 {
+		return scaleUp(ctx, f, dir, os.Stdout)
 	}
 	fmt.Printf("seed %d: 'cluster --seed %d' plays the same again\n", f.seed, f.seed)
 	if !f.loopback {

@@ -36,6 +36,7 @@ func plays() []act {
 		{clockPlay, "a relay whose clock is an hour off does all jobs, its clock is set, and it is frozen with another hour off", wrongClock},
 		{"upgrade", "SIGTERM and restart of one relay after the other", upgrade},
 		{"resize", "from one relay to three, and to two", resize},
+		{"reshard", "another number of shards, with a relay killed", reshard},
 		{"several", "a slow network, while a server and a relay with a job are killed", several},
 	}
 }
@@ -99,7 +100,8 @@ type victim struct {
 
 // has reports whether a job was the victim's.
 func (v victim) has(job string) bool {
-	return slices.Contains(v.jobs, job) || slices.Contains(v.sinks, strings.TrimPrefix(job, sinkJob))
+	sink, _ := sinkOf(job)
+	return slices.Contains(v.jobs, job) || slices.Contains(v.sinks, sink)
 }
 
 // sinkJob begins the names of the sinks' jobs.
@@ -138,9 +140,9 @@ func (r *round) victimIn(status *app.ClusterStatus, relay *relayNode) victim {
 		if job.Holder != v.member {
 			continue
 		}
-		if sink, is := strings.CutPrefix(job.Name, sinkJob); !is {
+		if sink, is := sinkOf(job.Name); !is {
 			v.jobs = append(v.jobs, job.Name)
-		} else if r.sinks[sink].holder() == v.name {
+		} else if r.sinks[sink].holder() == v.name && !slices.Contains(v.sinks, sink) {
 			v.sinks = append(v.sinks, sink)
 		}
 	}

@@ -68,11 +68,14 @@ func (s *scene) newRelay(i int) (r *relayNode, err error) {
 
 // The relays' common name for senders, and a credential of the configuration.
 const (
-	pushHost               = "push.cluster"
-	pushUser, pushPassword = "cluster", "cluster-has-a-password"
+	pushHost     = "push.cluster"
+	pushPassword = "cluster-has-a-password"
 	// The window is longer than a new holder of control takes to read what has no span yet.
 	journalBytes, replayWindow = "4GiB", "15m"
 )
+
+// pushUser is the credential's name of an environment.
+func pushUser(environment int) string { return fmt.Sprintf("cluster-%d", environment) }
 
 func (s *scene) configOf(m machine, r *relayNode, services string) (string, error) {
 	url, err := journalURL(s.network, m)
@@ -87,19 +90,16 @@ admin: {listen: %q}
 settings: {interval: 2s}
 streaming: {interval: 2s}
 audit: {key_file: %s}
-journal: {url: %q, replicas: 3, max_bytes: %s, replay_window: %s}
+journal: {url: %q, replicas: 3, shards: %d, max_bytes: %s, replay_window: %s}
 sinks:
 `, filepath.Join(r.dir, "data"), services, workspacesim.DemoKeyID, s.network.listensAt(m, portPushes), s.network.listensAt(m, portAdmin),
-		filepath.Join(s.dir, "audit.key"), url, journalBytes, replayWindow)
+		filepath.Join(s.dir, "audit.key"), url, s.shards, journalBytes, replayWindow)
 	for _, sink := range sinkNames {
 		fmt.Fprintf(&b, "  - {name: %s, timeout: 40s, webhook: {url: \"http://%s/sinks/%s\"}}\n", sink, services, sink)
 	}
 	b.WriteString("environments:\n")
 	for i, e := range s.workspace.Environments() {
-		own := ""
-		if i == 0 {
-			own = fmt.Sprintf(", credentials: [{username: %s, password: %s}]", pushUser, pushPassword)
-		}
+		own := fmt.Sprintf(", credentials: [{username: %s, password: %s}]", pushUser(i), pushPassword)
 		fmt.Fprintf(&b, "  - {project: %s, environment: %s, stream: {relay: {hostname: %s}}%s}\n", e.Project, e.Environment, pushHost, own)
 	}
 	return b.String(), nil

@@ -37,9 +37,6 @@ func play(ctx context.Context, f flags, dir string, out io.Writer) error {
 		return err
 	}
 	defer s.close()
-	if f.scale > 0 {
-		return s.measure(ctx)
-	}
 	if err := s.startRelays(ctx, len(s.relays)); err != nil {
 		return err
 	}
@@ -230,31 +227,4 @@ func counted(title string, of map[string]int) string {
 		text += fmt.Sprintf("  %d × %s\n", of[name], name)
 	}
 	return text
-}
-
-// measure says what one, two and three relays take.
-func (s *scene) measure(ctx context.Context) error {
-	const plenty = 200_000
-	loading, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); s.load.run(loading, plenty) }()
-	s.closers = append(s.closers, func() { stop(); <-done })
-	fmt.Fprintln(s.out, "relays  events/s")
-	for n := 1; n <= len(s.relays); n++ {
-		if err := s.startRelays(ctx, n); err != nil {
-			return err
-		}
-		r := &round{scene: s}
-		for _, relay := range s.relays[:n] {
-			if err := r.joined(ctx, relay); err != nil {
-				return err
-			}
-		}
-		_, before := s.load.acknowledged()
-		began := time.Now()
-		time.Sleep(s.scale)
-		_, after := s.load.acknowledged()
-		fmt.Fprintf(s.out, "%6d  %8.0f\n", n, float64(after-before)/time.Since(began).Seconds())
-	}
-	return nil
 }

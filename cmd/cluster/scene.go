@@ -83,7 +83,7 @@ func (s *scene) setUp(ctx context.Context) (err error) {
 		s.closers = append(s.closers, r.kill)
 		addresses = append(addresses, r.pushes)
 	}
-	s.load = newLoad(addresses)
+	s.load = newLoad(addresses, len(s.workspace.Environments()))
 	return nil
 }
 

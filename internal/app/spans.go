@@ -17,6 +17,7 @@ func (c *control) startSpans(context.Context) error {
 	for shard, log := range c.journal.Logs() {
 		keeper := eventproof.New(eventproof.Options{Subject: eventproof.SubjectOf(shard), Interval: cfg.Interval, Events: cfg.Events, Logger: c.log})
 		log.Seal(keeper.Note)
+		log.KeepAfter(func() uint64 { return keeper.State().Through })
 		c.spans = append(c.spans, keeper)
 		c.stack.push("event spans", background(func(ctx context.Context) {
 			select {

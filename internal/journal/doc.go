@@ -59,7 +59,8 @@
 //
 // # The disk budget
 //
-// Delivered records stay for the replay window (72 h) within the budget. As the budget
+// Delivered records stay for the replay window (72 h), and until their digest is in the trail, within
+// the budget. As the budget
 // nears its end, and before an append is refused, the oldest delivered records go, whatever
 // their age. Undelivered records never go: when they fill the budget, pushes get 503.
 //

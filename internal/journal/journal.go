@@ -64,7 +64,8 @@ type Journal struct {
 	layout func() uint64
 	admit  func(ctx context.Context, sink string, layout uint64) error
 	sealed atomic.Pointer[func(Sealed)]
-	trims  atomic.Pointer[lease.Turn] // the right to trim; nil while another relay has it
+	spans  atomic.Pointer[func() uint64] // see KeepAfter
+	trims  atomic.Pointer[lease.Turn]    // the right to trim; nil while another relay has it
 
 	id        store.ID
 	inherited store.Pos     // the newest position committed by an earlier process

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -42,8 +43,20 @@ func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("look for the journal's records before %s: %w", before.Format(time.RFC3339), err)
 		}
-		return min(young, free.end), nil
+		return min(young, free.end, j.needed()), nil
 	})
+}
+
+// KeepAfter has no record trimmed for its age that stands after a position, which through tells: who
+// digests the records has come so far. Records give way to pushes all the same.
+func (j *Journal) KeepAfter(through func() uint64) { j.spans.Store(&through) }
+
+// needed is the first record that somebody has still to digest.
+func (j *Journal) needed() store.Pos {
+	if through := j.spans.Load(); through != nil {
+		return store.Pos((*through)()) + 1
+	}
+	return math.MaxUint64
 }
 
 // extent holds the records [first, end) of the log: all without a sink, otherwise those

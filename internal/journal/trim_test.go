@@ -176,3 +176,26 @@ func TestNothingIsTrimmedAfterATableIsLost(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, n)
 }
+
+// What has no digest in the trail yet is not too old to be kept, and yet gives way to pushes.
+func TestRecordsWaitForTheirDigest(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), small())
+	k := j.source(t, "k")
+	defer k.Close()
+	j.fill(t, 10)
+	read(t, k, 10, true)
+	through := uint64(3)
+	j.KeepAfter(func() uint64 { return through })
+	n, err := j.trimAll(t)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, n)
+	through = 5
+	n, err = j.trimAll(t)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
+	for j.Trimmed() < 6 {
+		j.fill(t, 1)
+		read(t, k, 1, true)
+	}
+}

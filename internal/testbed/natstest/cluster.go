@@ -29,6 +29,8 @@ type Options struct {
 	Command []string
 	// Dir is where the servers keep their files.
 	Dir string
+	// SyncAlways has them sync each write before they acknowledge it.
+	SyncAlways bool
 }
 
 // Nodes is the size of the smallest cluster able to lose one of them.
@@ -84,7 +86,7 @@ func (n *Cluster) configure(ctx context.Context, o Options) error {
 			return fmt.Errorf("make a folder for nats: %w", err)
 		}
 		file := filepath.Join(dir, "server.conf")
-		text := nodeConfig(nodeName(i), clients[i], routes[i], routes, filepath.Join(dir, "data"))
+		text := nodeConfig(nodeName(i), clients[i], routes[i], routes, filepath.Join(dir, "data"), o.SyncAlways)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return fmt.Errorf("configure nats: %w", err)
 		}
@@ -101,12 +103,16 @@ func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 
 // nodeConfig names the cluster by its first route, because two clusters of one name could merge
 // if one has a port that the other had before.
-func nodeConfig(name, client, route string, routes []string, dir string) string {
+func nodeConfig(name, client, route string, routes []string, dir string, syncAlways bool) string {
+	sync := ""
+	if syncAlways {
+		sync = ", sync_interval: always"
+	}
 	return fmt.Sprintf(`server_name: %s
 listen: %q
-jetstream: {store_dir: %q, max_file_store: 100GB, max_memory_store: 64MB}
+jetstream: {store_dir: %q, max_file_store: 100GB, max_memory_store: 64MB%s}
 cluster: {name: %q, listen: %q, routes: ["nats-route://%s"], no_advertise: true}
-`, name, client, dir, strings.ReplaceAll(routes[0], ".", "-"), route, strings.Join(routes, `", "nats-route://`))
+`, name, client, dir, sync, strings.ReplaceAll(routes[0], ".", "-"), route, strings.Join(routes, `", "nats-route://`))
 }
 
 // CreateStream makes a stream in file storage with a copy on each server, and
