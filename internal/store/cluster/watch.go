@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -60,25 +61,50 @@ var errEnough = errors.New("the caller wants no more")
 
 // scan calls take with the values of a prefix whose messages stand at a sequence or later, until
 // it returns false. A value that is written meanwhile is given again. The sequence that it
-// returns is where another scan goes on.
+// returns is where another scan goes on. As long as it finds messages, it asks for more of them at
+// once.
 func (t *Table) scan(ctx context.Context, seq uint64, prefix string, take func(store.Value) bool) (next uint64, err error) {
-	for {
-		got, err := t.store.next(ctx, t.stream, seq)
+	for many := 0; ; many = min(2*many+1, watchAhead) {
+		first, err := t.store.next(ctx, t.stream, seq)
 		if errors.Is(err, errMissing) {
 			return seq, nil
 		}
 		if err != nil {
 			return seq, err
 		}
-		v, err := t.value(got)
-		switch {
-		case errors.Is(err, ErrVersion):
-			return seq, fmt.Errorf("read the table: %w", err)
-		case err != nil:
-			t.tellDamage(got)
-		case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix) && !take(v):
-			return seq, errEnough
+		for _, got := range append([]message{first}, t.following(ctx, first.seq, many)...) {
+			v, err := t.value(got)
+			switch {
+			case errors.Is(err, ErrVersion):
+				return seq, fmt.Errorf("read the table: %w", err)
+			case err != nil:
+				t.tellDamage(got)
+			case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix) && !take(v):
+				return seq, errEnough
+			}
+			seq = got.seq + 1
 		}
-		seq = got.seq + 1
 	}
+}
+
+// watchAhead is how many messages a watch asks for at once.
+const watchAhead = 31
+
+// following asks for so many messages after a sequence, all at once, and returns those before the
+// first that is not there: it was replaced, or is still to be written.
+func (t *Table) following(ctx context.Context, after uint64, many int) []message {
+	all, failed := make([]message, many), make([]error, many)
+	var asking sync.WaitGroup
+	for i := range all {
+		asking.Go(func() {
+			all[i], failed[i] = t.store.ask(ctx, t.stream, query{Seq: after + 1 + uint64(i)})
+		})
+	}
+	asking.Wait()
+	for i, err := range failed {
+		if err != nil {
+			return all[:i]
+		}
+	}
+	return all
 }
