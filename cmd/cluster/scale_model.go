@@ -45,13 +45,14 @@ func (s *sample) nats() (sum float64) {
 
 // model says what an event costs, in seconds of a processor.
 //
-//	cost = push + (relays-1)·follow + records·record + bytes·byte
+//	cost = push + (relays-1)·follow + records·(commit+record) + bytes·byte
 //
 // with the records and bytes of an event. What limits one shard is its leader: a stream is led by one
 // server, which takes one record after the other.
 type model struct {
 	push   float64 // by the relay that takes and delivers it, to one webhook
 	follow float64 // by each other relay
+	commit float64 // by the relays, for a record
 	record float64 // by the three servers, for a record
 	byte   float64 // and for a byte of it
 
@@ -61,21 +62,14 @@ type model struct {
 
 // modelOf fits the constants to samples, of which the first has one relay and one shard.
 func modelOf(all []sample) (m model) {
-	var alone, events float64
-	var shared, others float64
+	var ofRelays, ofServers []equation
 	for i := range all {
-		if s := &all[i]; s.relays == 1 {
-			alone, events = alone+s.relay, events+s.events
-		}
+		s := &all[i]
+		ofRelays = append(ofRelays, equation{[]float64{s.events, float64(s.relays-1) * s.events, s.records}, s.relay})
+		ofServers = append(ofServers, equation{[]float64{s.records, s.bytes}, s.nats()})
 	}
-	m.push = alone / events
-	for i := range all {
-		if s := &all[i]; s.relays > 1 {
-			shared, others = shared+s.relay-m.push*s.events, others+float64(s.relays-1)*s.events
-		}
-	}
-	m.follow = max(0, shared/max(1, others))
-	m.record, m.byte = twoCosts(all)
+	relay, servers := fit(ofRelays), fit(ofServers)
+	m.push, m.follow, m.commit, m.record, m.byte = relay[0], relay[1], relay[2], servers[0], servers[1]
 	first, last := &all[0], &all[len(all)-1]
 	m.leader = first.servers[first.leader] / first.events
 	m.follower = (first.nats() - first.servers[first.leader]) / float64(len(first.servers)-1) / first.events
@@ -83,27 +77,9 @@ func modelOf(all []sample) (m model) {
 	return m
 }
 
-// twoCosts fits what a record and a byte cost the servers, by least squares of the relative errors.
-func twoCosts(all []sample) (record, perByte float64) {
-	var rr, rb, bb, ry, by float64
-	for i := range all {
-		s := &all[i]
-		y := s.nats()
-		r, b := s.records/y, s.bytes/y
-		rr, rb, bb, ry, by = rr+r*r, rb+r*b, bb+b*b, ry+r, by+b
-	}
-	if det := rr*bb - rb*rb; det > 0 {
-		record, perByte = (ry*bb-by*rb)/det, (by*rr-ry*rb)/det
-	}
-	if record <= 0 || perByte <= 0 { // they cannot be told apart: all by the byte
-		return 0, by / bb
-	}
-	return record, perByte
-}
-
 // cost is what one event costs.
 func (m *model) cost(relays int, records, bytes float64) float64 {
-	return m.push + float64(relays-1)*m.follow + records*m.record + bytes*m.byte
+	return m.push + float64(relays-1)*m.follow + records*(m.commit+m.record) + bytes*m.byte
 }
 
 // tell prints the measurements beside the model, the constants, and what they mean for more cores.
@@ -120,10 +96,10 @@ func (m *model) tell(out io.Writer, all []sample) {
 	first := &all[0]
 	fmt.Fprintf(out, `
 an event costs a relay %.2f µs (taken, committed, delivered to one webhook), and each other relay %.2f µs, which follows it
-a record costs the three servers %.0f µs, and a MB of it %.1f ms; an event is %.0f bytes there, after compression
+a record costs the relays %.0f µs and the three servers %.0f µs, and a MB of it %.1f ms; an event is %.0f bytes there, after compression
 with one stream an event costs its leader %.2f µs and each follower %.2f µs: a shard ends at about %.0f events/s
 syncs of all servers for each commit: %s
-`, 1e6*m.push, 1e6*m.follow, 1e6*m.record, 1e9*m.byte, m.bytes, 1e6*m.leader, 1e6*m.follower, 1/m.leader, known(first.syncs))
+`, 1e6*m.push, 1e6*m.follow, 1e6*m.commit, 1e6*m.record, 1e9*m.byte, m.bytes, 1e6*m.leader, 1e6*m.follower, 1/m.leader, known(first.syncs))
 	m.extrapolate(out)
 }
 
@@ -168,7 +144,7 @@ func (m *model) extrapolate(out io.Writer) {
 // relaysFor is how many relays some cores are enough for, when the servers have their share.
 func (m *model) relaysFor(cores float64) int {
 	for relays := 1; ; relays++ {
-		relay := m.push + float64(relays-1)*m.follow
+		relay := m.push + float64(relays-1)*m.follow + m.records*m.commit
 		if of := relay / m.cost(relays, m.records, m.bytes); of*cores/relayCores <= float64(relays) {
 			return relays
 		}
