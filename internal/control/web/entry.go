@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -62,7 +63,7 @@ func entryOf(a *asked) (any, error) {
 	}
 	p := &entryPage{Entry: e, Undo: e.Undo(), MayProve: a.role >= access.Auditor && !e.Missing, MayReview: a.role >= access.Auditor && e.Type != timeline.TypeAnnotated && !e.Missing}
 	for _, s := range e.Statements() {
-		p.Statements = append(p.Statements, statement{s, plaintext.JSON(s.Old), plaintext.JSON(s.New), diffLines(s.Diff)})
+		p.Statements = append(p.Statements, statement{s, readable(s.Old), readable(s.New), diffLines(s.Diff)})
 	}
 	if e.Setting == rbacSubject && len(e.Before) > 0 {
 		if m, err := meaning.PermissionMatrix(e.Before, e.After); err == nil {
@@ -136,9 +137,28 @@ func textOf(index int64, part string, raw json.RawMessage) stateText {
 func prettyJSON(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
-		return plaintext.JSON(raw)
+		return readable(raw)
 	}
-	return plaintext.JSON(b.Bytes())
+	return readable(b.Bytes())
+}
+
+// escapes are all escapes in JSON, so that the second half of one is not taken for another.
+var escapes = regexp.MustCompile(`\\(?:u003[ce]|u0026|.)`)
+
+// readable shows the characters of markup, which JSON on the wire has as escapes, and escapes those
+// that steer.
+func readable(raw []byte) string {
+	return escapes.ReplaceAllStringFunc(plaintext.JSON(raw), func(escape string) string {
+		switch escape {
+		case `\u003c`:
+			return "<"
+		case `\u003e`:
+			return ">"
+		case `\u0026`:
+			return "&"
+		}
+		return escape
+	})
 }
 
 func diffLines(diff string) (lines []diffLine) {

@@ -174,7 +174,7 @@ func TestAnEntryIsShownWhole(t *testing.T) {
 		assert.Contains(t, strings.ToLower(body), strings.ToLower(want))
 	}
 	_, body = get("/changes/3")
-	assert.Contains(t, body, `＋<span class="visually-hidden"> gained`)
+	assert.Contains(t, body, `+<span class="visually-hidden"> gained`)
 	assert.Contains(t, body, "role editor")
 	for path, status := range map[string]int{"/changes/99": 404, "/changes/x": 400, "/changes/-1": 400, "/changes/1/text?part=none": 404, "/changes/2/mail?template=none": 404} {
 		resp, _ := get(path)
@@ -238,6 +238,7 @@ func TestHostileTextIsText(t *testing.T) {
 	}
 	_, body := get("/changes/4")
 	assert.Contains(t, body, "See the whole (")
+	assert.Contains(t, body, `&lt;script&gt;alert(1)&lt;/script&gt;\u202e\u2066txt.exe`)
 }
 
 func TestWhatIsSeenIsExported(t *testing.T) {
@@ -298,9 +299,9 @@ func TestTheStatesAtATime(t *testing.T) {
 	t.Parallel()
 	_, get := told(t)
 	_, body := get("/states?project=shop&environment=live")
-	assert.Contains(t, body, "4 settings")
+	assert.Contains(t, body, ">4 settings<")
 	_, body = get("/states?entry=0")
-	assert.Contains(t, body, "1 settings")
+	assert.Contains(t, body, ">1 setting<")
 	assert.Contains(t, body, "&#34;luds_min_password_length&#34;: 12")
 	assert.Equal(t, "/states?entry=1", linkTo(body, `rel="next">Next change`))
 	_, body = get("/states?at=2026-03-01T08:01")

@@ -57,7 +57,7 @@ func scaleStatus() (all []health.Status) {
 func newLongStage(tb testing.TB, n int) *stage {
 	tb.Helper()
 	dir := tb.TempDir()
-	files := trailtest.Store(tb, dir)
+	files := trailtest.Store(tb, filepath.Join(dir, "trail"))
 	options := audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour}
 	trail, err := audit.Open(tb.Context(), files, options)
 	require.NoError(tb, err)
