@@ -144,7 +144,7 @@ func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfi
 		accept = func() error { return server.ServeTLS(listener, "", "") }
 	}
 	go func() {
-		if err := accept(); !errors.Is(err, http.ErrServerClosed) {
+		if err := accept(); !errors.Is(err, http.ErrServerClosed) && !bye.begun.Load() {
 			r.fail(fmt.Errorf("%s listener on %s: %w", o.Name, bound, err))
 		}
 	}()
@@ -153,7 +153,7 @@ func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfi
 		defer cancel()
 		outlived, err := r.socketOf(o.Name).outlive(listener.Listener)
 		if outlived {
-			bye.say(polite, listener.Open)
+			bye.say(polite, listener)
 		}
 		if server.Shutdown(polite) == nil {
 			return err

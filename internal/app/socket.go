@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
@@ -98,8 +99,7 @@ func (s *Socket) outlive(listener net.Listener) (bool, error) {
 	return true, nil
 }
 
-// drainFor is how long clients are told with their answers that their connection ends, before those
-// are closed that say nothing. Pushes are taken meanwhile.
+// drainFor is how long connections may say nothing before they are closed without an answer.
 const drainFor = 2 * time.Second
 
 // farewell ends connections with an answer, so that a client does not send a further request on
@@ -121,14 +121,16 @@ func (f *farewell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.next.ServeHTTP(w, r)
 }
 
-// say takes farewell from the clients, as long as there are connections and ctx allows. The time for
-// the next requests begins after the answers that do not say it.
-func (f *farewell) say(ctx context.Context, open func() int) {
+// say accepts no further connection, and takes farewell from those that there are, as long as ctx
+// allows. The server must not be told to shut down before: from then on net/http drops each request
+// that it reads. The time for the next requests begins after the answers that do not say it.
+func (f *farewell) say(ctx context.Context, door *connlimit.Door) {
 	f.begun.Store(true)
+	_ = door.Close() // the socket stays open, and what comes waits in it
 	for f.without.Load() > 0 && retry.Sleep(ctx, 10*time.Millisecond) == nil {
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainFor)
 	defer cancel()
-	for open() > 0 && retry.Sleep(ctx, 10*time.Millisecond) == nil {
+	for door.Open() > 0 && retry.Sleep(ctx, 10*time.Millisecond) == nil {
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,12 +62,15 @@ func TestTheSocketOutlivesTheRelay(t *testing.T) {
 		return startWith(t, cfg, Options{Logger: slog.New(slog.DiscardHandler), Socket: NewSocket(file)})
 	}
 	r := begin()
-	kept := dial(t, address)
-	assert.False(t, rawPush(t, kept)().Close)
+	var kept []net.Conn
+	for range 8 {
+		kept = append(kept, dial(t, address))
+		assert.False(t, rawPush(t, kept[len(kept)-1])().Close)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
-	for last := false; !last; { // until the farewell
-		last = rawPush(t, kept)().Close
+	for len(kept) > 0 { // until the farewell of each
+		kept = slices.DeleteFunc(kept, func(conn net.Conn) bool { return rawPush(t, conn)().Close })
 	}
 	require.NoError(t, <-stopped)
 
