@@ -60,6 +60,8 @@ type Options struct {
 	// OpenWeb gives a link into the console in the browser, valid once until a time; its error says
 	// why there is none.
 	OpenWeb func(by workspace.Person) (Opened, error)
+	// Redact is what viewers in the browser do not see; nil: they see neither bodies nor labels.
+	Redact *config.Redact
 	// Visitors are the people in the browser; nil without a console there.
 	Visitors *access.Access
 	// Delivery tells how live delivery to a sink goes.
@@ -112,6 +114,7 @@ type Server struct {
 	// deliver each letter twice.
 	lettersTurn sync.Mutex
 	taps        chan struct{} // holds a token per tap
+	veil        veil
 	// archiving is held while bundles are moved out.
 	archiving sync.Mutex
 }
@@ -125,6 +128,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{opts: opts, socket: socket, working: working, stop: stop, taps: make(chan struct{}, mostTaps)}
+	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
+		return nil, errors.Join(err, socket.close(), socket.listener.Close())
+	}
 	s.handler = cutOff(s.routes())
 	if opts.Elsewhere {
 		s.handler = cutOff(s.elsewhere())

@@ -15,6 +15,9 @@ import (
 
 func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) (err error) {
 	failed := s.opts.Letters.Find(ctx, req.Filter, func(d deadletters.Letter) bool {
+		if req.Veiled {
+			d.Event = s.veil(d.Event)
+		}
 		err = out.send(letterOf(&d, req.Bodies))
 		return err == nil
 	})

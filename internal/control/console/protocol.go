@@ -80,6 +80,8 @@ func (l *Letter) Event() relay.Event { return relay.Event(l.letterEvent) }
 type ListLetters struct {
 	Filter deadletters.Filter `json:"filter"`
 	Bodies bool               `json:"bodies,omitempty"`
+	// Veiled shows the events as viewers of the console in the browser may see them.
+	Veiled bool `json:"veiled,omitempty"`
 }
 
 // ReplayLetters asks to hand dead letters to their sink again, or to To.

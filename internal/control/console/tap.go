@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,12 @@ type Tap struct {
 	Sink string `json:"sink,omitempty"`
 	// Match is a CEL expression over the shown event. An event it fails for is not shown.
 	Match string `json:"match,omitempty"`
+	// Veiled shows the events as viewers of the console in the browser may see them. Match sees
+	// them in the same way, so that it tells nothing of what is left out.
+	Veiled bool `json:"veiled,omitempty"`
+	// Newest, if set, asks for so many of the newest events that the journal has, at most, and not
+	// for those to come.
+	Newest int `json:"newest,omitempty"`
 }
 
 // Tapped is a live event.
@@ -56,7 +63,7 @@ type TapCounts struct {
 
 const (
 	// mostTaps bounds the taps at a time.
-	mostTaps = 4
+	mostTaps = 8
 	// tapEvents and tapBytes bound the events waiting for the client of a tap.
 	tapEvents = 1024
 	tapBytes  = 8 << 20
@@ -76,6 +83,9 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 		return err
 	}
 	defer func() { <-s.taps }()
+	if req.Newest > 0 {
+		return t.newest(ctx, min(req.Newest, tapEvents), out)
+	}
 	return t.run(ctx, out)
 }
 
@@ -90,6 +100,9 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if req.Veiled {
+		t.veil = s.veil
 	}
 	if req.Match != "" {
 		match, err := routing.New(&config.Match{CEL: req.Match, OnError: "withhold"}, nil, routing.Options{Logger: s.opts.Logger})
@@ -140,6 +153,7 @@ func (t *tap) send(ctx context.Context, out *stream, ended <-chan error) error {
 type tap struct {
 	logs  []*journal.Journal
 	route *routing.Route // nil: events as they were received
+	veil  veil           // nil: they are shown whole
 	match *routing.Route // nil: all of them
 	next  []uint64       // the first record of each log not read yet; the reading goroutine's own
 
@@ -153,7 +167,8 @@ type tap struct {
 // waitingEvent is an event for the client.
 type waitingEvent struct {
 	Tapped
-	size int64
+	size     int64
+	received time.Time
 }
 
 // run reads and sends until ctx ends, or one of the two fails.
@@ -202,29 +217,77 @@ func (t *tap) readLog(ctx context.Context, i int) (grown bool, err error) {
 	return true, t.logs[i].Records(ctx, next, last+1, func(_ uint64, data []byte) bool { t.record(data); return ctx.Err() == nil })
 }
 
-// record passes on the events of a record. Live delivery tells of a damaged one.
-func (t *tap) record(data []byte) {
+// newestRecords bounds the records that are read for the newest events.
+const newestRecords = 64
+
+// newest sends the newest events, the oldest of them first.
+func (t *tap) newest(ctx context.Context, most int, out *stream) error {
+	var all []waitingEvent
+	for i := range t.logs {
+		these, err := t.newestOf(ctx, i, most)
+		if err != nil {
+			return err
+		}
+		all = append(all, these...)
+	}
+	slices.SortStableFunc(all, func(a, b waitingEvent) int { return a.received.Compare(b.received) })
+	all = all[max(0, len(all)-most):]
+	t.count(func(c *TapCounts) { c.Shown = int64(len(all)) })
+	for _, w := range all {
+		if err := out.put(w.Tapped); err != nil {
+			return err
+		}
+	}
+	return out.tell(frame{Taps: t.snapshot()})
+}
+
+// newestOf reads a log record by record backwards, until there are enough events.
+func (t *tap) newestOf(ctx context.Context, i, most int) (all []waitingEvent, err error) {
+	size := int64(0)
+	for n, at := 0, t.next[i]-1; at > 0 && n < newestRecords && len(all) < most && size < tapBytes; n, at = n+1, at-1 {
+		var these []waitingEvent
+		err := t.logs[i].Records(ctx, at, at+1, func(_ uint64, data []byte) bool {
+			eachEvent(data, func(e *relay.Event) {
+				if w, outcome := t.shown(e); outcome != nil {
+					t.count(outcome)
+				} else if these = append(these, w); len(these) > most {
+					these = these[1:]
+				}
+			})
+			return ctx.Err() == nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range these {
+			size += w.size
+		}
+		all = append(these, all...)
+	}
+	return all, nil
+}
+
+// record passes on the events of a record.
+func (t *tap) record(data []byte) { eachEvent(data, t.event) }
+
+// eachEvent gives the events of a record. Live delivery tells of a damaged one.
+func eachEvent(data []byte, yield func(*relay.Event)) {
 	r, err := record.Open(data)
 	for err == nil && !r.Done() {
 		var events []relay.Event
 		events, _, err = r.Next(nil, record.PieceBytes)
 		for i := range events {
-			t.event(&events[i])
+			yield(&events[i])
 		}
 	}
 }
 
 // event puts an event among those for the client, if it is to be shown and there is room.
 func (t *tap) event(e *relay.Event) {
-	shown, outcome := t.choose(e)
+	w, outcome := t.shown(e)
 	if outcome != nil {
 		t.count(outcome)
 		return
-	}
-	w := waitingEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: shown.Labels}}
-	w.size = int64(len(w.CloudEvent))
-	for _, l := range shown.Labels {
-		w.size += int64(len(l.Name) + len(l.Value))
 	}
 	if t.bytes.Add(w.size) > tapBytes {
 		t.bytes.Add(-w.size)
@@ -240,6 +303,20 @@ func (t *tap) event(e *relay.Event) {
 	}
 }
 
+// shown makes an event for the client, or says how it counts.
+func (t *tap) shown(e *relay.Event) (waitingEvent, func(*TapCounts)) {
+	shown, outcome := t.choose(e)
+	if outcome != nil {
+		return waitingEvent{}, outcome
+	}
+	w := waitingEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: slices.Clone(shown.Labels)}, received: e.Received}
+	w.size = int64(len(w.CloudEvent))
+	for _, l := range shown.Labels {
+		w.size += int64(len(l.Name) + len(l.Value))
+	}
+	return w, nil
+}
+
 // choose gives the event as it is shown, or says how it counts.
 func (t *tap) choose(e *relay.Event) (relay.Event, func(*TapCounts)) {
 	shown := *e
@@ -252,6 +329,9 @@ func (t *tap) choose(e *relay.Event) (relay.Event, func(*TapCounts)) {
 		default:
 			shown = trial.Event
 		}
+	}
+	if t.veil != nil {
+		shown = t.veil(shown)
 	}
 	if t.match != nil {
 		switch trial := t.match.Try(shown); {

@@ -58,11 +58,28 @@ var pages = []page{
 	{path: changesPath + "/{index}", title: "Entry", file: "entry.html", least: access.Viewer, data: entryOf, under: changesPath},
 	{path: statesPath, title: "States", file: "states.html", least: access.Viewer, data: statesOf, under: changesPath},
 	{path: policiesPath, title: "Policies", file: "policies.html", least: access.Viewer, data: policiesOf},
+	{path: streamingPath, title: "Streaming", file: "streaming.html", least: access.Viewer, data: flowOf},
+	{path: streamingPath + "/{project}/{environment}", title: "Streaming", file: "history.html", least: access.Viewer, data: historyOf, under: streamingPath},
+	{path: sinksPath, title: "Sinks", file: "sinks.html", least: access.Viewer, data: sinksOf},
+	{path: lettersPath, title: "Dead letters", file: "letters.html", least: access.Viewer, data: lettersOf, under: sinksPath},
+	{path: lettersPath + "/{number}", title: "Dead letter", file: "letter.html", least: access.Viewer, data: letterOf, under: sinksPath},
+	{path: jobsPath + "/{id}", title: "Work under way", file: "job.html", least: access.Operator, data: jobOf, under: sinksPath},
+	{path: "/live", title: "Live", file: "live.html", least: access.Viewer, data: liveOf},
+	{path: "/sessions", title: "Sessions", file: "sessions.html", least: access.Operator, data: sessionsOf},
 	{path: "/prove", title: "Prove", file: "prove.html", least: access.Auditor, data: proveOf},
 }
 
 var actions = []action{
 	{path: changesPath + "/{index}/annotate", title: "Review an entry", least: access.Auditor, plan: planAnnotation, do: doAnnotation},
+	{path: streamingPath + "/apply", title: "Set the streaming config", least: access.Operator, plan: planApply, do: doApply},
+	{path: streamingPath + "/rotate", title: "Rotate a push credential", least: access.Operator, plan: planRotate, do: doRotate},
+	{path: "/silences/add", title: "Silence alarms", least: access.Operator, plan: planSilence, do: doSilence},
+	{path: "/silences/end", title: "End a silence", least: access.Operator, plan: planEndSilence, do: doEndSilence},
+	{path: lettersPath + "/replay", title: "Replay dead letters", least: access.Operator, plan: planReplay, do: doReplay},
+	{path: lettersPath + "/discard", title: "Discard dead letters", least: access.Operator, plan: planDiscard, do: doDiscard},
+	{path: sinksPath + "/replay", title: "Replay a time", least: access.Operator, plan: planSpan, do: doSpan},
+	{path: jobsPath + "/{id}/stop", title: "Stop work", least: access.Operator, plan: planStop, do: doStop},
+	{path: "/sessions/revoke", title: "Log a person out", least: access.Operator, plan: planRevoke, do: doRevoke},
 }
 
 var feeds = []feed{

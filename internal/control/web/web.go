@@ -41,6 +41,8 @@ type Options struct {
 	// Policies gives the rules of the running configuration.
 	Policies func() config.Policies
 	Logger   *slog.Logger
+
+	jobs *jobs
 }
 
 // Console serves the pages. It is safe for concurrent use.
@@ -52,6 +54,7 @@ type Console struct {
 
 // New makes a console.
 func New(o Options) *Console {
+	o.jobs = &jobs{}
 	c := &Console{opts: o, templates: parse()}
 	mux := http.NewServeMux()
 	for _, p := range pages {

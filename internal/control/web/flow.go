@@ -1,0 +1,315 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+)
+
+const streamingPath = "/streaming"
+
+// flowPage has the streams of all environments.
+type flowPage struct {
+	Rows     []flowRow
+	Silences []health.Silence
+	MayAct   bool
+	// Watched says why the relay does not look after the streaming configs; empty: it does.
+	Watched string
+}
+
+type flowRow struct {
+	health.Status
+	Config *streaming.Health
+}
+
+func flowOf(a *asked) (any, error) {
+	p := flowPage{MayAct: a.role >= access.Operator}
+	all, err := statuses(a)
+	if err != nil {
+		return nil, err
+	}
+	configs, err := a.client.Streaming(a.ctx)
+	if err != nil {
+		p.Watched = err.Error()
+	}
+	for _, s := range all {
+		row := flowRow{Status: s}
+		if i := slices.IndexFunc(configs, func(h streaming.Health) bool { return h.Project == s.Project && h.Environment == s.Environment }); i >= 0 {
+			row.Config = &configs[i]
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	slices.SortStableFunc(p.Rows, func(a, b flowRow) int { return worstFirst(a.State, b.State) })
+	p.Silences, err = a.client.Silences(a.ctx)
+	return p, err
+}
+
+func statuses(a *asked) (all []health.Status, err error) {
+	sections, err := a.client.Status(a.ctx)
+	if err == nil {
+		err = section(sections["environments"], &all)
+	}
+	return all, err
+}
+
+// historyPage is what was declared and observed of one environment, on one axis of time.
+type historyPage struct {
+	flowRow
+	Days        int
+	From, Until time.Time
+	Declared    []bar
+	Observed    []bar
+	Gaps        []bar
+	Marks       []bar
+	Entries     []timeline.Row
+	Credentials []credentials.Listed
+	MayAct      bool
+}
+
+// bar is a stretch of the axis, of 0 to 1000. A mark has no width.
+type bar struct {
+	X, Width float64
+	Kind     string // for its colour
+	Words    string
+}
+
+// mostHistory bounds the entries of a history.
+const mostHistory = 500
+
+func historyOf(a *asked) (any, error) {
+	all, err := statuses(a)
+	if err != nil {
+		return nil, err
+	}
+	project, environment := a.request.PathValue("project"), a.request.PathValue("environment")
+	i := slices.IndexFunc(all, func(s health.Status) bool { return s.Project == project && s.Environment == environment })
+	if i < 0 {
+		return nil, &problem{404, "The relay looks after no such environment.", "Choose one in the list."}
+	}
+	p := historyPage{flowRow: flowRow{Status: all[i]}, Days: 7, Until: time.Now(), MayAct: a.role >= access.Operator}
+	if n, err := strconv.Atoi(a.value("days")); err == nil {
+		p.Days = min(max(n, 1), 90)
+	}
+	p.From = p.Until.AddDate(0, 0, -p.Days)
+	if configs, err := a.client.Streaming(a.ctx); err == nil {
+		if i := slices.IndexFunc(configs, func(h streaming.Health) bool { return h.Project == project && h.Environment == environment }); i >= 0 {
+			p.Config = &configs[i]
+		}
+	}
+	if err := p.read(a); err != nil {
+		return nil, err
+	}
+	if p.MayAct {
+		listed, err := a.client.Credentials(a.ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.Credentials = slices.DeleteFunc(listed, func(c credentials.Listed) bool { return c.Project != project || c.Environment != environment })
+	}
+	slices.Reverse(p.Entries)
+	return p, nil
+}
+
+// read draws the entries of the trail.
+func (p *historyPage) read(a *asked) error {
+	for _, kind := range []string{"streaming.*", "health.*", "silence.*", "credential*"} {
+		f := timeline.Filter{Type: kind, Without: "streaming.checked", Project: p.Project, Environment: p.Environment, Since: p.From, Limit: mostHistory}
+		if err := a.client.Entries(a.ctx, f, func(e timeline.Entry) error {
+			p.Entries = append(p.Entries, e.Row)
+			p.draw(e)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(p.Entries, func(a, b timeline.Row) int { return cmp.Compare(a.Index, b.Index) })
+	p.Observed = p.stretched(p.Observed, string(p.State))
+	p.Declared = p.stretched(p.Declared, string(p.Status.Declared.Status))
+	for _, g := range append(slices.Clone(p.Status.Gaps), p.open()...) {
+		end := g.Ended
+		if end.IsZero() {
+			end = p.Until
+		}
+		if end.After(p.From) {
+			x := p.at(g.Begun)
+			p.Gaps = append(p.Gaps, bar{x, max(2, p.at(end)-x), "gap", fmt.Sprintf("gap from %s to %s: %s; %s", stampOf(g.Begun), stampOf(end), g.Reason, strings.TrimSuffix(g.Lost(), ","))})
+		}
+	}
+	return nil
+}
+
+func (p *historyPage) open() []health.Gap {
+	if p.Status.Gap == nil {
+		return nil
+	}
+	return []health.Gap{*p.Status.Gap}
+}
+
+// draw puts an entry on the axis: a state begins at it, or it is a mark.
+func (p *historyPage) draw(e timeline.Entry) {
+	var d struct {
+		From, To string
+		Reason   []string
+	}
+	var after struct {
+		Status string `json:"streaming_status"`
+	}
+	_ = json.Unmarshal(e.Detail, &d)    // one of another form is a mark
+	_ = json.Unmarshal(e.After, &after) // likewise
+	x := p.at(e.Time)
+	switch {
+	case e.Type == health.TypeChanged && d.To != "":
+		p.Observed = append(p.Observed, bar{X: x, Kind: d.To, Words: d.From})
+	case strings.HasPrefix(e.Type, "streaming.") && after.Status != "":
+		p.Declared = append(p.Declared, bar{X: x, Kind: after.Status})
+	}
+	if e.Type != health.TypeGap && e.Type != health.TypeChanged {
+		p.Marks = append(p.Marks, bar{X: x, Kind: strings.ReplaceAll(e.Type, ".", "-"), Words: cut(e.Type+" at "+stampOf(e.Time)+": "+e.Summary, 300)})
+	}
+}
+
+// stretched makes each state last until the next one, and the last until now, when it is present.
+func (p *historyPage) stretched(bars []bar, present string) []bar {
+	slices.SortFunc(bars, func(a, b bar) int { return cmp.Compare(a.X, b.X) })
+	first := present
+	if len(bars) > 0 {
+		first = cmp.Or(bars[0].Words, "unknown")
+	}
+	all := append([]bar{{Kind: first}}, bars...)
+	for i := range all {
+		end := 1000.0
+		if i+1 < len(all) {
+			end = all[i+1].X
+		}
+		all[i].Width = max(0, end-all[i].X)
+		all[i].Words = fmt.Sprintf("%s from %s", cmp.Or(all[i].Kind, "unknown"), stampOf(p.From.Add(time.Duration(all[i].X/1000*float64(p.Until.Sub(p.From))))))
+		all[i].Kind = strings.ToLower(cmp.Or(all[i].Kind, "unknown"))
+	}
+	return all
+}
+
+func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// at is the place of a time on the axis.
+func (p *historyPage) at(t time.Time) float64 {
+	share := float64(t.Sub(p.From)) / float64(p.Until.Sub(p.From))
+	return math.Round(10000*min(max(share, 0), 1)) / 10
+}
+
+// environmentOf is the environment of an action, with the person's reason.
+func environmentOf(a *asked) console.OfEnvironment {
+	return console.OfEnvironment{Project: a.value("project"), Environment: a.value("environment"), Reason: cut(a.value("reason"), 500)}
+}
+
+func backTo(which console.OfEnvironment) string {
+	if which.Project == "" {
+		return streamingPath
+	}
+	return streamingPath + "/" + which.Project + "/" + which.Environment
+}
+
+func planApply(a *asked) (p plan, err error) {
+	which := environmentOf(a)
+	p.Head = []string{"Field", "It is", "It would be"}
+	err = a.client.PlanStreaming(a.ctx, which, func(found console.Planned) error {
+		if found.Error != "" {
+			return &problem{409, found.Error, "Correct that first."}
+		}
+		for _, f := range found.Preview.Fields {
+			if f.Differs {
+				p.Rows = append(p.Rows, []string{f.Name, f.Is, f.WouldBe})
+			}
+		}
+		if p.Says = []string{"The streaming config of " + which.Project + "/" + which.Environment + " is as it is desired."}; found.Preview.Differs {
+			p.Says, p.Button = []string{"The streaming config of " + which.Project + "/" + which.Environment + " would be set at the provider."}, "Set it"
+		}
+		if found.Preview.Advice != "" {
+			p.Says = append(p.Says, found.Preview.Advice)
+		}
+		return nil
+	})
+	return p, err
+}
+
+func doApply(a *asked) (done, error) {
+	which := environmentOf(a)
+	_, err := a.client.ApplyStreaming(a.ctx, which)
+	return done{"The streaming config of " + which.Project + "/" + which.Environment + " is set.", backTo(which)}, err
+}
+
+func planRotate(a *asked) (plan, error) {
+	which := environmentOf(a)
+	listed, err := a.client.Credentials(a.ctx)
+	p := plan{Head: []string{"User name", "Kind", "Ends in", "State"}, Button: "Rotate it", Says: []string{
+		"The relay would generate another push credential for " + which.Project + "/" + which.Environment + ", and set it at the provider.",
+		"The present one stays valid for streaming.rotation_overlap, so that no push is refused.",
+	}}
+	for _, c := range listed {
+		if c.Project == which.Project && c.Environment == which.Environment {
+			p.Rows = append(p.Rows, []string{c.Username, string(c.Kind), c.LastFour, string(c.State)})
+		}
+	}
+	return p, err
+}
+
+func doRotate(a *asked) (done, error) {
+	which := environmentOf(a)
+	_, err := a.client.Rotate(a.ctx, which)
+	return done{"The push credential of " + which.Project + "/" + which.Environment + " is rotated.", backTo(which)}, err
+}
+
+// silenceOf reads a silence; the relay checks it when it is added.
+func silenceOf(a *asked) (console.AddSilence, error) {
+	which := environmentOf(a)
+	hours, err := strconv.ParseFloat(a.value("hours"), 64)
+	if err != nil || hours <= 0 || hours > 720 || which.Reason == "" {
+		return console.AddSilence{}, &problem{400, "A silence needs a number of hours, up to 720, and a reason.", remedies[400]}
+	}
+	return console.AddSilence{Project: which.Project, Environment: which.Environment, For: int64(hours * 3600), Reason: which.Reason}, nil
+}
+
+func planSilence(a *asked) (plan, error) {
+	s, err := silenceOf(a)
+	return plan{Button: "Silence it", Says: []string{
+		fmt.Sprintf("%s would raise no alarm for %s, because: %s", cmp.Or(strings.Trim(s.Project+"/"+s.Environment, "/"), "All environments"), time.Duration(s.For)*time.Second, s.Reason),
+		"States, events and the audit trail are not hidden.",
+	}}, err
+}
+
+func doSilence(a *asked) (done, error) {
+	s, err := silenceOf(a)
+	if err != nil {
+		return done{}, err
+	}
+	made, err := a.client.AddSilence(a.ctx, s)
+	return done{"The silence " + made.ID + " is added, until " + stampOf(made.Until) + ".", backTo(environmentOf(a))}, err
+}
+
+func planEndSilence(a *asked) (plan, error) {
+	list, err := a.client.Silences(a.ctx)
+	i := slices.IndexFunc(list, func(s health.Silence) bool { return s.ID == a.value("silence") })
+	if err == nil && i < 0 {
+		err = &problem{404, "No such silence is active.", "It may have ended meanwhile."}
+	}
+	if err != nil {
+		return plan{}, err
+	}
+	return plan{Button: "End it", Says: []string{fmt.Sprintf("The silence %s, until %s, would end now. Its reason was: %s", list[i].ID, stampOf(list[i].Until), list[i].Reason)}}, nil
+}
+
+func doEndSilence(a *asked) (done, error) {
+	was, err := a.client.EndSilence(a.ctx, console.EndSilence{ID: a.value("silence")})
+	return done{"The silence " + was.ID + " is ended.", streamingPath}, err
+}

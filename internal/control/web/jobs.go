@@ -1,0 +1,132 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+)
+
+const (
+	jobsPath = "/jobs"
+	// mostJobs bounds the pieces of work that are remembered, and runningJobs those under way.
+	mostJobs, runningJobs = 20, 4
+)
+
+// jobs are pieces of work that take long. They go on when the browser goes away, and end with the
+// relay; what they do is safe to be cut off at any point.
+type jobs struct {
+	mu  sync.Mutex
+	all map[string]*work // guarded by mu
+}
+
+// work is a piece of it, as a page shows it.
+type work struct {
+	ID, Title, Person string
+	Begun, Ended      time.Time // Ended is zero while it runs
+	Progress          console.Progress
+	Error             string
+
+	stop context.CancelFunc
+}
+
+// Running reports whether it has not ended.
+func (w work) Running() bool { return w.Ended.IsZero() }
+
+// begin starts a piece of work, and leads to its page.
+func (j *jobs) begin(a *asked, title string, run func(w *asked, report func(*console.Progress)) error) (done, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	w := &work{ID: rand.Text()[:12], Title: title, Person: a.person.String(), Begun: time.Now(), stop: cancel}
+	if !j.add(w) {
+		cancel()
+		return done{}, &problem{409, "Too much work is under way already.", "Wait for the end of one piece, or stop one."}
+	}
+	inside := *a
+	inside.ctx = ctx
+	go func() {
+		defer cancel()
+		err := run(&inside, func(p *console.Progress) { j.change(w, func() { w.Progress = *p }) })
+		j.change(w, func() {
+			if w.Ended = time.Now(); err != nil {
+				w.Error = err.Error()
+			}
+		})
+	}()
+	return done{title + " has begun.", jobsPath + "/" + w.ID}, nil
+}
+
+// add makes room by forgetting the oldest that has ended.
+func (j *jobs) add(w *work) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.all == nil {
+		j.all = map[string]*work{}
+	}
+	running := 0
+	var oldest *work
+	for _, o := range j.all {
+		if o.Running() {
+			running++
+		} else if oldest == nil || o.Ended.Before(oldest.Ended) {
+			oldest = o
+		}
+	}
+	if running >= runningJobs {
+		return false
+	}
+	if len(j.all) >= mostJobs {
+		delete(j.all, oldest.ID)
+	}
+	j.all[w.ID] = w
+	return true
+}
+
+func (j *jobs) change(_ *work, edit func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	edit()
+}
+
+// list gives copies, the newest first.
+func (j *jobs) list() []work {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []work
+	for _, w := range slices.SortedFunc(maps.Values(j.all), func(a, b *work) int { return b.Begun.Compare(a.Begun) }) {
+		all = append(all, *w)
+	}
+	return all
+}
+
+func (j *jobs) of(id string) (work, error) {
+	for _, w := range j.list() {
+		if w.ID == id {
+			return w, nil
+		}
+	}
+	return work{}, &problem{404, "There is no such piece of work.", "It ended some time ago, or with the relay."}
+}
+
+// jobOf is the page of a piece of work, which loads itself again until the end.
+func jobOf(a *asked) (any, error) { return a.opts.jobs.of(a.request.PathValue("id")) }
+
+func planStop(a *asked) (plan, error) {
+	w, err := a.opts.jobs.of(a.request.PathValue("id"))
+	p := plan{Says: []string{w.Title + " would be stopped. What was done stays done, and it can be begun again."}}
+	if w.Running() {
+		p.Button = "Stop it"
+	}
+	return p, err
+}
+
+func doStop(a *asked) (done, error) {
+	w, err := a.opts.jobs.of(a.request.PathValue("id"))
+	if err == nil {
+		w.stop()
+	}
+	return done{w.Title + " is being stopped.", jobsPath + "/" + w.ID}, err
+}

@@ -1,0 +1,265 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+)
+
+const (
+	sinksPath   = "/sinks"
+	lettersPath = "/sinks/letters"
+)
+
+// sinksPage has the sinks, and why letters are dead.
+type sinksPage struct {
+	Sinks   []console.Sink
+	Reasons []reason
+	// Cut: there are more letters than were read for Reasons.
+	Cut     bool
+	MayAct  bool
+	Letters string // the address of all letters
+}
+
+// reason is one for which a sink refused events.
+type reason struct {
+	Sink, Reason, Letters string
+	Count                 int
+	Newest                console.Letter
+}
+
+// mostGrouped bounds the letters that are read for their reasons.
+const mostGrouped = 5000
+
+func sinksOf(a *asked) (any, error) {
+	p := sinksPage{MayAct: a.role >= access.Operator, Letters: lettersPath}
+	var err error
+	if p.Sinks, err = a.client.Sinks(a.ctx); err != nil {
+		return nil, err
+	}
+	by, n := map[[2]string]*reason{}, 0
+	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Limit: mostGrouped}, Veiled: true}, func(l *console.Letter) error {
+		key := [2]string{l.Sink, shape(l.Reason)}
+		if by[key] == nil {
+			by[key] = &reason{Sink: l.Sink, Reason: l.Reason, Letters: lettersPath + "?" + url.Values{"sink": {l.Sink}, "reason": {longestPart(l.Reason)}}.Encode()}
+		}
+		by[key].Count++
+		by[key].Newest = *l
+		n++
+		return nil
+	})
+	for _, r := range by {
+		p.Reasons = append(p.Reasons, *r)
+	}
+	slices.SortFunc(p.Reasons, func(a, b reason) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason)) })
+	p.Reasons, p.Cut = p.Reasons[:min(len(p.Reasons), 50)], n >= mostGrouped
+	return p, err
+}
+
+// shape is a reason without its numbers, by which reasons are grouped.
+func shape(text string) string {
+	return strings.Join(strings.FieldsFunc(text, isDigit), "0")
+}
+
+func isDigit(r rune) bool { return r >= '0' && r <= '9' }
+
+// longestPart is the longest part without numbers, which all reasons of a group have.
+func longestPart(text string) string {
+	return slices.MaxFunc(append(strings.FieldsFunc(text, isDigit), ""), func(a, b string) int { return len(a) - len(b) })
+}
+
+// lettersPage is a list of dead letters.
+type lettersPage struct {
+	Form    url.Values
+	Letters []console.Letter
+	MayAct  bool
+	Error   string
+}
+
+// Value is what a field has.
+func (p lettersPage) Value(name string) string { return p.Form.Get(name) }
+
+// Acts are what can be done to all letters that fit.
+func (p lettersPage) Acts() map[string]string {
+	return map[string]string{"replay": "Replay all that fit", "discard": "Discard all that fit"}
+}
+
+// lettersShown is how many letters a page has.
+const lettersShown = 100
+
+// letterFilter reads the filter of a page or an action.
+func letterFilter(a *asked) (f deadletters.Filter, err error) {
+	f = deadletters.Filter{Sink: a.value("sink"), Reason: a.value("reason"), ID: a.value("id"), Project: a.value("project"), Environment: a.value("environment")}
+	if f.Since, err = parseTime(a.value("since")); err == nil {
+		f.Until, err = parseTime(a.value("until"))
+	}
+	for name, into := range map[string]*uint64{"number": &f.Sequence, "through": &f.Through} {
+		if text := a.value(name); text != "" && err == nil {
+			if *into, err = strconv.ParseUint(text, 10, 64); err != nil {
+				err = fmt.Errorf("the number %q cannot be read", cut(text, 40))
+			}
+		}
+	}
+	return f, err
+}
+
+func lettersOf(a *asked) (any, error) {
+	p := lettersPage{Form: a.request.Form, MayAct: a.role >= access.Operator}
+	f, err := letterFilter(a)
+	if err != nil {
+		p.Error = err.Error()
+		return p, nil
+	}
+	f.Limit = lettersShown
+	return p, a.client.Letters(a.ctx, console.ListLetters{Filter: f, Veiled: true}, func(l *console.Letter) error {
+		p.Letters = append(p.Letters, *l)
+		return nil
+	})
+}
+
+// letterPage is one dead letter.
+type letterPage struct {
+	*console.Letter
+	Text   string // the body as this person may see it
+	Veiled bool
+	MayAct bool
+}
+
+func letterOf(a *asked) (any, error) {
+	n, err := strconv.ParseUint(a.request.PathValue("number"), 10, 64)
+	if err != nil || n == 0 {
+		return nil, &problem{404, "There is no such dead letter.", "Choose one in the list."}
+	}
+	p := letterPage{Veiled: a.role < access.Auditor, MayAct: a.role >= access.Operator}
+	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Sequence: n}, Bodies: true, Veiled: p.Veiled}, func(l *console.Letter) error {
+		p.Letter, p.Text = l, cut(strings.ToValidUTF8(string(l.Body), "�"), 64<<10)
+		return nil
+	})
+	if err == nil && p.Letter == nil {
+		err = &problem{404, "There is no such dead letter.", "It may have been replayed or discarded meanwhile."}
+	}
+	return p, err
+}
+
+// tried runs the dry run of a piece of work.
+func tried(run func(report func(*console.Progress)) error) (p console.Progress, err error) {
+	err = run(func(now *console.Progress) { p = *now })
+	return p, err
+}
+
+// planOf tells what a piece of work would do to dead letters. It will do that to those alone that are
+// there now.
+func planLetters(a *asked, verb string, dry func(deadletters.Filter, func(*console.Progress)) error) (plan, error) {
+	f, err := letterFilter(a)
+	if err != nil {
+		return plan{}, &problem{400, err.Error(), remedies[400]}
+	}
+	tried, err := tried(func(report func(*console.Progress)) error { return dry(f, report) })
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{Says: []string{fmt.Sprintf("%d dead letters would be %s.", tried.Matched, verb)}, Head: []string{"Sink", "Letters"}, With: url.Values{"through": {strconv.FormatUint(tried.Last, 10)}}}
+	for _, sink := range sortedKeys(tried.Sinks) {
+		p.Rows = append(p.Rows, []string{sink, strconv.FormatUint(tried.Sinks[sink], 10)})
+	}
+	return p, nil
+}
+
+func sortedKeys(m map[string]uint64) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func planReplay(a *asked) (plan, error) {
+	p, err := planLetters(a, "handed to their sink again", func(f deadletters.Filter, report func(*console.Progress)) error {
+		return a.client.ReplayLetters(a.ctx, console.ReplayLetters{Filter: f, DryRun: true}, report)
+	})
+	p.Says = append(p.Says, "A letter that is delivered is removed. One that is refused again stays, with its new reason.")
+	if len(p.Rows) > 0 {
+		p.Button = "Replay them"
+	}
+	return p, err
+}
+
+func doReplay(a *asked) (done, error) {
+	f, err := letterFilter(a)
+	if err != nil {
+		return done{}, err
+	}
+	return a.opts.jobs.begin(a, "Replay of dead letters", func(w *asked, report func(*console.Progress)) error {
+		return w.client.ReplayLetters(w.ctx, console.ReplayLetters{Filter: f}, report)
+	})
+}
+
+func planDiscard(a *asked) (plan, error) {
+	p, err := planLetters(a, "removed for good", func(f deadletters.Filter, report func(*console.Progress)) error {
+		return a.client.DiscardLetters(a.ctx, console.DiscardLetters{Filter: f, DryRun: true}, report)
+	})
+	p.Says = append(p.Says, "They will not reach their sink. The audit trail names each of them.")
+	if len(p.Rows) > 0 {
+		p.Button = "Discard them"
+	}
+	return p, err
+}
+
+func doDiscard(a *asked) (done, error) {
+	f, err := letterFilter(a)
+	if err != nil {
+		return done{}, err
+	}
+	return a.opts.jobs.begin(a, "Discarding of dead letters", func(w *asked, report func(*console.Progress)) error {
+		return w.client.DiscardLetters(w.ctx, console.DiscardLetters{Filter: f}, report)
+	})
+}
+
+// spanOf reads which kept events to hand to a sink again.
+func spanOf(a *asked) (req console.ReplaySpan, err error) {
+	req = console.ReplaySpan{Sink: a.value("sink"), Match: a.value("match")}
+	if req.Since, err = parseTime(a.value("since")); err == nil {
+		req.Until, err = parseTime(a.value("until"))
+	}
+	if err == nil && req.Since.IsZero() {
+		err = fmt.Errorf("a replay by time needs the time that it begins at")
+	}
+	if err != nil {
+		return req, &problem{400, err.Error(), remedies[400]}
+	}
+	return req, nil
+}
+
+func planSpan(a *asked) (plan, error) {
+	req, err := spanOf(a)
+	if err != nil {
+		return plan{}, err
+	}
+	req.DryRun = true
+	tried, err := tried(func(report func(*console.Progress)) error { return a.client.ReplaySpan(a.ctx, req, report) })
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{Says: append([]string{fmt.Sprintf("%d events of %d records would be handed to the sink %s again; it may recognise those that it has.", tried.Matched, tried.Total, req.Sink)}, tried.Notes...)}
+	if tried.Matched > 0 {
+		p.Button = "Replay them"
+	}
+	return p, nil
+}
+
+func doSpan(a *asked) (done, error) {
+	req, err := spanOf(a)
+	if err != nil {
+		return done{}, err
+	}
+	return a.opts.jobs.begin(a, "Replay of a time to "+req.Sink, func(w *asked, report func(*console.Progress)) error {
+		return w.client.ReplaySpan(w.ctx, req, report)
+	})
+}
