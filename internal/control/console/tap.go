@@ -63,7 +63,7 @@ type TapCounts struct {
 
 const (
 	// mostTaps bounds the taps at a time.
-	mostTaps = 8
+	mostTaps = 4
 	// tapEvents and tapBytes bound the events waiting for the client of a tap.
 	tapEvents = 1024
 	tapBytes  = 8 << 20
