@@ -22,8 +22,8 @@ help: ## show this list
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=$(PGO) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C ends it)
-	$(GO) run ./cmd/demo $(DEMO)
+demo: ## run a simulated workspace, the relay and destinations on loopback, to be explored in a browser (Ctrl-C ends it)
+	CGO_ENABLED=0 $(GO) run -trimpath -pgo=off ./cmd/demo $(DEMO)
 
 # `make lint` vets. Compiled as `make build` compiles, so that both share the cache.
 # Tests that wait for processes leave a core to the compiler of the others.

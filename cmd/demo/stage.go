@@ -9,19 +9,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/app"
-	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
+
+const changedType = "settings.changed"
 
 // stage is everything in the demo.
 type stage struct {
@@ -29,11 +29,11 @@ type stage struct {
 	dir          string // of the demo's own, removed at the end
 	sim          *workspacesim.Simulator
 	environments []workspacesim.Environment
-	nats         *natstest.Stream
-	kafka        *kafkatest.Topic
+	inbox        *inbox
+	inboxURL     string
 	file         *readback.File
-	changes      *changes
 	addresses    app.Addresses
+	link         string // into the console, valid once
 	logFile      string
 
 	changesFailed atomic.Int64 // changes the simulator could not make
@@ -41,9 +41,8 @@ type stage struct {
 	closers       []func()
 }
 
-func (s *stage) destinations() []readback.Destination {
-	return []readback.Destination{s.kafka, s.nats, s.file}
-}
+// destinations are those that can be reached.
+func (s *stage) destinations() []readback.Destination { return []readback.Destination{s.inbox, s.file} }
 
 func setStage(ctx context.Context, f flags) (s *stage, err error) {
 	s = &stage{flags: f}
@@ -60,17 +59,10 @@ func setStage(ctx context.Context, f flags) (s *stage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := natstest.Start(filepath.Join(s.dir, "nats"))
-	if err != nil {
+	if s.inbox, err = newInbox(filepath.Join(s.dir, "inbox.jsonl")); err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, server.Close)
-	s.nats = server.Stream(demoStream)
-	if s.changes, err = followChanges(s.nats.URL); err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, s.changes.close)
-	if err := s.startKafka(); err != nil {
+	if s.inboxURL, err = s.serve(s.inbox); err != nil {
 		return nil, err
 	}
 	s.file = &readback.File{Path: filepath.Join(s.dir, "events.jsonl")}
@@ -78,37 +70,15 @@ func setStage(ctx context.Context, f flags) (s *stage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.startRelay(ctx, cfg)
-}
-
-// startKafka connects to the broker of --kafka, or else starts a stand-in.
-func (s *stage) startKafka() error {
-	topic := "auditrelay.demo." + strconv.FormatInt(time.Now().Unix(), 36)
-	if s.flags.kafka != "" {
-		broker, err := kafkatest.Connect(s.flags.kafka)
-		if err != nil {
-			return err
-		}
-		s.closers = append(s.closers, broker.Close)
-		s.kafka = broker.On(topic)
-		return nil
+	if err := s.startRelay(ctx, cfg); err != nil {
+		return nil, err
 	}
-	broker, err := kafkatest.StartStandIn(nil)
+	opened, err := console.NewClient(cfg.DataDir).OpenWeb(ctx)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("open the console: %w", err)
 	}
-	s.closers = append(s.closers, broker.Close)
-	s.kafka = broker.On(topic)
-	return nil
-}
-
-// describeKafka names the kind of broker.
-func (s *stage) describeKafka() string {
-	text := fmt.Sprintf("%s, topic %s", s.kafka.Brokers[0], s.kafka.Topic)
-	if s.flags.kafka == "" {
-		text += "\n                  (a stand-in in this process; --kafka HOST:PORT uses a real one)"
-	}
-	return text
+	s.link = opened.URL
+	return s, nil
 }
 
 func (s *stage) startWorkspace() (url string, err error) {
@@ -120,38 +90,48 @@ func (s *stage) startWorkspace() (url string, err error) {
 	if err := s.sim.SetRate("", "", s.rate/float64(len(s.environments))); err != nil {
 		return "", err
 	}
-	listener, err := listenLoopback()
+	s.closers = append(s.closers, s.sim.Stop)
+	return s.serve(s.sim.Handler())
+}
+
+// serve serves on loopback until the end.
+func (s *stage) serve(handler http.Handler) (url string, err error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	server := &http.Server{Handler: s.sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }() // ends at Close
-	s.closers = append(s.closers, func() { s.sim.Stop(); _ = server.Close() })
+	s.closers = append(s.closers, func() { _ = server.Close() })
 	return "http://" + listener.Addr().String(), nil
 }
 
-// config is a user's, with the intervals shortened for the show.
+// config is a user's, with the intervals shortened for the show, and with a destination that is
+// down.
 func (s *stage) config(apiURL string) (*config.Config, error) {
 	// The relay's own address must be in its configuration before it listens, as it is set at
 	// the provider.
-	free, err := rig.FreeAddresses(context.Background(), 1)
+	free, err := rig.FreeAddresses(context.Background(), 3)
 	if err != nil {
 		return nil, err
 	}
-	listen := free[0]
+	listen, browser, nobody := free[0], free[1], free[2]
 	cfg := &config.Config{
 		DataDir: filepath.Join(s.dir, "relay"),
 		Workspace: &config.Workspace{
 			BaseURL: apiURL, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000,
 		},
-		Ingest:    config.Ingest{Listen: listen},
-		Admin:     config.Admin{Listen: "127.0.0.1:0"},
-		Streaming: config.Streaming{Interval: 5 * time.Second},
-		Settings:  config.Settings{Interval: 500 * time.Millisecond},
+		Ingest:          config.Ingest{Listen: listen},
+		Admin:           config.Admin{Listen: "127.0.0.1:0"},
+		Console:         config.Console{Listen: browser},
+		Streaming:       config.Streaming{Interval: 2 * time.Second},
+		Settings:        config.Settings{Interval: 500 * time.Millisecond},
+		Policies:        config.Policies{Packs: []string{"baseline"}},
+		ShutdownTimeout: 3 * time.Second, // no longer for the destination that is down
 		Sinks: []config.Sink{
-			{Name: "kafka", Kafka: &config.Kafka{Brokers: s.kafka.Brokers, Topic: s.kafka.Topic, CreateTopic: true}},
-			{Name: "nats", NATS: &config.NATS{URL: s.nats.URL, Subject: demoSubject, CreateStream: demoStream}},
+			{Name: "webhook", BatchEvents: 2000, BatchBytes: 4 << 20, Webhook: &config.Webhook{URL: secret.New(s.inboxURL)}},
 			{Name: "file", File: &config.File{Path: s.file.Path, RotateBytes: -1}},
+			{Name: "siem", Webhook: &config.Webhook{URL: secret.New("http://" + nobody)}},
 		},
 	}
 	for _, e := range s.environments {
@@ -162,10 +142,6 @@ func (s *stage) config(apiURL string) (*config.Config, error) {
 	}
 	cfg.SetDefaults()
 	return cfg, cfg.Validate()
-}
-
-func listenLoopback() (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 }
 
 // startRelay runs the relay as `auditrelay run` does, and waits until it takes pushes.
@@ -197,39 +173,20 @@ func (s *stage) startRelay(ctx context.Context, cfg *config.Config) error {
 	}
 }
 
-// changeSettings changes settings one after the other until ctx ends. It goes through the
-// resources in turn, so that none is changed again before the relay looks.
-func (s *stage) changeSettings(ctx context.Context) {
-	if s.changeEvery <= 0 {
-		return
-	}
-	tick := time.NewTicker(s.changeEvery)
-	defer tick.Stop()
-	resources := workspacesim.Resources()
-	for i := 0; ; i++ {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		e := s.environments[i/len(resources)%len(s.environments)]
-		if _, err := s.sim.ChangeSetting(e.Project, e.Environment, resources[i%len(resources)]); err != nil {
-			s.changesFailed.Add(1)
-		}
-	}
-}
-
 func (s *stage) describe() string {
-	return fmt.Sprintf(`A simulated workspace with %d environments streams %.0f events/s to the relay.
-  push endpoint   http://%s/loki/api/v1/push
-  health, metrics http://%s/readyz /metrics /status
-  Kafka           %s
-  NATS            nats sub -s %s '%s.>'
-  file            tail -f \
-                  %s
-  relay's log     %s
+	return fmt.Sprintf(`Open this in a browser; the link works once:
 
-`, len(s.environments), s.rate, s.addresses.Ingest, s.addresses.Admin, s.describeKafka(), s.nats.URL, demoSubjectPrefix, s.file.Path, s.logFile)
+  %s
+
+A simulated workspace with %d environments streams %.0f events/s to the relay, which
+delivers them to a webhook and a file. A third destination, siem, is down.
+%s
+  status          bin/auditrelay status --watch --data-dir %[5]s
+  changes         bin/auditrelay trail list --data-dir %[5]s
+  events          tail -f %[6]s
+  relay's log     %[7]s
+
+`, s.link, len(s.environments), s.rate, s.plot(), filepath.Join(s.dir, "relay"), s.file.Path, s.logFile)
 }
 
 // close ends running parts, the newest first.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -17,7 +16,7 @@ import (
 func watch(ctx context.Context, s *stage, out *os.File) {
 	s.sim.Start(context.WithoutCancel(ctx))
 	var changing sync.WaitGroup
-	changing.Go(func() { s.changeSettings(ctx) })
+	changing.Go(func() { s.play(ctx) })
 	defer changing.Wait()
 	v := &view{stage: s, out: out, start: time.Now()}
 	every := 2 * time.Second
@@ -68,6 +67,7 @@ func (v *view) show(ctx context.Context) {
 		"",
 		"delivered",
 	}
+	rows = append(rows, "  siem         is down: its events wait")
 	lines = append(append(lines, rows...), "", "latest changes of settings")
 	v.redraw(append(lines, v.changes()...), widthOf(v.out))
 }
@@ -80,22 +80,14 @@ func widthOf(terminal *os.File) int {
 	return 80
 }
 
-// changes are the latest, as they came out of NATS.
+// changes are the latest, as they came by webhook.
 func (v *view) changes() (lines []string) {
-	for _, e := range v.stage.changes.newest() {
-		lines = append(lines, fmt.Sprintf("  %s %s %s", e.Time.Local().Format(time.TimeOnly), strings.TrimSuffix(e.Project+"/"+e.Environment, "/"), e.Subject))
-		for _, c := range e.Detail.Changes[:min(2, len(e.Detail.Changes))] {
-			lines = append(lines, "    "+c.Path, "      before "+orNone(c.Old), "      after  "+orNone(c.New))
-		}
+	for _, e := range v.stage.inbox.changes() {
+		where := strings.TrimSuffix(e.Project+"/"+e.Environment, "/")
+		lines = append(lines, fmt.Sprintf("  %s %-8s %-8s %s", e.Time.Local().Format(time.TimeOnly), e.Detail.Severity, e.Detail.Direction, where),
+			"           "+e.Detail.Summary)
 	}
 	return lines
-}
-
-func orNone(raw json.RawMessage) string {
-	if len(raw) == 0 {
-		return "none"
-	}
-	return string(raw)
 }
 
 // clip cuts a text to width characters, so that a line of the drawing stays one line.

@@ -30,12 +30,7 @@ type Client struct {
 	admin  *kadm.Client
 }
 
-// Connect connects to running brokers, lazily: one answering is enough.
-func Connect(brokers ...string) (*Client, error) {
-	c := &Client{Brokers: brokers}
-	return c, c.connect()
-}
-
+// connect connects lazily: one answering broker is enough.
 func (c *Client) connect() error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
 	if err != nil {

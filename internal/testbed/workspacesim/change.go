@@ -67,16 +67,25 @@ func (s *Simulator) ChangeSomething() (Change, error) {
 func (s *Simulator) ChangeSetting(projectSlug, environmentSlug, resource string) (Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p, e, err := s.placeOf(projectSlug, environmentSlug, resource)
+	if err != nil {
+		return Change{}, err
+	}
+	return s.change(p, e, resource)
+}
+
+// placeOf finds where a resource is. The caller holds s.mu.
+func (s *Simulator) placeOf(projectSlug, environmentSlug, resource string) (*projectState, *environment, error) {
 	i := slices.IndexFunc(s.projects, func(p *projectState) bool { return p.Slug == projectSlug })
 	if i < 0 {
-		return Change{}, fmt.Errorf("change a setting: there is no project %q", projectSlug)
+		return nil, nil, fmt.Errorf("change a setting: there is no project %q", projectSlug)
 	}
 	p := s.projects[i]
 	k := slices.IndexFunc(p.environments, func(e *environment) bool { return e.slug == environmentSlug })
 	if k < 0 && !ofProject(resource) {
-		return Change{}, fmt.Errorf("change a setting: there is no environment %q in project %q", environmentSlug, projectSlug)
+		return nil, nil, fmt.Errorf("change a setting: there is no environment %q in project %q", environmentSlug, projectSlug)
 	}
-	return s.change(p, p.environments[max(k, 0)], resource)
+	return p, p.environments[max(k, 0)], nil
 }
 
 func ofProject(resource string) bool {
@@ -104,6 +113,11 @@ func (s *Simulator) change(p *projectState, e *environment, resource string) (Ch
 	if !ok {
 		return Change{}, fmt.Errorf("change a setting: there is no resource %q", resource)
 	}
+	return s.changeBy(p, e, resource, edit, value), nil
+}
+
+// changeBy makes an edit until the resource's value is new.
+func (s *Simulator) changeBy(p *projectState, e *environment, resource string, edit edit, value func() any) Change {
 	c := Change{Number: s.changed + 1, Time: s.opts.Now(), Project: p.Slug, Resource: resource}
 	if !ofProject(resource) {
 		c.Environment = e.slug
@@ -119,7 +133,7 @@ func (s *Simulator) change(p *projectState, e *environment, resource string) (Ch
 		}
 	}
 	s.record(c)
-	return c, nil
+	return c
 }
 
 // record keeps c and logs it.
