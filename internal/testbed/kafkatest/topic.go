@@ -2,7 +2,6 @@
 //
 //   - [StartCluster] runs Apache Kafka, as processes to kill and start again.
 //   - [StartStandIn] runs a stand-in in this process.
-//   - [Connect] is for brokers run by somebody else.
 //
 // All of them listen on loopback.
 package kafkatest
