@@ -2,8 +2,12 @@
 package reference
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -51,3 +55,36 @@ func Row(cells ...string) string {
 func Head(titles ...string) string {
 	return "\n" + Row(titles...) + strings.Repeat("|---", len(titles)) + "|\n"
 }
+
+// Comments reads the comments of the fields of all structs in a folder, by TYPE.FIELD.
+func Comments(folder string) map[string]string {
+	comments := map[string]string{}
+	paths, _ := filepath.Glob(filepath.Join(folder, "*.go"))
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			section, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range section.Fields.List {
+				for _, name := range field.Names {
+					text := field.Doc.Text() + field.Comment.Text()
+					comments[spec.Name.Name+"."+name.Name] = DocLink.ReplaceAllString(strings.Join(strings.Fields(text), " "), "$1")
+				}
+			}
+			return true
+		})
+	}
+	return comments
+}
+
+// DocLink is a link in a Go comment.
+var DocLink = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
