@@ -90,7 +90,7 @@ func TestTheTrialIsValid(t *testing.T) {
 	t.Parallel()
 	_, trial, found := strings.Cut(readFile(t, "README.md"), "Write `relay.yaml`:\n")
 	require.True(t, found)
-	trial, _, found = strings.Cut(trial, "\nRun each in")
+	trial, _, found = strings.Cut(trial, "\nRun, each in")
 	require.True(t, found)
 	cfg, _, err := config.Parse("README.md", []byte(strings.ReplaceAll(trial, "\n    ", "\n")), nil)
 	require.NoError(t, err)
