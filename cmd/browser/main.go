@@ -25,6 +25,7 @@ type options struct {
 	tamper, entries, environments      int
 	seed                               uint64
 	parts, only                        string
+	viewport                           bool
 }
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 	flag.StringVar(&o.chromium, "chromium", "chromium", "the browser, a `FILE` or a name in PATH")
 	flag.StringVar(&o.axe, "axe", "", "axe.min.js, a `FILE` (default: npm fetches axe-core "+axeVersion+")")
 	flag.StringVar(&o.screenshots, "screenshots", "", "write a picture of each page, light, dark and on a phone, into the folder `DIR`")
+	flag.BoolVar(&o.viewport, "viewport", false, "the pictures show one screen, and not the whole page")
 	flag.IntVar(&o.tamper, "tamper", 200, "how many files are altered on their way to the page that proves them")
 	flag.IntVar(&o.entries, "entries", 1_000_000, "how many entries the long trail has, for the times of pages; 0 measures none")
 	flag.IntVar(&o.environments, "environments", 1000, "how many environments there are with it")
@@ -81,7 +83,7 @@ func run(ctx context.Context, o options) (err error) {
 		play func() error
 	}{
 		{"tasks", func() error { return playTasks(b, s, o.only, r) }},
-		{"pages", func() error { return lookAtPages(b, s, axe, o.screenshots, r) }},
+		{"pages", func() error { return lookAtPages(b, s, axe, o, r) }},
 		{"tampering", func() error { return tamper(b, s, o, r) }},
 		{"times", func() error { return measure(ctx, b, o, dir, r) }},
 	}

@@ -35,21 +35,26 @@ func readAxe(ctx context.Context, file, dir string) (string, error) {
 	return string(text), err
 }
 
+// inNavigation gives the addresses in the navigation of a page.
+const inNavigation = `Array.from(document.querySelectorAll("nav[aria-label=Pages] a"), a => a.getAttribute("href"))`
+
 // paths are all pages to look at: those of the navigation, and those that they lead to.
 func (t *tab) paths(s *stage) (all []string, err error) {
-	var inNavigation []string
-	if err := t.eval(`Array.from(document.querySelectorAll("nav[aria-label=Pages] a"), a => a.getAttribute("href"))`, &inNavigation); err != nil {
+	if err := t.eval(inNavigation, &all); err != nil {
 		return nil, err
 	}
-	all = append(inNavigation, "/no-such-page")
+	all = append(all, "/no-such-page")
 	if slices.Contains(all, "/changes") {
 		all = append(all, fmt.Sprintf("/changes/%d", s.weakened), "/changes?text=breach", "/states", "/changes?text=template")
+	}
+	if slices.Contains(all, "/sinks") {
+		all = append(all, "/sinks/letters", fmt.Sprintf("/streaming/%s/%s", s.silent.Project, s.silent.Environment))
 	}
 	return append(all, fmt.Sprintf("/prove?entry=%d", s.weakened)), nil
 }
 
 // lookAtPages has axe-core look at each page, takes pictures, and reads them without scripts.
-func lookAtPages(b *chrome, s *stage, axe, pictures string, r *report) error {
+func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 	r.say("\n%-34s %-10s %8s", "page", "look", "findings")
 	b.expectRefusals(true) // of the page that does not exist
 	defer b.expectRefusals(false)
@@ -69,7 +74,7 @@ func lookAtPages(b *chrome, s *stage, axe, pictures string, r *report) error {
 			}
 			findings := t.inspect(path, l, axe, r)
 			r.say("%-34s %-10s %8d", path, l.name, findings)
-			if err := t.keep(pictures, path, l); err != nil {
+			if err := t.keep(o, path, l); err != nil {
 				r.fail("%s, %s: %v", path, l.name, err)
 			}
 		}
@@ -104,7 +109,7 @@ func (t *tab) inspect(path string, l look, axe string, r *report) (findings int)
 		ID, Help string
 		Nodes    []struct{ HTML, FailureSummary string }
 	}
-	script := axe + `;axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => r.violations)`
+	script := axe + `;axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`
 	if err := t.eval(script, &violations); err != nil {
 		r.fail("%s, %s: axe-core: %v", path, l.name, err)
 	}
@@ -115,14 +120,15 @@ func (t *tab) inspect(path string, l look, axe string, r *report) (findings int)
 }
 
 // keep writes a picture of a page into a folder, if there is one.
-func (t *tab) keep(dir, path string, l look) error {
+func (t *tab) keep(o options, path string, l look) error {
+	dir := o.screenshots
 	if dir == "" {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	png, err := t.picture()
+	png, err := t.picture(!o.viewport)
 	if err != nil {
 		return err
 	}
@@ -133,11 +139,11 @@ func (t *tab) keep(dir, path string, l look) error {
 	return os.WriteFile(filepath.Join(dir, name+"-"+strings.ReplaceAll(l.name, " ", "-")+".png"), png, 0o600)
 }
 
-// picture is a picture of the page, at most some screens long.
-func (t *tab) picture() (png []byte, err error) {
+// picture is a picture of the page, or of what the screen shows of it.
+func (t *tab) picture(whole bool) (png []byte, err error) {
 	return png, t.do("take a picture", chromedp.ActionFunc(func(ctx context.Context) error {
 		var err error
-		png, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).Do(ctx)
+		png, err = page.CaptureScreenshot().WithCaptureBeyondViewport(whole).Do(ctx)
 		return err
 	}))
 }

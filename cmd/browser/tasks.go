@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ const mostClicks = 3
 type task struct {
 	name string
 	play func(t *tab, s *stage) error
+	// needs is a page without which the task is skipped, and said to be.
+	needs string
 	// stranger: it begins at the console's address, by somebody who is not logged in.
 	stranger bool
 }
@@ -33,15 +36,24 @@ var tasks = []task{
 	{name: "go to the state before a change", play: goBack},
 	{name: "export what is seen", play: export},
 	{name: "acknowledge a change", play: acknowledge},
+	{name: "follow the live events", play: follow, needs: "/live"},
 	{name: "see a policy's violation", play: findViolation},
 	{name: "log in at the OpenID Connect provider", play: logIn, stranger: true},
 	{name: "be refused as a viewer", play: beRefused, stranger: true},
 }
 
 func playTasks(b *chrome, s *stage, only string, r *report) error {
+	there, err := b.navigation(s)
+	if err != nil {
+		return err
+	}
 	r.say("%-44s %-8s %6s %8s", "task", "look", "clicks", "seconds")
 	for _, one := range tasks {
 		if !strings.Contains(one.name, only) {
+			continue
+		}
+		if one.needs != "" && !slices.Contains(there, one.needs) {
+			r.say("%-44s SKIPPED: the console has no page %s", one.name, one.needs)
 			continue
 		}
 		for _, l := range []look{light, dark, phone} {
@@ -55,6 +67,16 @@ func playTasks(b *chrome, s *stage, only string, r *report) error {
 		}
 	}
 	return nil
+}
+
+// navigation are the pages that an operator can choose.
+func (b *chrome) navigation(s *stage) (paths []string, err error) {
+	t, err := b.enter(s, light)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	return paths, t.eval(inNavigation, &paths)
 }
 
 func (b *chrome) play(s *stage, one task, l look) (clicks int, took time.Duration, err error) {
@@ -196,6 +218,13 @@ func acknowledge(t *tab, _ *stage) error {
 		return err
 	}
 	return t.until("it is reviewed", `document.querySelector(".badge.good")?.innerText === "reviewed"`)
+}
+
+func follow(t *tab, _ *stage) error {
+	if err := t.click(`//nav//a[. = "Live"]`); err != nil {
+		return err
+	}
+	return t.until("events are shown", `document.querySelectorAll("main article").length > 3`)
 }
 
 func findViolation(t *tab, s *stage) error {
