@@ -76,8 +76,8 @@ func scaleUp(ctx context.Context, f flags, dir string, out io.Writer) error {
 		fmt.Fprintf(out, "  %d relays, %d shards: %.0f events/s\n", s.relays, s.shards, one.events/one.seconds)
 		all = append(all, one)
 	}
-	print := modelOf(all)
-	print.tell(out, all)
+	m := modelOf(all)
+	m.tell(out, all)
 	return nil
 }
 
