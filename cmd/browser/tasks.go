@@ -82,7 +82,7 @@ func (b *chrome) navigation(s *stage) (paths []string, err error) {
 func (b *chrome) play(s *stage, one task, l look) (clicks int, took time.Duration, err error) {
 	begin := b.enter
 	if one.stranger {
-		begin = func(s *stage, l look) (*tab, error) { return b.open(l) }
+		begin = func(_ *stage, l look) (*tab, error) { return b.open(l) }
 	}
 	t, err := begin(s, l)
 	if err != nil {
@@ -176,7 +176,7 @@ func findSilent(t *tab, s *stage) error {
 
 func findDead(t *tab, _ *stage) error { return t.says("connection refused") }
 
-func goBack(t *tab, s *stage) error {
+func goBack(t *tab, _ *stage) error {
 	for _, link := range []string{`//main//a[contains(., "breach")]`, `//a[. = "All settings at that time"]`, `//a[. = "Change before"]`} {
 		if err := t.click(link); err != nil {
 			return err

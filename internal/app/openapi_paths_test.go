@@ -39,8 +39,10 @@ func describeAPI(schemas object) object {
 	}}}}
 	return object{
 		"openapi": "3.1.0",
-		"info": object{"title": "auditrelay", "version": "0", "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
-			"description": "The HTTP endpoints of a relay: those of the private listener, and those that take pushes. Made from the code by `make reference`, and held against real answers by a test. A minor version may add members."},
+		"info": object{
+			"title": "auditrelay", "version": "0", "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "The HTTP endpoints of a relay: those of the private listener, and those that take pushes. Made from the code by `make reference`, and held against real answers by a test. A minor version may add members.",
+		},
 		"servers": []object{{"url": "https://relay.example.com", "description": "ingest.listen"}},
 		"paths": object{
 			"/healthz":            private("healthy", "Whether the process serves at all", []object{{}}, object{"200": answer("It serves.", text), "403": refused}),

@@ -127,9 +127,15 @@ func answersFit(t *testing.T, r *running, description []byte) {
 		req  *http.Request
 		want int
 	}{
-		{"/healthz", get("/healthz", false), 200}, {"/readyz", get("/readyz", false), 200}, {"/readyz", get("/readyz?format=json", true), 200},
-		{"/status", get("/status", true), 200}, {"/status", get("/status", false), 401}, {"/status", elsewhere, 403}, {"/metrics", get("/metrics", false), 200},
-		{"/tlog/{path}", get("/tlog/0/checkpoint", false), 401}, {"/tlog/{path}", get("/tlog/nothing", true), 404},
+		{"/healthz", get("/healthz", false), 200},
+		{"/readyz", get("/readyz", false), 200},
+		{"/readyz", get("/readyz?format=json", true), 200},
+		{"/status", get("/status", true), 200},
+		{"/status", get("/status", false), 401},
+		{"/status", elsewhere, 403},
+		{"/metrics", get("/metrics", false), 200},
+		{"/tlog/{path}", get("/tlog/0/checkpoint", false), 401},
+		{"/tlog/{path}", get("/tlog/nothing", true), 404},
 		{"/loki/api/v1/push", push("/loki/api/v1/push", "application/json", `{"streams":[]}`, false), 401},
 		{"/loki/api/v1/push", push("/loki/api/v1/push", "application/json", `{"streams":[{"stream":{"a":"b"},"values":[["1","x"]]}]}`, true), 204},
 		{"/loki/api/v1/push", push("/loki/api/v1/push", "application/json", `{`, true), 400},

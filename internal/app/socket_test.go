@@ -27,19 +27,19 @@ func held(t *testing.T) (*os.File, string) {
 }
 
 // rawPush sends a push on a connection of its own, and returns what reads its answer.
-func rawPush(t *testing.T, conn net.Conn) (answer func() *http.Response) {
+func rawPush(t *testing.T, conn net.Conn) (answer func() (farewell bool)) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://relay/loki/api/v1/push", strings.NewReader(`{"streams":[{"stream":{"a":"b"},"values":[["1","{}"]]}]}`))
 	require.NoError(t, err)
 	req.SetBasicAuth("u", "a-password-of-some-length")
 	req.Header.Set("Content-Type", "application/json")
 	require.NoError(t, req.Write(conn))
-	return func() *http.Response {
+	return func() bool {
 		resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusNoContent, resp.StatusCode)
-		return resp
+		return resp.Close
 	}
 }
 
@@ -65,12 +65,12 @@ func TestTheSocketOutlivesTheRelay(t *testing.T) {
 	var kept []net.Conn
 	for range 8 {
 		kept = append(kept, dial(t, address))
-		assert.False(t, rawPush(t, kept[len(kept)-1])().Close)
+		assert.False(t, rawPush(t, kept[len(kept)-1])())
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
 	for len(kept) > 0 { // until the farewell of each
-		kept = slices.DeleteFunc(kept, func(conn net.Conn) bool { return rawPush(t, conn)().Close })
+		kept = slices.DeleteFunc(kept, func(conn net.Conn) bool { return rawPush(t, conn)() })
 	}
 	require.NoError(t, <-stopped)
 

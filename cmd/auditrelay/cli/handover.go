@@ -71,8 +71,8 @@ var errNoSuccessor = errors.New("the relay has stopped, and cannot be replaced")
 // replace starts the successor, if one is wanted and nobody has told the relay to end; then it does
 // not return.
 func (s *successor) replace(ctx context.Context) error {
-	if !s.wanted.Load() || ctx.Err() != nil {
-		return nil
+	if ended := ctx.Err() != nil; ended || !s.wanted.Load() {
+		return nil //nolint:nilerr // it was told to end, and has
 	}
 	path, err := os.Executable() // as it was named at the start: another file may be there now
 	if err != nil {

@@ -68,7 +68,7 @@ func reviewText(r timeline.Review) string {
 		text += ": " + r.Note
 	}
 	if r.User != "" {
-		text += "; entered by " + r.Person.String()
+		text += "; entered by " + r.String()
 	}
 	if r.Differs {
 		text += " (WARNING: that was another entry: the leaf differs)"

@@ -297,6 +297,8 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string { return r.Reason }
+
+// Is tells a wrong request from a refused one, for errors.Is with [ErrRequest].
 func (r *Refused) Is(target error) bool {
 	return target == ErrRequest && r.Status == http.StatusBadRequest
 }

@@ -32,7 +32,7 @@ func changesOf(a *asked) (any, error) {
 	f, err := filterOf(a.request.Form)
 	data := changes{filterForm: newFilterForm(a, changesPath, err), MostProofs: mostProofs}
 	if err != nil {
-		return data, nil
+		return data, nil //nolint:nilerr // the page says what is wrong with the form
 	}
 	export := func(form string) string {
 		return address(exportPath, with(data.Form, "form", form))

@@ -13,8 +13,18 @@ import (
 
 // filterFields are the fields of an address that choose entries, with what a page calls them.
 var filterFields = []struct{ name, label string }{
-	{"text", "Words"}, {"project", "Project"}, {"environment", "Environment"}, {"setting", "Setting"}, {"severity", "Severity, at least"},
-	{"direction", "Direction"}, {"cause", "Cause"}, {"actor", "Who"}, {"since", "From"}, {"until", "Until"}, {"unreviewed", "Unreviewed only"}, {"all", "Event digests too"},
+	{"text", "Words"},
+	{"project", "Project"},
+	{"environment", "Environment"},
+	{"setting", "Setting"},
+	{"severity", "Severity, at least"},
+	{"direction", "Direction"},
+	{"cause", "Cause"},
+	{"actor", "Who"},
+	{"since", "From"},
+	{"until", "Until"},
+	{"unreviewed", "Unreviewed only"},
+	{"all", "Event digests too"},
 }
 
 // chip is an applied part of a filter.

@@ -151,10 +151,10 @@ func (p *historyPage) read(a *asked) error {
 }
 
 func (p *historyPage) open() []health.Gap {
-	if p.Status.Gap == nil {
+	if p.Gap == nil {
 		return nil
 	}
-	return []health.Gap{*p.Status.Gap}
+	return []health.Gap{*p.Gap}
 }
 
 // draw puts an entry on the axis: a state begins at it, or it is a mark.
@@ -258,7 +258,7 @@ func planRotate(a *asked) (plan, error) {
 	}}
 	for _, c := range listed {
 		if c.Project == which.Project && c.Environment == which.Environment {
-			p.Rows = append(p.Rows, []string{c.Username, string(c.Kind), c.LastFour, string(c.State)})
+			p.Rows = append(p.Rows, []string{c.Username, c.Kind, c.LastFour, c.State})
 		}
 	}
 	return p, err

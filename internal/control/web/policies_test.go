@@ -15,8 +15,8 @@ import (
 func TestViolationsAreShown(t *testing.T) {
 	t.Parallel()
 	c := newStage(t)
-	session := login(t, c.Console, c.Server.URL)
-	_, page := send(t, "GET", c.Server.URL+policiesPath, session)
+	session := login(t, c.Console, c.URL)
+	_, page := send(t, "GET", c.URL+policiesPath, session)
 	assert.Contains(t, page, "Nothing has been judged yet")
 	assert.Contains(t, page, "baseline/password_length")
 	assert.Contains(t, page, "strict/", "what is shipped")
@@ -30,7 +30,7 @@ func TestViolationsAreShown(t *testing.T) {
 			{Violation: grave, Excepted: &workspace.PolicyException{Rule: grave.Rule, Until: until, Reason: "the load test"}},
 		}}},
 	}
-	_, page = send(t, "GET", c.Server.URL+policiesPath, session)
+	_, page = send(t, "GET", c.URL+policiesPath, session)
 	assert.Contains(t, page, "2 violations")
 	assert.Contains(t, page, "Excepted until")
 	assert.Contains(t, page, "it cannot be evaluated")
@@ -39,7 +39,7 @@ func TestViolationsAreShown(t *testing.T) {
 	assert.Regexp(t, `(?s)baseline/password_length.*high.*short.*low.*Violated, and excepted`, page, "the most severe first")
 
 	c.status["policies"] = map[string]string{"error": errors.New("the trail is away").Error()}
-	_, page = send(t, "GET", c.Server.URL+policiesPath, session)
+	_, page = send(t, "GET", c.URL+policiesPath, session)
 	assert.Contains(t, page, "It is not known what is violated")
 	assert.Contains(t, page, "the trail is away")
 }

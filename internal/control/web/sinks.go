@@ -115,7 +115,7 @@ func lettersOf(a *asked) (any, error) {
 	f, err := letterFilter(a)
 	if err != nil {
 		p.Error = err.Error()
-		return p, nil
+		return p, nil //nolint:nilerr // the page says what is wrong with the form
 	}
 	f.Limit = lettersShown
 	return p, a.client.Letters(a.ctx, console.ListLetters{Filter: f, Veiled: true}, func(l *console.Letter) error {

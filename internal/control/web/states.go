@@ -90,7 +90,7 @@ func (s *states) place(a *asked) error {
 		at, err := parseTime(s.Asked)
 		if err != nil {
 			s.Error = err.Error()
-			return nil
+			return nil //nolint:nilerr // the page says what is wrong with the form
 		}
 		f.Until = at.Add(1)
 	case is:

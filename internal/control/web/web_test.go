@@ -90,7 +90,7 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	})
 	s.Server = httptest.NewServer(s.Console)
 	t.Cleanup(func() {
-		s.Server.Close()
+		s.Close()
 		assert.NoError(t, kept.Close())
 		assert.NoError(t, asking.Close(context.Background()))
 		cancel()

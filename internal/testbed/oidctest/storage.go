@@ -171,10 +171,11 @@ func (c client) RedirectURIs() []string {
 	defer c.mu.Unlock()
 	return c.redirect
 }
-func (client) PostLogoutRedirectURIs() []string       { return nil }
-func (client) ApplicationType() op.ApplicationType    { return op.ApplicationTypeWeb }
-func (client) AuthMethod() oidc.AuthMethod            { return oidc.AuthMethodBasic }
-func (client) ResponseTypes() []oidc.ResponseType     { return []oidc.ResponseType{oidc.ResponseTypeCode} }
+func (client) PostLogoutRedirectURIs() []string    { return nil }
+func (client) ApplicationType() op.ApplicationType { return op.ApplicationTypeWeb }
+func (client) AuthMethod() oidc.AuthMethod         { return oidc.AuthMethodBasic }
+func (client) ResponseTypes() []oidc.ResponseType  { return []oidc.ResponseType{oidc.ResponseTypeCode} }
+
 func (client) GrantTypes() []oidc.GrantType           { return []oidc.GrantType{oidc.GrantTypeCode} }
 func (client) LoginURL(id string) string              { return "/login?id=" + id }
 func (client) AccessTokenType() op.AccessTokenType    { return op.AccessTokenTypeBearer }
@@ -184,7 +185,7 @@ func (client) IsScopeAllowed(string) bool             { return true }
 func (c client) IDTokenUserinfoClaimsAssertion() bool { return !c.isThin() }
 func (client) ClockSkew() time.Duration               { return 0 }
 
-func (client) RestrictAdditionalIdTokenScopes() func([]string) []string { //nolint:revive // named by the interface
+func (client) RestrictAdditionalIdTokenScopes() func([]string) []string { //nolint:revive,staticcheck // named by the interface
 	return func(scopes []string) []string { return scopes }
 }
 

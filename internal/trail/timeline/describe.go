@@ -70,7 +70,7 @@ func lineOf(e audit.Recorded) line {
 	if of, ok := annotationOf(&e.Entry); ok {
 		l.flags |= isAnnotation
 		l.reviews = of.Index
-		l.actor = of.Person.String()
+		l.actor = of.String()
 	}
 	return l
 }

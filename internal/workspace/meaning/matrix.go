@@ -130,13 +130,13 @@ func (p *policies) table(id string) (t MatrixTable, omitted int) {
 	t.Actions = t.Actions[:len(t.Actions)-omitted]
 	for _, h := range p.holders {
 		row := MatrixRow{Holder: visible(h.kind+" "+h.name, maxPlace)}
-		any := false
+		told := false
 		for _, action := range t.Actions {
 			c := cellOf(p.before.verdict(h, id, action), p.after.verdict(h, id, action))
-			any = any || c != CellNone
+			told = told || c != CellNone
 			row.Cells = append(row.Cells, c)
 		}
-		if !any {
+		if !told {
 			continue
 		}
 		if len(t.Rows) == maxRows {
