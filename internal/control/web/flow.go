@@ -2,9 +2,7 @@ package web
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,21 +66,10 @@ func statuses(a *asked) (all []health.Status, err error) {
 type historyPage struct {
 	flowRow
 	Days        int
-	From, Until time.Time
-	Declared    []bar
-	Observed    []bar
-	Gaps        []bar
-	Marks       []bar
+	Axis        axis
 	Entries     []timeline.Row
 	Credentials []credentials.Listed
 	MayAct      bool
-}
-
-// bar is a stretch of the axis, of 0 to 1000. A mark has no width.
-type bar struct {
-	X, Width float64
-	Kind     string // for its colour
-	Words    string
 }
 
 // mostHistory bounds the entries of a history.
@@ -98,11 +85,12 @@ func historyOf(a *asked) (any, error) {
 	if i < 0 {
 		return nil, &problem{404, "The relay looks after no such environment.", "Choose one in the list."}
 	}
-	p := historyPage{flowRow: flowRow{Status: all[i]}, Days: 7, Until: time.Now(), MayAct: a.role >= access.Operator}
+	p := historyPage{flowRow: flowRow{Status: all[i]}, Days: 7, MayAct: a.role >= access.Operator}
 	if n, err := strconv.Atoi(a.value("days")); err == nil {
 		p.Days = min(max(n, 1), 90)
 	}
-	p.From = p.Until.AddDate(0, 0, -p.Days)
+	now := time.Now().UTC()
+	p.Axis = axis{From: now.AddDate(0, 0, -p.Days), Until: now}
 	if configs, err := a.client.Streaming(a.ctx); err == nil {
 		if i := slices.IndexFunc(configs, func(h streaming.Health) bool { return h.Project == project && h.Environment == environment }); i >= 0 {
 			p.Config = &configs[i]
@@ -122,91 +110,68 @@ func historyOf(a *asked) (any, error) {
 	return p, nil
 }
 
-// read draws the entries of the trail.
+// read fills the axis.
 func (p *historyPage) read(a *asked) error {
-	for _, kind := range []string{"streaming.*", "health.*", "silence.*", "credential*"} {
-		f := timeline.Filter{Type: kind, Without: "streaming.checked", Project: p.Project, Environment: p.Environment, Since: p.From, Limit: mostHistory}
-		if err := a.client.Entries(a.ctx, f, func(e timeline.Entry) error {
-			p.Entries = append(p.Entries, e.Row)
-			p.draw(e)
-			return nil
-		}); err != nil {
-			return err
-		}
+	declared, err := p.Axis.declared(a, p.Status)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(p.Entries, func(a, b timeline.Row) int { return cmp.Compare(a.Index, b.Index) })
-	p.Observed = p.stretched(p.Observed, string(p.State))
-	p.Declared = p.stretched(p.Declared, string(p.Status.Declared.Status))
-	for _, g := range append(slices.Clone(p.Status.Gaps), p.open()...) {
+	observed, err := p.Axis.observed(a, p.Status)
+	if err != nil {
+		return err
+	}
+	happened, err := p.happened(a)
+	p.Axis.Lanes = []lane{declared, observed, p.gaps(), happened}
+	return err
+}
+
+// gaps makes the lane of the gaps, with what was lost in each.
+func (p *historyPage) gaps() lane {
+	l := lane{Name: "Gaps"}
+	all := slices.Clone(p.Gaps)
+	if p.Gap != nil {
+		all = append(all, *p.Gap)
+	}
+	for _, g := range all {
 		end := g.Ended
 		if end.IsZero() {
-			end = p.Until
+			end = p.Axis.Until
 		}
-		if end.After(p.From) {
-			x := p.at(g.Begun)
-			p.Gaps = append(p.Gaps, bar{x, max(2, p.at(end)-x), "gap", fmt.Sprintf("gap from %s to %s: %s; %s", stampOf(g.Begun), stampOf(end), g.Reason, strings.TrimSuffix(g.Lost(), ","))})
-		}
+		l.add(p.Axis, segment{From: g.Begun, Until: end, State: g.Reason + "; " + strings.TrimSuffix(g.Lost(), ","), Colour: "bad"})
 	}
-	return nil
+	return l
 }
 
-func (p *historyPage) open() []health.Gap {
-	if p.Gap == nil {
+// happened reads the entries about the stream, and makes a lane of those that are no states.
+func (p *historyPage) happened(a *asked) (lane, error) {
+	l := lane{Name: "What happened"}
+	for _, kind := range []string{"streaming.*", "health.*", "silence.*", "credential*"} {
+		f := timeline.Filter{Type: kind, Without: "streaming.checked", Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory}
+		rows, err := listed(a, f)
+		if err != nil {
+			return l, err
+		}
+		p.Entries = append(p.Entries, rows...)
+	}
+	slices.SortFunc(p.Entries, func(a, b timeline.Row) int { return cmp.Compare(a.Index, b.Index) })
+	for _, e := range p.Entries {
+		if e.Type != health.TypeGap && e.Type != health.TypeChanged {
+			l.add(p.Axis, segment{From: e.Time, State: cut(e.Type+": "+e.Summary, 300), Colour: "mark"})
+		}
+	}
+	return l, nil
+}
+
+// listed reads the rows that a filter chooses.
+func listed(a *asked, f timeline.Filter) (rows []timeline.Row, err error) {
+	err = a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
+		rows = append(rows, r)
 		return nil
-	}
-	return []health.Gap{*p.Gap}
-}
-
-// draw puts an entry on the axis: a state begins at it, or it is a mark.
-func (p *historyPage) draw(e timeline.Entry) {
-	var d struct {
-		From, To string
-		Reason   []string
-	}
-	var after struct {
-		Status string `json:"streaming_status"`
-	}
-	_ = json.Unmarshal(e.Detail, &d)    // one of another form is a mark
-	_ = json.Unmarshal(e.After, &after) // likewise
-	x := p.at(e.Time)
-	switch {
-	case e.Type == health.TypeChanged && d.To != "":
-		p.Observed = append(p.Observed, bar{X: x, Kind: d.To, Words: d.From})
-	case strings.HasPrefix(e.Type, "streaming.") && after.Status != "":
-		p.Declared = append(p.Declared, bar{X: x, Kind: after.Status})
-	}
-	if e.Type != health.TypeGap && e.Type != health.TypeChanged {
-		p.Marks = append(p.Marks, bar{X: x, Kind: strings.ReplaceAll(e.Type, ".", "-"), Words: cut(e.Type+" at "+stampOf(e.Time)+": "+e.Summary, 300)})
-	}
-}
-
-// stretched makes each state last until the next one, and the last until now, when it is present.
-func (p *historyPage) stretched(bars []bar, present string) []bar {
-	slices.SortFunc(bars, func(a, b bar) int { return cmp.Compare(a.X, b.X) })
-	first := present
-	if len(bars) > 0 {
-		first = cmp.Or(bars[0].Words, "unknown")
-	}
-	all := append([]bar{{Kind: first}}, bars...)
-	for i := range all {
-		end := 1000.0
-		if i+1 < len(all) {
-			end = all[i+1].X
-		}
-		all[i].Width = max(0, end-all[i].X)
-		all[i].Words = fmt.Sprintf("%s from %s", cmp.Or(all[i].Kind, "unknown"), stampOf(p.From.Add(time.Duration(all[i].X/1000*float64(p.Until.Sub(p.From))))))
-		all[i].Kind = strings.ToLower(cmp.Or(all[i].Kind, "unknown"))
-	}
-	return all
+	})
+	return rows, err
 }
 
 func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
-
-// at is the place of a time on the axis.
-func (p *historyPage) at(t time.Time) float64 {
-	share := float64(t.Sub(p.From)) / float64(p.Until.Sub(p.From))
-	return math.Round(10000*min(max(share, 0), 1)) / 10
-}
 
 // environmentOf is the environment of an action, with the person's reason.
 func environmentOf(a *asked) console.OfEnvironment {
@@ -274,7 +239,7 @@ func doRotate(a *asked) (done, error) {
 func silenceOf(a *asked) (console.AddSilence, error) {
 	which := environmentOf(a)
 	hours, err := strconv.ParseFloat(a.value("hours"), 64)
-	if err != nil || hours <= 0 || hours > 720 || which.Reason == "" {
+	if err != nil || !(hours > 0 && hours <= 720) || which.Reason == "" { // it may be no number at all, and is neither then
 		return console.AddSilence{}, &problem{400, "A silence needs a number of hours, up to 720, and a reason.", remedies[400]}
 	}
 	return console.AddSilence{Project: which.Project, Environment: which.Environment, For: int64(hours * 3600), Reason: which.Reason}, nil

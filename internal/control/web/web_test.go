@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,12 +21,14 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 var ann = workspace.Person{User: "ann", Host: "desk"}
@@ -67,16 +70,23 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeping sync.WaitGroup
 	keeping.Go(func() { s.index.Keep(ctx) })
+	kept, err := disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
+	require.NoError(t, err)
+	pushers, err := credentials.Open(ctx, kept.Table(), credentials.Options{Logger: log})
+	require.NoError(t, err)
 	status := func(context.Context) map[string]any { return s.status }
-	asking, err := console.Listen(ctx, s.dir, console.Options{Status: status, Trail: s.trail, Timeline: s.index, Logger: log}, func(err error) { t.Error(err) })
+	asking, err := console.Listen(ctx, s.dir, console.Options{
+		Status: status, Trail: s.trail, Timeline: s.index, Logger: log,
+		Streaming:   func() (*streaming.Reconciler, error) { return nil, errors.New("the configuration has no workspace") },
+		Silences:    health.NewSilences(s.trail, nil),
+		Credentials: pushers,
+	}, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	files := &Trail{
 		Files:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "files") }),
 		Policy: func() (string, error) { return "log KEY\n", nil },
 		Dir:    filepath.Join(s.dir, tiles.Dir),
 	}
-	kept, err := disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
-	require.NoError(t, err)
 	visitors, err := access.New(ctx, access.Options{
 		Console: config.Console{SessionLength: 8 * time.Hour, IdleLength: time.Hour}, Table: kept.Table(), Logger: log,
 	})
@@ -91,6 +101,7 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	s.Server = httptest.NewServer(s.Console)
 	t.Cleanup(func() {
 		s.Close()
+		pushers.Close()
 		assert.NoError(t, kept.Close())
 		assert.NoError(t, asking.Close(context.Background()))
 		cancel()

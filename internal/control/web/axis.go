@@ -1,0 +1,130 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+)
+
+// axisWidth is the width of the picture of an axis, in its own units.
+const axisWidth = 1000
+
+// axis is an environment's history on one axis of time.
+type axis struct {
+	From, Until time.Time
+	Lanes       []lane
+}
+
+// lane is a row of segments.
+type lane struct {
+	Name     string
+	Segments []segment
+}
+
+// segment is a stretch of time in one state, or a moment at which something happened. X and Width are
+// those of its picture.
+type segment struct {
+	From, Until time.Time // a moment has no Until
+	State       string
+	Colour      string // good, warn, bad, unknown or mark
+	X, Width    float64
+}
+
+// add adds the part of a segment that is on the axis.
+func (l *lane) add(x axis, s segment) {
+	end := s.Until
+	if end.IsZero() {
+		end = s.From.Add(1)
+	}
+	if s.From.Before(x.From) {
+		s.From = x.From
+	}
+	if !s.From.Before(end) {
+		return
+	}
+	scale := axisWidth / x.Until.Sub(x.From).Seconds()
+	s.X = s.From.Sub(x.From).Seconds() * scale
+	s.Width = max(3, end.Sub(s.From).Seconds()*scale) // a narrower one could not be seen
+	l.Segments = append(l.Segments, s)
+}
+
+// states makes a lane of the states in the trail's entries about a subject. A state lasts until the next
+// one. The first one is that of the last entry before the axis; without it nothing is known, and the
+// lane begins with a hole.
+func (x axis) states(a *asked, of timeline.Filter, name string, stateIn func(*timeline.Entry) (state, colour string)) (lane, error) {
+	l := lane{Name: name}
+	var open *segment
+	take := func(e timeline.Entry) error {
+		state, colour := stateIn(&e)
+		if open != nil && open.State == state {
+			return nil
+		}
+		if open != nil {
+			open.Until = e.Time
+			l.add(x, *open)
+		}
+		open = &segment{From: e.Time, State: state, Colour: colour}
+		return nil
+	}
+	before, within := of, of
+	before.Until, before.Limit = x.From, 1
+	within.Since, within.Limit = x.From, mostHistory
+	for _, f := range []timeline.Filter{before, within} {
+		if err := a.client.Entries(a.ctx, f, take); err != nil {
+			return l, err
+		}
+	}
+	if open != nil {
+		open.Until = x.Until
+		l.add(x, *open)
+	}
+	return l, nil
+}
+
+// declared makes the lane of what the API said.
+func (x axis) declared(a *asked, s health.Status) (lane, error) {
+	f := timeline.Filter{Project: s.Project, Environment: s.Environment, Setting: streaming.Subject}
+	return x.states(a, f, "Declared by the API", func(e *timeline.Entry) (string, string) {
+		var config struct {
+			Status management.StreamingStatus `json:"streaming_status"`
+		}
+		_ = json.Unmarshal(e.After, &config) // without a status, there is none
+		colour := map[management.StreamingStatus]string{"": "unknown", management.StatusActive: "good", management.StatusPending: "warn"}[config.Status]
+		return cmp.Or(cut(string(config.Status), 40), "none"), cmp.Or(colour, "bad")
+	})
+}
+
+// observed makes the lane of what was judged by the arrivals. A state that has lasted since the relay
+// began to watch has no entry.
+func (x axis) observed(a *asked, s health.Status) (lane, error) {
+	f := timeline.Filter{Project: s.Project, Environment: s.Environment, Setting: health.Subject}
+	l, err := x.states(a, f, "Observed by the relay", func(e *timeline.Entry) (string, string) {
+		var judged struct{ To health.State }
+		_ = json.Unmarshal(e.Detail, &judged) // an entry that says nothing leaves the state unknown
+		state := cmp.Or(judged.To, health.Unknown)
+		return cut(string(state), 40), colourOf(state)
+	})
+	if len(l.Segments) == 0 && !s.Since.IsZero() {
+		l.add(x, segment{From: s.Since, Until: x.Until, State: string(s.State), Colour: colourOf(s.State)})
+	}
+	return l, err
+}
+
+func colourOf(s health.State) string {
+	switch s.Severity() {
+	case meaning.High, meaning.Critical:
+		return "bad"
+	case meaning.Medium, meaning.Low:
+		return "warn"
+	}
+	if s == health.Flowing {
+		return "good"
+	}
+	return "unknown"
+}
