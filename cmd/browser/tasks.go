@@ -224,7 +224,21 @@ func follow(t *tab, _ *stage) error {
 	if err := t.click(`//nav//a[. = "Live"]`); err != nil {
 		return err
 	}
-	return t.until("events are shown", `document.querySelectorAll("main article").length > 3`)
+	if err := t.until("events are shown", `document.querySelectorAll("main article").length > 3`); err != nil {
+		return err
+	}
+	t.clicks++ // a choice from a list
+	if err := t.eval(`document.querySelector("[name=every]").value = "2"`, nil); err != nil {
+		return err
+	}
+	if err := t.click(`//main//button[. = "Show"]`); err != nil {
+		return err
+	}
+	newest := `document.querySelector("#sample[hx-get] article")?.innerText`
+	if err := t.until("the events load again", `(window.first ??= `+newest+`) !== undefined`); err != nil {
+		return err
+	}
+	return t.until("newer events come into the same page", `window.first !== undefined && `+newest+` !== undefined && `+newest+` !== window.first`)
 }
 
 func findViolation(t *tab, s *stage) error {

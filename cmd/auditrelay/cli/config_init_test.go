@@ -22,7 +22,7 @@ func asked(t *testing.T, answers ...string) (*interview, string, error) {
 	i := &interview{
 		file: filepath.Join(t.TempDir(), "relay.yaml"), out: &out,
 		line:   func() (string, error) { return in.ReadString('\n') },
-		unseen: func() (string, error) { return "typed-and-not-shown", nil },
+		unseen: func(string) (string, error) { return "typed-and-not-shown", nil },
 	}
 	err := i.run()
 	return i, out.String(), err
@@ -43,7 +43,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	require.NoError(t, err, out)
 	for _, reason := range []string{
 		"is required", "must be https", "that is neither of them", "there is no such file", "must be a slug",
-		"is given at environments[0] already", "must be a host name alone", "must be IP:PORT", "must be on loopback", "it is one of file, kafka",
+		"is given at environments[0] already", "must be a host name alone", "must be IP:PORT", "is reachable from outside without TLS", "it is one of file, kafka",
 		"must be HOST:PORT", "may hold no other placeholders", "is the name of sinks[0] already",
 	} {
 		assert.Contains(t, out, reason)
@@ -120,4 +120,27 @@ func TestInitAsksOnATerminal(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, config.Schema(), schema)
 	require.ErrorContains(t, Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false), "exists; give --force")
+}
+
+// Ctrl-C at a secret ends the questions, and leaves the terminal as it was.
+func TestCtrlCAtASecret(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t, 200, 50)
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	done := make(chan error, 1)
+	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
+	for _, step := range [][2]string{
+		{"data, on a local disk", filepath.Join(t.TempDir(), "data\n")}, {"Management API", "http://127.0.0.1:8099\n"},
+		{"management key", "key-1\n"}, {"Where is it", "-\n"}, {"not shown: ", "half a sec\x03"},
+	} {
+		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
+		_, err := x.keyboard.WriteString(step[1])
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, <-done, errNothingWritten)
+	assert.NotContains(t, x.text(), "half a sec")
+	assert.NoFileExists(t, file)
+	_, err := x.keyboard.WriteString("shown again")
+	require.NoError(t, err)
+	waiting.Until(t, func() bool { return strings.Contains(x.text(), "shown again") }, "the terminal shows nothing")
 }

@@ -23,10 +23,11 @@ type interview struct {
 	kinds config.Kinds
 	file  string // to be written
 	out   io.Writer
-	// line reads an answer, and unseen one that is not shown.
-	line, unseen func() (string, error)
-	draft        draft
-	made         []string // files with secrets, which go if nothing is written
+	// line reads an answer, and unseen one to a question of its own, which is not shown.
+	line   func() (string, error)
+	unseen func(question string) (string, error)
+	draft  draft
+	made   []string // files with secrets, which go if nothing is written
 }
 
 var errNothingWritten = errors.New("nothing was written")
@@ -37,21 +38,31 @@ func (p Program) interviewAt(ctx context.Context, in, out *os.File, file string,
 		return errExists(file)
 	}
 	typed := bufio.NewReader(in)
-	if before, err := term.GetState(int(in.Fd())); err == nil {
-		defer func() { _ = term.Restore(int(in.Fd()), before) }() // after Ctrl-C at a secret
+	before, err := term.GetState(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("read the terminal's state: %w", err)
 	}
 	i := &interview{
 		kinds: p.Kinds.Config(), file: file, out: out,
 		line: func() (string, error) { return orEnded(ctx, func() (string, error) { return typed.ReadString('\n') }) },
-		unseen: func() (string, error) {
-			return orEnded(ctx, func() (string, error) {
-				secret, err := term.ReadPassword(int(in.Fd()))
-				return string(secret), err
-			})
+		unseen: func(question string) (string, error) {
+			// Before the question, so that nothing that is typed at once is shown.
+			if _, err := term.MakeRaw(int(in.Fd())); err != nil {
+				return "", err
+			}
+			defer func() { _ = term.Restore(int(in.Fd()), before) }()
+			screen := term.NewTerminal(struct {
+				io.Reader
+				io.Writer
+			}{typed, out}, "")
+			secret, err := orEnded(ctx, func() (string, error) { return screen.ReadPassword(question) })
+			if errors.Is(err, io.EOF) { // Ctrl-C is one key among others now
+				err = errNothingWritten
+			}
+			return secret, err
 		},
 	}
-	err := i.run()
-	if err == nil {
+	if err = i.run(); err == nil {
 		err = writeConfig(file, i.draft.text(), force)
 	}
 	if err != nil {
@@ -156,7 +167,9 @@ func (i *interview) secret(field, what, variable string, into *string) error {
 		case err != nil:
 			return err
 		case answer == "-":
-			if answer, err = i.keepUnseen(keep); err != nil {
+			if answer, err = i.keepUnseen(keep); errors.Is(err, errNothingWritten) {
+				return err
+			} else if err != nil {
 				i.say("  %v", err)
 				continue
 			}
@@ -177,9 +190,7 @@ func (i *interview) secret(field, what, variable string, into *string) error {
 
 // keepUnseen keeps a secret in a file of its own.
 func (i *interview) keepUnseen(file string) (string, error) {
-	_, _ = fmt.Fprint(i.out, "The secret, which is not shown: ")
-	typed, err := i.unseen()
-	i.say("")
+	typed, err := i.unseen("The secret, which is not shown: ")
 	if typed = strings.TrimSpace(typed); err != nil || typed == "" {
 		return "", errors.Join(err, errors.New("nothing was typed"))
 	}

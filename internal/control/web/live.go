@@ -17,7 +17,8 @@ type livePage struct {
 	Form    url.Values
 	Events  []liveEvent
 	Counts  console.TapCounts
-	Refresh int // seconds until the page loads itself again; 0: it does not
+	Refresh int // seconds until the events are loaded again; 0: they are not
+	Address string
 	Veiled  bool
 	Sinks   []string
 	Error   string
@@ -42,7 +43,7 @@ const (
 
 // liveOf samples the events: it shows the newest, however many pass.
 func liveOf(a *asked) (any, error) {
-	p := livePage{Form: a.request.Form, Veiled: a.role < access.Auditor}
+	p := livePage{Form: a.request.Form, Veiled: a.role < access.Auditor, Address: a.request.URL.RequestURI()}
 	if n, err := strconv.Atoi(a.value("every")); err == nil && n > 0 {
 		p.Refresh = min(max(n, 2), 60)
 	}
