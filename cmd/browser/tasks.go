@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
@@ -33,6 +36,7 @@ var tasks = []task{
 	{name: "check a .tlog-proof offline", play: checkOffline},
 	{name: "find the silent environment", play: findSilent},
 	{name: "find why a sink is dead", play: findDead},
+	{name: "replay dead letters", play: replayLetters},
 	{name: "go to the state before a change", play: goBack},
 	{name: "export what is seen", play: export},
 	{name: "acknowledge a change", play: acknowledge},
@@ -239,6 +243,35 @@ func follow(t *tab, _ *stage) error {
 		return err
 	}
 	return t.until("newer events come into the same page", `window.first !== undefined && `+newest+` !== undefined && `+newest+` !== window.first`)
+}
+
+// replayLetters replays what a destination has refused, once it accepts again.
+func replayLetters(t *tab, s *stage) error {
+	refused := func() (n int) {
+		_ = s.client().Letters(t.ctx, console.ListLetters{Filter: deadletters.Filter{Sink: "picky"}}, func(*console.Letter) error { n++; return nil })
+		return n
+	}
+	s.picky.status.Store(http.StatusBadRequest)
+	err := rig.Until(t.ctx, patience, "an event is refused", func() bool { return refused() > 0 }, s.relay.Process())
+	s.picky.status.Store(http.StatusNoContent)
+	if err != nil {
+		return err
+	}
+	if err := t.goTo(s.web + "/"); err != nil {
+		return err
+	}
+	for _, what := range []string{`//section[@aria-labelledby="sinks"]//tr[contains(., "picky")]//a`, `//button[. = "Replay all that fit"]`, `//main//button[@name="confirm"]`} {
+		if err := t.click(what); err != nil {
+			return err
+		}
+	}
+	if err := t.says("It has ended."); err != nil {
+		return err
+	}
+	if n := refused(); n > 0 {
+		return fmt.Errorf("%d dead letters are left", n)
+	}
+	return nil
 }
 
 func findViolation(t *tab, s *stage) error {
