@@ -77,7 +77,7 @@ func TestPagesOfTheStreamAndTheSinks(t *testing.T) {
 
 	for path, want := range map[string][]string{
 		"/streaming":                      {"acme/live"},
-		"/streaming/acme/live?days=1":     {"The last 1 days", "Plan a silence"},
+		"/streaming/acme/live?days=1":     {"The last day", "Plan a silence"},
 		"/sinks":                          {"<bdi>file</bdi>", "Replay a time"},
 		"/sinks/letters?since=2026-01-01": {"No dead letter fits"},
 		"/sinks/letters?since=nonsense":   {"cannot be read"},

@@ -85,7 +85,7 @@ func historyOf(a *asked) (any, error) {
 	if i < 0 {
 		return nil, &problem{404, "The relay looks after no such environment.", "Choose one in the list."}
 	}
-	p := historyPage{flowRow: flowRow{Status: all[i]}, Days: 7, MayAct: a.role >= access.Operator}
+	p := historyPage{flowRow: flowRow{Status: all[i]}, Days: 1, MayAct: a.role >= access.Operator}
 	if n, err := strconv.Atoi(a.value("days")); err == nil {
 		p.Days = min(max(n, 1), 90)
 	}
