@@ -50,6 +50,17 @@ func main() {
 	}
 }
 
+// removed removes a folder, in which processes of the browser may still write as they end.
+func removed(dir string) (err error) {
+	for range 100 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
 // run plays everything, and collects what does not hold.
 func run(ctx context.Context, o options) (err error) {
 	if o.chromium, err = exec.LookPath(o.chromium); err != nil {
@@ -59,7 +70,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, removed(dir)) }()
 	r := &report{}
 	axe, err := readAxe(ctx, o.axe, dir)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
@@ -81,7 +82,7 @@ func (t *tab) timed(address string) (time.Duration, error) {
 
 // longStage is a relay whose trail was filled while it was stopped.
 func longStage(ctx context.Context, o options, dir string) (s *stage, err error) {
-	s = &stage{binary: o.binary, weakened: int64(o.entries / 2)}
+	s = &stage{binary: o.binary, weakened: int64(o.entries / 2), silent: workspacesim.Environment{Project: "shop", Environment: "env-7"}}
 	if s.relay, err = rig.NewRelay(ctx, o.binary, dir); err != nil {
 		return s, err
 	}
