@@ -130,8 +130,11 @@ func TestCtrlCAtASecret(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
 	for _, step := range [][2]string{
-		{"data, on a local disk", filepath.Join(t.TempDir(), "data\n")}, {"Management API", "http://127.0.0.1:8099\n"},
-		{"management key", "key-1\n"}, {"Where is it", "-\n"}, {"not shown: ", "half a sec\x03"},
+		{"data, on a local disk", filepath.Join(t.TempDir(), "data\n")},
+		{"Management API", "http://127.0.0.1:8099\n"},
+		{"management key", "key-1\n"},
+		{"Where is it", "-\n"},
+		{"not shown: ", "half a sec\x03"},
 	} {
 		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
 		_, err := x.keyboard.WriteString(step[1])
