@@ -82,7 +82,7 @@ func (m *model) cost(relays int, records, bytes float64) float64 {
 	return m.push + float64(relays-1)*m.follow + records*(m.commit+m.record) + bytes*m.byte
 }
 
-// tell prints the measurements beside the model, the constants, and what they mean for more cores.
+// tell prints the measurements next to what the model says, the constants, and what they mean for more cores.
 func (m *model) tell(out io.Writer, all []sample) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nrelays\tshards\tevents/s\tevents in a record\tcommit\tCPU µs an event: relays\tservers\tevents/s of one core: measured\tmodel\tdifference\tcores: relays\tservers\tsenders")
