@@ -83,10 +83,7 @@ func (c *changes) read(a *asked, f timeline.Filter) (err error) {
 // newest reads the newest rows that a filter chooses, the newest first, and whether there are more.
 func newest(a *asked, f timeline.Filter) (rows []timeline.Row, more bool, err error) {
 	f.Limit = rowsPerPage + 1
-	err = a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
-		rows = append(rows, r)
-		return nil
-	})
+	rows, err = listed(a, f)
 	slices.Reverse(rows)
 	more = len(rows) > rowsPerPage
 	return rows[:min(len(rows), rowsPerPage)], more, err
