@@ -127,6 +127,7 @@ func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, 
 	if bad {
 		return 0, leaf, errBatch
 	}
+	var folded []byte
 	for _, r := range rows {
 		if r.Flags&isMissing != 0 {
 			r = row{Flags: isMissing}
@@ -134,8 +135,9 @@ func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, 
 		if !t.isWhole(&r, len(rest)) {
 			return 0, leaf, errBatch
 		}
+		folded = appendFolded(folded[:0], rest[r.Text:][:r.Length])
 		r.Text += offset + int64(len(batch)-len(rest))
-		t.add(r)
+		t.add(r, folded)
 	}
 	for _, r := range reviews {
 		t.addReview(r)

@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -71,8 +70,8 @@ type matcher struct {
 	direction    int // -1: any
 	unreviewed   bool
 	states       bool
-	text         []byte // in lower case
-	any          bool   // of all entries, missing ones too
+	phrase       phrase
+	any          bool // of all entries, missing ones too
 }
 
 // allowed are the names of one column.
@@ -84,7 +83,7 @@ type allowed struct {
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
 		table: t, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
-		direction: -1, before: t.n, unreviewed: f.Unreviewed, states: f.States, text: bytes.ToLower([]byte(f.Text)),
+		direction: -1, before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
 	}
 	if f.From != nil {
 		m.from = *f.From

@@ -3,13 +3,11 @@ package timeline
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"unicode/utf8"
 )
 
 // reading is an index for one question.
@@ -137,14 +135,10 @@ func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, erro
 	if index%chunkRows == 0 && ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	if !m.matches(index) {
+	if !m.phrase.mayBeIn(&r.table, index) || !m.matches(index) {
 		return false, nil
 	}
-	if len(m.text) == 0 {
-		return true, nil
-	}
-	row := r.table.at(index)
-	return r.texts.contain(row.Text, int(row.Length), m.text)
+	return m.phrase.isIn(r, index)
 }
 
 func (r *reading) text(index int64) (string, error) {
@@ -159,8 +153,7 @@ type texts struct {
 	file *os.File
 	size int64
 	held []byte
-	from int64  // of held
-	low  []byte // held, with its ASCII letters in lower case; empty before somebody asks
+	from int64 // of held
 }
 
 // heldBytes is how much is read at once.
@@ -176,36 +169,19 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 	return t.held[offset-t.from:][:n], nil
 }
 
-// contain reports whether a piece in lower case has text.
-func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
-	piece, err := t.read(offset, n)
-	if err != nil || bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return err == nil && bytes.Contains(bytes.ToLower(piece), text), err
-	}
-	if len(t.low) == 0 {
-		t.low = lower(t.low, t.held)
-	}
-	return bytes.Contains(t.low[offset-t.from:][:n], text), nil
-}
-
-// lower writes a text over another one, with its ASCII letters in lower case. It takes eight bytes at
-// a time: all sentences of a long trail are searched while somebody waits.
-func lower(dst, text []byte) []byte {
-	const ones = 0x0101010101010101
-	dst = append(dst[:0], text...)
-	whole := len(dst) &^ 7
-	for at := 0; at < whole; at += 8 {
-		x := binary.NativeEndian.Uint64(dst[at:])
-		letters := x & (0x7f * ones)
-		upper := (letters + (0x80-'A')*ones) ^ (letters + (0x80-'Z'-1)*ones) // its highest bits
-		binary.NativeEndian.PutUint64(dst[at:], x|(upper&^x&(0x80*ones))>>2)
-	}
-	for i := whole; i < len(dst); i++ {
-		if 'A' <= dst[i] && dst[i] <= 'Z' {
-			dst[i] += 'a' - 'A'
+// near makes the texts of some rows ready to be read, if they fit into what is held.
+func (t *texts) near(of *table, first, end int64) error {
+	from, until := t.size, int64(0)
+	for index := first; index < end; index++ {
+		if row := of.at(index); row.Length > 0 {
+			from, until = min(from, row.Text), max(until, row.Text+int64(row.Length))
 		}
 	}
-	return dst
+	if until <= from || until-from > heldBytes {
+		return nil
+	}
+	_, err := t.read(from, int(until-from))
+	return err
 }
 
 // hold reads the surroundings of a piece. A reader goes up or down: the held ones lie on
@@ -218,7 +194,7 @@ func (t *texts) hold(offset int64, n int) error {
 	from = max(0, from)
 	t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
 	got, err := t.file.ReadAt(t.held, from)
-	t.held, t.from, t.low = t.held[:got], from, t.low[:0]
+	t.held, t.from = t.held[:got], from
 	if err != nil && !errors.Is(err, io.EOF) || offset+int64(n) > from+int64(got) {
 		t.held = nil
 		return fmt.Errorf("read the index of the audit trail: %w", err)

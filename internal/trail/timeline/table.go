@@ -42,6 +42,7 @@ const chunkRows = 1 << 14
 // readers, except for reviewed.
 type table struct {
 	chunks   []*[chunkRows]row
+	grams    []*grams // of each block of rows
 	n        int64
 	names    []string
 	reviewed []uint64 // a bit for each row
@@ -53,11 +54,16 @@ type review struct{ Of, By int64 }
 
 func (t *table) at(index int64) *row { return &t.chunks[index/chunkRows][index%chunkRows] }
 
-func (t *table) add(r row) {
+// add takes in a row with its text, which is not kept.
+func (t *table) add(r row, text []byte) {
 	if t.n%chunkRows == 0 {
 		t.chunks = append(t.chunks, new([chunkRows]row))
 		t.reviewed = append(t.reviewed, make([]uint64, chunkRows/64)...)
 	}
+	if t.n%blockRows == 0 {
+		t.grams = append(t.grams, new(grams))
+	}
+	t.grams[t.n/blockRows].add(text)
 	t.n++
 	*t.at(t.n - 1) = r
 }

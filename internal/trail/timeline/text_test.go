@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,32 +99,120 @@ func TestEachStatementIsFound(t *testing.T) {
 	}
 }
 
-// BenchmarkATextThatIsNowhere seeks a text in a million sentences.
-func BenchmarkATextThatIsNowhere(b *testing.B) {
-	x := filled(b, 1_000_000, func(i int) string { return fmt.Sprintf("country GB allowed, by change %d", i) })
-	for b.Loop() {
-		found, err := x.reading().newest(b.Context(), Filter{Text: "nobody has written this", Limit: 50})
-		require.NoError(b, err)
-		require.Empty(b, found)
-	}
-}
-
-func TestLowerCase(t *testing.T) {
+// All bytes, at each place in a word, and letters whose lower case is longer, shorter or as long.
+func TestFoldingKeepsEachLetterItsLength(t *testing.T) {
 	t.Parallel()
 	all := make([]byte, 256+5)
 	for i := range all {
 		all[i] = byte(i)
 	}
 	for n := range len(all) {
-		text := all[n:]
-		want := bytes.Map(func(r rune) rune {
-			if 'A' <= r && r <= 'Z' {
-				return r + 'a' - 'A'
+		want := bytes.Clone(all[n:])
+		for i, b := range want {
+			if 'A' <= b && b <= 'Z' {
+				want[i] = b + 'a' - 'A'
 			}
-			return r
-		}, text[:max(0, min(len(text), 128-n))])
-		got := lower(nil, text)
-		require.Equal(t, string(want), string(got[:len(want)]), n)
-		require.Equal(t, string(text[min(len(text), max(0, 128-n)):min(len(text), max(0, 256-n))]), string(got[min(len(got), max(0, 128-n)):min(len(got), max(0, 256-n))]), "bytes of other characters, from %d on", n)
+		}
+		require.Equal(t, string(want), string(appendFolded(nil, all[n:])), n)
+	}
+	for text, want := range map[string]string{
+		"MINIMUM 8 → 12, ÄÖÜ, ДОМ": "minimum 8 → 12, äöü, дом",
+		"\u0130, \u212a, \u023a":   "\u0130, \u212a, \u023a", // their lower case has 1, 1 and 3 bytes
+		"\xffÄ\xc3":                "\xffä\xc3",
+	} {
+		require.Equal(t, "before "+want, string(appendFolded([]byte("before "), []byte(text))), text)
+	}
+}
+
+// Texts of few letters, so that nearly everything that is sought is somewhere nearly: a search over
+// blocks finds what is found by looking at each text.
+func TestASearchMissesNothing(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(23, 1))
+	word := func(letters string, most int) string {
+		runes, text := []rune(letters), []rune{}
+		for range random.IntN(most + 1) {
+			text = append(text, runes[random.IntN(len(runes))])
+		}
+		return string(text)
+	}
+	for _, letters := range []string{"aB", "abcDEF 0123→Ä", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_Éß→…\u202e"} {
+		sentences := make([]string, 3*blockRows+17)
+		for i := range sentences {
+			sentences[i] = letters[:1] + word(letters, []int{1, 30, 300}[random.IntN(3)]) // an empty one is described anew
+		}
+		sentences[blockRows] = strings.Repeat("long", 100_000) // cut
+		x := filled(t, len(sentences), func(i int) string { return sentences[i] })
+		found := 0
+		for range 400 {
+			from := sentences[random.IntN(len(sentences))]
+			at := random.IntN(len(from))
+			text := strings.ToValidUTF8(from[at:min(len(from), at+1+random.IntN(9))], "")
+			if random.IntN(2) == 0 {
+				text = word(letters, 6)
+			}
+			var want, got []int64
+			for i, s := range sentences {
+				if strings.Contains(string(appendFolded(nil, []byte(bounded(s, maxSummary)))), string(appendFolded(nil, []byte(text)))) {
+					want = append(want, int64(i))
+				}
+			}
+			require.NoError(t, x.reading().each(t.Context(), 0, Filter{Text: text}, func(r Row) error { got = append(got, r.Index); return nil }))
+			require.Equal(t, want, got, "%q", text)
+			newest, err := x.reading().newest(t.Context(), Filter{Text: text, Limit: 7})
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(want[max(0, len(want)-7):]), fmt.Sprint(newest), "%q", text)
+			found += len(want)
+		}
+		require.NotZero(t, found)
+	}
+}
+
+// Most blocks are never read for a text that few entries have.
+func TestASearchPassesOverBlocks(t *testing.T) {
+	t.Parallel()
+	const n = 40 * blockRows
+	x := filled(t, n, func(i int) string { return fmt.Sprintf("country GB allowed, by change %d", i) })
+	for text, most := range map[string]int{"nobody has written this": 1, "BY CHANGE 5005": 3, "zq": 1, "~": 1} {
+		p, read := phraseOf(text), 0
+		for block := range x.rows.n / blockRows {
+			if x.rows.mayHave(block, p.bits) {
+				read++
+			}
+		}
+		assert.LessOrEqual(t, read, most, text)
+	}
+}
+
+// BenchmarkSearch looks for texts in a million sentences, a page of them at a time.
+func BenchmarkSearch(b *testing.B) {
+	const n = 1_000_000
+	x := filled(b, n, func(i int) string {
+		return fmt.Sprintf("the breach check of template `welcome-%06x` is off: role `support-%d` gained read on %d resources → reviewed", (i*7919)%(1<<24), i%300, i%7)
+	})
+	middle, severity := int64(n/2), "low"
+	for name, f := range map[string]Filter{
+		"absent":                {Text: "nobody has written this"},
+		"absent letters":        {Text: "zq"},
+		"absent letter":         {Text: "~"},
+		"absent of frequent":    {Text: "is off: role `support-7` gained read on 7"},
+		"rare":                  {Text: fmt.Sprintf("%06x", 7919*(n/3)%(1<<24))},
+		"two words":             {Text: fmt.Sprintf("welcome-%06x` is off", 7919*(n/3)%(1<<24))},
+		"frequent":              {Text: "BREACH check"},
+		"now and then":          {Text: "support-17`"},
+		"other letters":         {Text: "ÄÖ"},
+		"absent, filtered":      {Text: "nobody has written this", Environment: "env-07", Severity: severity},
+		"rare, last page":       {Text: "support-17`", Before: new(int64(20_000))},
+		"frequent, middle":      {Text: "breach", Before: &middle},
+		"frequent, environment": {Text: "breach", Environment: "env-07"},
+		"no text":               {Environment: "env-07", Severity: "high"},
+	} {
+		f.Limit = 51
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				_, err := x.reading().newest(b.Context(), f)
+				require.NoError(b, err)
+			}
+		})
 	}
 }
