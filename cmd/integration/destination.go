@@ -20,6 +20,7 @@ func destinations() []destination {
 		{"file", "a file on this machine", startFile},
 		{"kafka", "Apache Kafka, three brokers that are controllers too", startKafka},
 		{"kafka-once", "the same, delivered to exactly once, while the relay is killed", startKafkaOnce},
+		{"kafka-takeover", "the same, by two relays on a journal in four shards, each of which is killed and frozen", startKafkaTakeover},
 		{"nats", "three nats-servers, JetStream with three copies", startNATS},
 		{"loki", "Grafana Loki, built from its module", startLoki},
 		{"datadog", "a strict fake of Datadog's logs intake", startDatadog},
@@ -36,11 +37,21 @@ type place struct {
 	// other places.
 	journal func(tag string) string
 	outage  *outage // nil if it has no node to kill
-	// killsRelay has the relay itself killed, again and again; it is one of the place's own.
-	killsRelay bool
+	// ordeal is nil unless relays are killed; such a place has a relay of its own.
+	ordeal *ordeal
 	// tails returns the end of its logs; nil if it has none.
 	tails func() string
 	close func()
+}
+
+// ordeal is what relays go through under load.
+type ordeal struct {
+	name  string // for the table
+	times int
+	run   func(ctx context.Context, p *playing) error
+	// rivals says that the place's sink is one of relays that run starts, and not of the one that
+	// takes the pushes.
+	rivals bool
 }
 
 // target is a sink of the relay's, with its row in the table.

@@ -119,6 +119,7 @@ func TestExitCodes(t *testing.T) {
 		{"--rate", "many"},
 		{"--load", "1ms"},
 		{"--kills", "-1"},
+		{"--takeovers", "-1"},
 		{"--patience", "0s"},
 		{"--binary", "/no/such/relay"},
 		{"--no-such-flag"},

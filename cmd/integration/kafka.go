@@ -64,19 +64,25 @@ func startKafka(ctx context.Context, s *session) (*place, error) {
 const onceTopic = "once"
 
 func startKafkaOnce(ctx context.Context, s *session) (*place, error) {
+	p, err := s.oncePlace(ctx, onceTopic, target{name: "kafka, exactly once", sink: "kafka-once", once: true})
+	if err == nil {
+		p.ordeal = &ordeal{name: "relay killed", times: s.relayKills, run: killRelay}
+	}
+	return p, err
+}
+
+// oncePlace is a topic that gets each event exactly once.
+func (s *session) oncePlace(ctx context.Context, topic string, t target) (*place, error) {
 	cluster, err := s.kafkaCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.CreateTopic(ctx, onceTopic, kafkaPartitions); err != nil {
+	if err := cluster.CreateTopic(ctx, topic, kafkaPartitions); err != nil {
 		return nil, err
 	}
-	section := fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s, delivery: exactly_once, create_topic: true}", strings.Join(cluster.Brokers, `", "`), onceTopic)
-	return &place{
-		targets:    []target{{name: "kafka, exactly once", sink: "kafka-once", section: section, read: readerOf(cluster.On(onceTopic)), once: true}},
-		tails:      cluster.Tails,
-		killsRelay: true,
-	}, nil
+	t.section = fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s, delivery: exactly_once, create_topic: true}", strings.Join(cluster.Brokers, `", "`), topic)
+	t.read = readerOf(cluster.On(topic))
+	return &place{targets: []target{t}, tails: cluster.Tails}, nil
 }
 
 func kafkaTarget(cluster *kafkatest.Cluster) target {

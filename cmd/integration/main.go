@@ -32,6 +32,7 @@ type flags struct {
 	brokers int
 
 	relayKills int
+	takeovers  int
 	patience   time.Duration
 	build      time.Duration
 	cache      string
@@ -86,6 +87,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.down, "down", 8*time.Second, "how `long` a killed node stays down")
 	fs.IntVar(&f.kills, "kills", 1, "how `often` a node of each cluster is killed")
 	fs.IntVar(&f.relayKills, "relay-kills", 20, "how `often` the relay that delivers exactly once is killed")
+	fs.IntVar(&f.takeovers, "takeovers", 6, "how `often` one of two relays that deliver exactly once is killed or frozen until the other has taken over")
 	fs.IntVar(&f.brokers, "brokers", 3, "how `many` Kafka brokers there are")
 	fs.DurationVar(&f.patience, "patience", 2*time.Minute, "how `long` a destination may bring nothing new after the last push")
 	fs.DurationVar(&f.build, "build", 8*time.Minute, "how `long` fetching and building a server may take")
@@ -155,8 +157,8 @@ func (f *flags) check() (err error) {
 		return fmt.Errorf("--rate: %v is not above 0", f.rate)
 	case f.load < time.Second:
 		return fmt.Errorf("--load: %s is less than a second", f.load)
-	case f.kills < 0 || f.relayKills < 0 || f.brokers < 1:
-		return errors.New("--kills, --relay-kills, --brokers: a number is too small")
+	case f.kills < 0 || f.relayKills < 0 || f.takeovers < 0 || f.brokers < 1:
+		return errors.New("--kills, --relay-kills, --takeovers, --brokers: a number is too small")
 	case f.down < 0 || f.patience <= 0 || f.build <= 0:
 		return errors.New("--down, --patience, --build: a time is not positive")
 	}

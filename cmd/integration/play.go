@@ -30,6 +30,7 @@ type playing struct {
 	places    []*place
 	relay     *rig.Relay
 	config    string // the relay's
+	rivals    []*rival
 	workspace *rig.Workspace
 	start     time.Time // of the load
 	remarks   map[*place][]string
@@ -44,8 +45,8 @@ func (s *session) play(ctx context.Context, places []*place, kills int) []row {
 		remarks: map[*place][]string{}, wrong: map[*place][]string{},
 	}
 	switch {
-	case places[0].killsRelay:
-		p.name = "relay killed"
+	case places[0].ordeal != nil:
+		p.name = places[0].ordeal.name
 	case kills > 0:
 		p.name = "node killed"
 	}
@@ -78,6 +79,11 @@ func (p *playing) run(ctx context.Context) ([]row, error) {
 	}
 	defer p.workspace.Close()
 	defer p.relay.Close()
+	defer func() {
+		for _, r := range p.rivals {
+			r.Close()
+		}
+	}()
 	if err := p.underLoad(ctx); err != nil {
 		return nil, err
 	}
@@ -110,12 +116,24 @@ func (p *playing) startRelay(ctx context.Context) (err error) {
 
 // sections are the journal and the sinks of the relay's configuration.
 func (p *playing) sections() string {
+	if o := p.places[0].ordeal; o != nil && o.rivals {
+		return p.journalSection()
+	}
+	return p.journalSection() + p.sinkSections()
+}
+
+func (p *playing) journalSection() string {
 	var b strings.Builder
 	for _, place := range p.places {
 		if place.journal != nil {
 			b.WriteString(place.journal(p.tag))
 		}
 	}
+	return b.String()
+}
+
+func (p *playing) sinkSections() string {
+	var b strings.Builder
 	b.WriteString("sinks:\n")
 	for _, place := range p.places {
 		for _, t := range place.targets {
@@ -138,8 +156,8 @@ func (p *playing) underLoad(ctx context.Context) error {
 		return err
 	}
 	p.start = time.Now()
-	if p.places[0].killsRelay {
-		return p.killRelay(ctx)
+	if o := p.places[0].ordeal; o != nil {
+		return o.run(ctx, p)
 	}
 	for i := range p.kills {
 		if err := p.hold(ctx, p.load*time.Duration(i+1)/time.Duration(p.kills+1)); err != nil {
@@ -153,7 +171,7 @@ func (p *playing) underLoad(ctx context.Context) error {
 }
 
 // killRelay kills the relay again and again, at random moments after it was ready.
-func (p *playing) killRelay(ctx context.Context) error {
+func killRelay(ctx context.Context, p *playing) error {
 	const within = time.Second
 	for i := range p.kills {
 		if err := retry.Sleep(ctx, rand.N(within)); err != nil {

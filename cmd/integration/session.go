@@ -36,13 +36,13 @@ func (s *session) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\
 
 // playAll starts the destinations and plays all runs.
 func (s *session) playAll(ctx context.Context, chosen []destination) {
-	var sinks, journals, killing []*place
+	var sinks, journals, ordeals []*place
 	for _, d := range chosen {
 		p := s.startPlace(ctx, d)
 		switch {
 		case p == nil:
-		case p.killsRelay:
-			killing = append(killing, p)
+		case p.ordeal != nil:
+			ordeals = append(ordeals, p)
 		case p.journal != nil:
 			journals = append(journals, p)
 		default:
@@ -55,9 +55,9 @@ func (s *session) playAll(ctx context.Context, chosen []destination) {
 	for _, p := range journals {
 		s.playTwice(ctx, []*place{p})
 	}
-	for _, p := range killing {
-		if ctx.Err() == nil && s.relayKills > 0 {
-			s.rows = append(s.rows, s.play(ctx, []*place{p}, s.relayKills)...)
+	for _, p := range ordeals {
+		if ctx.Err() == nil && p.ordeal.times > 0 {
+			s.rows = append(s.rows, s.play(ctx, []*place{p}, p.ordeal.times)...)
 		}
 	}
 }
