@@ -26,7 +26,7 @@ func relayTypes() []string {
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.restored", "trail.generation", "trail.key_rotated", "trail.checkpoint",
 		"trail.witness_refused", "trail.witness_agreed",
-		"credential.revoked", "console.session_revoked", "credentials.damaged", "deadletters.discarded", "sink.retired", "relay.started", "relay.reloaded", "relay.stopped",
+		"credential.revoked", "console.session_revoked", "console.work_stopped", "credentials.damaged", "deadletters.discarded", "deadletters.replayed", "journal.replayed", "sink.retired", "relay.started", "relay.reloaded", "relay.stopped",
 	}
 }
 

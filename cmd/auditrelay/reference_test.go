@@ -76,8 +76,11 @@ var entryTypes = []struct{ name, says, detail string }{
 	{"trail.checkpoint", "Of no entry: an event with a signed checkpoint, so that sinks hold the trail to its word.", ""},
 	{"credential.revoked", "A person revoked a push credential.", "control/console.revocation"},
 	{"console.session_revoked", "A person logged people out of the console in the browser.", "control/console.loggedOut"},
+	{"console.work_stopped", "A person stopped a replay or a removal of dead letters, which was begun in the console in the browser.", "control/console.StoppedWork"},
 	{"credentials.damaged", "A push credential's record was damaged; `lost` says whether it is gone.", ""},
 	{"deadletters.discarded", "A person removed dead letters for good.", ""},
+	{"deadletters.replayed", "A person has dead letters handed to a sink again.", "control/console.replayed"},
+	{"journal.replayed", "A person has the events of a time handed to a sink again.", "control/console.ReplaySpan"},
 	{"sink.retired", "A person gave up what was kept for a sink that is no longer configured.", "control/console.Sink"},
 }
 

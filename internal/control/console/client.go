@@ -3,6 +3,7 @@ package console
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -251,7 +252,7 @@ func items[T any](ctx context.Context, c *Client, path string, req any, yield fu
 			told(&f.frame)
 		}
 		if f.Error != "" {
-			return errors.New(f.Error)
+			return cmp.Or(ctx.Err(), errors.New(f.Error)) // the relay takes the end of a question within it for its own
 		}
 		if f.Finished {
 			return nil

@@ -169,6 +169,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/console/open":            answers(s.openWeb),
 		"GET /v1/console/sessions":         answers(s.listSessions),
 		"POST /v1/console/sessions/revoke": answers(s.revokeSession),
+		"POST /v1/console/stop":            answers(s.enterStop),
 		"GET /v1/sinks":                    answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
 		"POST /v1/sinks/retire":            answers(s.retire),
 		"POST /v1/deadletters":             lists(s.listLetters),

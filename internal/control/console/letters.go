@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,7 +133,11 @@ func (s *Server) replayLetters(ctx context.Context, req ReplayLetters, j *job) e
 	}
 	return s.changeLetters(ctx, req.Filter, j, func(selected selection) error {
 		to, err := s.receivers(selected, req.To)
-		if err != nil || req.DryRun {
+		if err != nil || req.DryRun || len(to) == 0 {
+			return err
+		}
+		// A crash after it leaves an entry of the intent.
+		if err := s.record(ctx, Loss{Type: "deadletters.replayed", Sink: onlyOne(to), Detail: replayed{req, j.snapshot().Sinks}}); err != nil {
 			return err
 		}
 		err = s.redeliver(ctx, to, j)
@@ -140,6 +145,21 @@ func (s *Server) replayLetters(ctx context.Context, req ReplayLetters, j *job) e
 		s.logEnd("replay of dead letters by command", err, "to", req.To, "letters", p.Total, "delivered", p.Delivered, "refused", p.Refused)
 		return err
 	})
+}
+
+// replayed is the Detail of the entry before a replay.
+type replayed struct {
+	ReplayLetters
+	// Letters counts them by the sink that refused them.
+	Letters map[string]uint64 `json:"letters"`
+}
+
+// onlyOne is the sink that gets all letters; empty if there are several.
+func onlyOne(to map[string]*letterSource) string {
+	if names := slices.Collect(maps.Keys(to)); len(names) == 1 {
+		return names[0]
+	}
+	return ""
 }
 
 // receivers gives the letters to their sinks, or to one for all.

@@ -139,6 +139,10 @@ func (s *Server) replaySpan(ctx context.Context, req ReplaySpan, j *job) error {
 	if req.DryRun {
 		return open.count(ctx)
 	}
+	// A crash after it leaves an entry of the intent.
+	if err := s.record(ctx, Loss{Type: "journal.replayed", Sink: req.Sink, Detail: req}); err != nil {
+		return err
+	}
 	s.opts.Logger.Info("replay by command begins", "sink", req.Sink, "since", req.Since, "until", req.Until, "match", req.Match)
 	err = s.pump(ctx, sink, open, j)
 	p := j.snapshot()

@@ -121,10 +121,10 @@ func (s *Server) acceptDamage(ctx context.Context, _ none) (journal.Damage, erro
 	return was, err
 }
 
-// Loss means events will not reach a sink, or a credential no longer pushes, because
-// somebody says so. Promise 2 wants them accounted for all the same.
+// Loss is what a person has the relay do: events will not reach a sink or reach it again, a credential
+// no longer pushes, somebody is logged out. Promise 2 wants the events accounted for all the same.
 type Loss struct {
-	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
+	Type                 string // such as "deadletters.discarded"
 	Project, Environment string // of the events; empty if they are of several
 	Sink                 string // empty if it is every sink
 	Subject              string // empty for the sink

@@ -47,6 +47,24 @@ type loggedOut struct {
 	Sessions []access.Session `json:"sessions"`
 }
 
+// StoppedWork tells that a person stops a piece of work of the console in the browser.
+type StoppedWork struct {
+	Work  string    `json:"work"`
+	Begun time.Time `json:"begun"`
+	// By is who began it.
+	By string `json:"begun_by"`
+}
+
+// enterStop makes an entry of its own, before the work is stopped.
+func (s *Server) enterStop(ctx context.Context, req StoppedWork) (none, error) {
+	return none{}, s.record(ctx, Loss{Type: "console.work_stopped", Subject: "console_work", Detail: req})
+}
+
+// EnterStop enters into the trail that a piece of work is about to be stopped.
+func (c *Client) EnterStop(ctx context.Context, req StoppedWork) error {
+	return c.call(ctx, http.MethodPost, "/v1/console/stop", req, &none{})
+}
+
 func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
 	if s.opts.Visitors == nil {
 		return nil, refuse(http.StatusConflict, "%v", ErrNoWeb)

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // confirmName is the field that turns a plan into the deed.
@@ -27,10 +29,13 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 				c.fail(w, a, err)
 				return
 			}
+			if p.Button != "" {
+				p.With = with(p.With, onceName, rand.Text())
+			}
 			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fieldsOf(a, p)}})
 			return
 		}
-		end, err := t.do(a)
+		end, err := c.opts.deeds.once(a, func() (done, error) { return t.do(a) })
 		if err != nil {
 			c.fail(w, a, err)
 			return
@@ -39,6 +44,61 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 		setNotice(w, end.message)
 		http.Redirect(w, a.request, end.path, http.StatusSeeOther)
 	}
+}
+
+// onceName is the field with the number of a plan: a form that is sent twice acts once.
+const onceName = "once"
+
+// deeds are the newest actions by the numbers of their plans.
+type deeds struct {
+	mu     sync.Mutex
+	all    map[string]*deed // guarded by mu
+	newest []string         // its keys, the oldest first; guarded by mu
+}
+
+// deed is an action that was confirmed, and how it ended.
+type deed struct {
+	mu   sync.Mutex // held while it is under way
+	done bool       // without an error; guarded by mu
+	end  done       // guarded by mu
+}
+
+// mostDeeds bounds the actions that are remembered.
+const mostDeeds = 1000
+
+// once acts, unless the same form was sent before: then it tells how that ended. What has failed may
+// be tried again.
+func (d *deeds) once(a *asked, act func() (done, error)) (done, error) {
+	number := a.value(onceName)
+	if number == "" {
+		return act()
+	}
+	it := d.of(a.person.String() + " " + cut(number, 40))
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	if it.done {
+		return it.end, nil
+	}
+	end, err := act()
+	it.end, it.done = end, err == nil
+	return end, err
+}
+
+func (d *deeds) of(key string) *deed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if it := d.all[key]; it != nil {
+		return it
+	}
+	if d.all == nil {
+		d.all = map[string]*deed{}
+	}
+	if len(d.newest) == mostDeeds {
+		delete(d.all, d.newest[0])
+		d.newest = d.newest[1:]
+	}
+	d.all[key], d.newest = &deed{}, append(d.newest, key)
+	return d.all[key]
 }
 
 func fieldsOf(a *asked, p plan) (all []field) {

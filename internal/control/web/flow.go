@@ -216,6 +216,15 @@ func doApply(a *asked) (done, error) {
 
 func planRotate(a *asked) (plan, error) {
 	which := environmentOf(a)
+	err := a.client.PlanStreaming(a.ctx, which, func(found console.Planned) error {
+		if found.Error != "" {
+			return &problem{409, found.Error, "Correct that first."}
+		}
+		return nil
+	})
+	if err != nil {
+		return plan{}, err
+	}
 	listed, err := a.client.Credentials(a.ctx)
 	p := plan{Head: []string{"User name", "Kind", "Ends in", "State"}, Button: "Rotate it", Says: []string{
 		"The relay would generate another push credential for " + which.Project + "/" + which.Environment + ", and set it at the provider.",

@@ -51,7 +51,9 @@ func (j *jobs) begin(a *asked, title string, run func(w *asked, report func(*con
 		defer cancel()
 		err := run(&inside, func(p *console.Progress) { j.change(w, func() { w.Progress = *p }) })
 		j.change(w, func() {
-			if w.Ended = time.Now(); err != nil {
+			if w.Ended = time.Now(); ctx.Err() != nil {
+				w.Error = "somebody stopped it"
+			} else if err != nil {
 				w.Error = err.Error()
 			}
 		})
@@ -116,17 +118,25 @@ func jobOf(a *asked) (any, error) { return a.opts.jobs.of(a.request.PathValue("i
 
 func planStop(a *asked) (plan, error) {
 	w, err := a.opts.jobs.of(a.request.PathValue("id"))
-	p := plan{Says: []string{w.Title + " would be stopped. What was done stays done, and it can be begun again."}}
+	p := plan{Says: []string{w.Title + " has ended already."}}
 	if w.Running() {
-		p.Button = "Stop it"
+		p = plan{Says: []string{w.Title + " would be stopped. What was done stays done, and it can be begun again."}, Button: "Stop it"}
 	}
 	return p, err
 }
 
 func doStop(a *asked) (done, error) {
 	w, err := a.opts.jobs.of(a.request.PathValue("id"))
+	if err != nil {
+		return done{}, err
+	}
+	end := done{w.Title + " has ended already.", jobsPath + "/" + w.ID}
+	if w.Running() {
+		end.message = w.Title + " is being stopped."
+		err = a.client.EnterStop(a.ctx, console.StoppedWork{Work: w.Title, Begun: w.Begun, By: w.Person})
+	}
 	if err == nil {
 		w.stop()
 	}
-	return done{w.Title + " is being stopped.", jobsPath + "/" + w.ID}, err
+	return end, err
 }

@@ -42,7 +42,8 @@ type Options struct {
 	Policies func() config.Policies
 	Logger   *slog.Logger
 
-	jobs *jobs
+	jobs  *jobs
+	deeds *deeds
 }
 
 // Console serves the pages. It is safe for concurrent use.
@@ -54,7 +55,7 @@ type Console struct {
 
 // New makes a console.
 func New(o Options) *Console {
-	o.jobs = &jobs{}
+	o.jobs, o.deeds = &jobs{}, &deeds{}
 	c := &Console{opts: o, templates: parse()}
 	mux := http.NewServeMux()
 	for _, p := range pages {

@@ -154,7 +154,7 @@ func (o *object) finding(x *entry) {
 // the entry's type, or by the whole type.
 var verbs = map[string]activity{
 	"create": create, "annotated": create, "added": create,
-	"rename": update, "set": update, "set_types": update, "damage_accepted": update,
+	"rename": update, "set": update, "set_types": update, "damage_accepted": update, "replayed": update, "work_stopped": update,
 	"put_intended": update, "put_ended": update, "put_failed": update,
 	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove, "silence.ended": remove,
 }
