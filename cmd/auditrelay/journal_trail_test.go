@@ -54,12 +54,12 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		spoil func(t *testing.T, dir string)
 		want  string
 	}{
-		"entry":      {flipRecord(audit.EntriesLog, 4), "entry 4 missing"},
+		"entry":      {flipRecord(audit.EntriesLog, 4), "missing: entry 4"},
 		"checkpoint": {flipRecord(audit.CheckpointsLog, 0), "checkpoint 1: it is missing"},
 		"key":        {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "audit.key"))) }, "the signing key is gone"},
 		"log": {func(t *testing.T, dir string) {
 			require.NoError(t, damage.Of(dir).LoseFolder(audit.EntriesLog))
-		}, "entries 0 to 9 missing"},
+		}, "missing: entries 0 to 9"},
 		"checkpoint next to the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))
 		}, "the checkpoint next to the key: check signature"},

@@ -17,15 +17,16 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // tampered is a change of a data directory, and the findings expected.
 type tampered struct {
 	kind, what string
-	flags      []string                  // for trail verify
-	right      func(verify.Finding) bool // each finding must be; nil: there is none
-	named      bool                      // by the relay too, in its trail
+	flags      []string                 // for trail verify
+	right      func(truth.Finding) bool // each finding must be; nil: there is none
+	named      bool                     // by the relay too, in its trail
 }
 
 // TestATamperedDataDirectoryIsFound tampers with copies of a stopped relay's directory, by
@@ -191,9 +192,9 @@ func vouched(name string, data []byte) int {
 }
 
 // ofKind expects findings of some kinds.
-func ofKind(kinds ...string) func(verify.Finding) bool {
-	return func(f verify.Finding) bool { return slices.Contains(kinds, f.Kind) }
+func ofKind(kinds ...string) func(truth.Finding) bool {
+	return func(f truth.Finding) bool { return slices.Contains(kinds, f.Kind) }
 }
 
 // inLogs reports whether a finding is about the trail's logs.
-func inLogs(f verify.Finding) bool { return f.File == "the trail's log" }
+func inLogs(f truth.Finding) bool { return f.File == "the trail's log" }

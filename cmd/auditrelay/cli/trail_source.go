@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 )
@@ -125,7 +126,7 @@ func (f *trailFlags) find(cmd *cobra.Command, site *siteFlags, dir string) (veri
 }
 
 // verifyLog verifies the trail's log in the data directory of a configuration.
-func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, unnamed []audit.Problem, err error) {
+func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, unnamed []truth.Finding, err error) {
 	trail, err := readTrail(ctx, cfg)
 	if err != nil {
 		return report, nil, err

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	tnote "github.com/transparency-dev/formats/note"
@@ -54,13 +53,9 @@ type Kept struct {
 	// Leaves are the leaf hashes of the generation's entries [Size-len(Leaves), Size), as the
 	// trail keeps them. Only the root vouches for them.
 	Leaves []tlog.Hash
-	// Time is when it was signed, by its timestamp; zero where it has none.
-	Time time.Time
+	Signing
 
 	edge []tlog.Hash // of the tree before Leaves
-	// promised is whether the next checkpoint is due in the time of within, 0 for never.
-	within   time.Duration
-	promised bool
 }
 
 // Name is the key's, without its last part: with ORIGIN+HASH begin the ids of events.
@@ -105,9 +100,7 @@ func openCheckpoint(public string, signed []byte) (Kept, error) {
 	if err != nil {
 		return Kept{}, fmt.Errorf("check signature: %w", err)
 	}
-	c := Kept{Base: tlogproof.BaseOf(made.Origin), Origin: made.Origin, PublicKey: public, Note: string(signed), Size: made.Size, Root: made.Root, Time: at.UTC()}
-	c.within, c.promised = ReadPromise(strings.Join(made.Extensions, "\n"))
-	return c, nil
+	return Kept{Base: tlogproof.BaseOf(made.Origin), Origin: made.Origin, PublicKey: public, Note: string(signed), Size: made.Size, Root: made.Root, Signing: SigningOf(&made, at)}, nil
 }
 
 // encodeKept makes a record for the log of checkpoints: signed is the note of before with

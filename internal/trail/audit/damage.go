@@ -3,6 +3,8 @@ package audit
 import (
 	"cmp"
 	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // span is a run of indices, both ends included.
@@ -32,28 +34,24 @@ type namedDamage struct {
 	details []string          // of what has no index
 }
 
-// What the indexes of a problem count, where they count anything.
-const (
-	countsEntries     = "entries"
-	countsCheckpoints = "checkpoints"
-	countsRestored    = "restored entries"
-)
+// ofEntries stands for all findings about entries in the log.
+const ofEntries = "entries"
 
-func (p Problem) counts() string {
-	switch p.Kind {
-	case "pin", "key", "forwarded":
+// kindOf tells findings apart that may name the same numbers. Those without a number of their own,
+// for which it is empty, are told apart by their details.
+func kindOf(f truth.Finding) string {
+	switch f.Kind {
+	case truth.Pin, truth.Key, truth.Forwarded:
 		return ""
-	case "restored":
-		return countsRestored
-	case "checkpoint":
-		return countsCheckpoints
+	case truth.Restored, truth.Checkpoint:
+		return f.Kind
 	}
-	return countsEntries
+	return ofEntries
 }
 
-func (n *namedDamage) add(problems []Problem) {
+func (n *namedDamage) add(problems []truth.Finding) {
 	for _, p := range problems {
-		if what := p.counts(); what != "" {
+		if what := kindOf(p); what != "" {
 			n.runs[what] = append(n.runs[what], span{From: p.From, To: p.To})
 		} else {
 			n.details = append(n.details, p.Detail)
@@ -62,10 +60,10 @@ func (n *namedDamage) add(problems []Problem) {
 }
 
 // unnamed gives the problems without a name in the trail.
-func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
+func (n *namedDamage) unnamed(problems []truth.Finding) (left []truth.Finding) {
 	for _, p := range problems {
-		if what := p.counts(); what != "" {
-			left = append(left, p.without(n.runs[what]...)...)
+		if what := kindOf(p); what != "" {
+			left = append(left, otherThan(p, n.runs[what]...)...)
 		} else if !slices.Contains(n.details, p.Detail) {
 			left = append(left, p)
 		}
@@ -73,8 +71,8 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 	return left
 }
 
-// without gives the parts of a problem outside of some runs.
-func (p Problem) without(runs ...span) (left []Problem) {
+// otherThan gives the parts of a problem outside of some runs.
+func otherThan(p truth.Finding, runs ...span) (left []truth.Finding) {
 	rests := []span{{From: p.From, To: p.To}}
 	for _, run := range runs {
 		rests = cutOut(rests, run)
@@ -88,10 +86,10 @@ func (p Problem) without(runs ...span) (left []Problem) {
 
 // unsound are the entries without weight as a resource's state: missing ones, and ones
 // unlike the signed ones. Merely unproven entries count. Adjacent runs are joined.
-func unsound(problems []Problem) []span {
+func unsound(problems []truth.Finding) []span {
 	var all []span
 	for _, p := range problems {
-		if p.isOfEntries() {
+		if isOfEntries(p) {
 			all = append(all, span{From: p.From, To: p.To})
 		}
 	}

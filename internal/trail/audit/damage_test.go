@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // damageable is a trail of 20 entries with a checkpoint every two, as messages.
@@ -74,7 +75,7 @@ func TestALostEntryKeepsItsLeaf(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	trail, _ := d.reopen(t, d.entries, d.checkpoints, 8)
-	require.Equal(t, []Problem{{"missing", 7, 7, "nothing stands there"}}, openingOf(t, trail).Problems)
+	require.Equal(t, []truth.Finding{{Kind: "missing", From: 7, To: 7, Detail: "nothing stands there"}}, openingOf(t, trail).Problems)
 	require.Len(t, trail.Generations(), 1)
 	require.Equal(t, d.root, trail.Generations()[0].Root, "the tree is another")
 	require.Equal(t, d.public, trail.PublicKey())

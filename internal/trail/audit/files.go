@@ -1,6 +1,10 @@
 package audit
 
-import "golang.org/x/mod/sumdb/tlog"
+import (
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
+)
 
 // The trail's files hold the signed entries a second time. An entry that is lost or damaged
 // in the log is read from there, if its leaf is the signed one. Nothing is written back. As
@@ -49,13 +53,13 @@ func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 func (x *examination) setApart() {
 	for i := range x.copied {
 		run := x.copied[i].span()
-		x.report.Restored = append(x.report.Restored, Problem{
-			Kind: "restored", From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
+		x.report.Restored = append(x.report.Restored, truth.Finding{
+			Kind: truth.Restored, From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
 		})
-		var left []Problem
+		var left []truth.Finding
 		for _, p := range x.report.Problems {
-			if p.isOfEntries() {
-				left = append(left, p.without(run)...)
+			if isOfEntries(p) {
+				left = append(left, otherThan(p, run)...)
 			} else {
 				left = append(left, p)
 			}
@@ -65,7 +69,7 @@ func (x *examination) setApart() {
 }
 
 // isOfEntries reports whether From and To are indexes of entries without weight.
-func (p Problem) isOfEntries() bool { return p.counts() == countsEntries && p.Kind != "unproven" }
+func isOfEntries(p truth.Finding) bool { return kindOf(p) == ofEntries && p.Kind != truth.Unproven }
 
 // copyOf is the run with an entry that is read from the files.
 func (v *view) copyOf(index int64) (*copied, bool) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // forwardedTrail is a trail of 20 entries whose sinks were given the first n.
@@ -53,7 +54,7 @@ func TestATrailPutBackIsFound(t *testing.T) {
 			d.putPinBack(t, c.checkpoints)
 			trail, st := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
 			o := openingOf(t, trail)
-			problem := Problem{"truncated", int64(c.entries), 19, "the trail ends before them, and the sinks were given them"}
+			problem := truth.Finding{Kind: truth.Truncated, From: int64(c.entries), To: 19, Detail: "the trail ends before them, and the sinks were given them"}
 			require.Contains(t, o.Problems, problem)
 			require.True(t, len(o.Problems) == 1 || c.checkpoints == 0, "%v", o.Problems) // no pin is left then
 			index, err := trail.Append(t.Context(), testEntry(1))

@@ -35,7 +35,7 @@ func (r *examiner) glance(ctx context.Context) *examination {
 	x.keptSeq = c.Seq
 	x.kept(*c)
 	r.quick = true
-	if r.readLeaves(ctx, x) != nil || !x.continues(c) || !x.chain(c) || len(x.named.runs[countsEntries]) > 0 {
+	if r.readLeaves(ctx, x) != nil || !x.continues(c) || !x.chain(c) || len(x.named.runs[ofEntries]) > 0 {
 		return nil
 	}
 	r.readPin(x)

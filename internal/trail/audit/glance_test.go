@@ -90,7 +90,7 @@ func TestAStartSignsNoEntryUnseen(t *testing.T) {
 	strange.Data = append([]byte(" "), strange.Data...)
 	trail, _ := d.reopen(t, append(copyAll(d.entries), strange), d.checkpoints, 0)
 	require.False(t, trail.glanced)
-	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 20 misfiled: the record is not in canonical form")
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "misfiled: entry 20: the record is not in canonical form")
 }
 
 // What no hash of the newest checkpoint covers is found and named while the relay runs.
@@ -104,7 +104,7 @@ func TestWhatAGlanceDoesNotSeeIsNamed(t *testing.T) {
 	index, err := trail.Append(t.Context(), testEntry(20))
 	require.NoError(t, err)
 	require.EqualValues(t, 21, index, "after the entry that names it")
-	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 6 misfiled")
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "misfiled: entry 6")
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, st, d.o)
 	require.False(t, again.glanced, "an entry has no weight, and only a whole reading tells which")
@@ -141,7 +141,7 @@ func TestAGlanceKnowsAllGenerations(t *testing.T) {
 	replace(t, st, EntriesLog, entries, 0)
 	trail = openTrail(t, st, o)
 	require.False(t, trail.glanced)
-	require.Contains(t, spellOut(openingOf(t, trail).Problems), "entry 3 altered")
+	require.Contains(t, spellOut(openingOf(t, trail).Problems), "altered: entry 3")
 }
 
 // TestAMillionEntriesOpen prints what an opening takes: with everything read first, and at a

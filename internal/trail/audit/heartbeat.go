@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // A running relay signs its tree again on a heartbeat, with the time, even where nothing
@@ -47,16 +49,26 @@ func (b *beat) promise(stop bool) string {
 
 func (b *beat) signed(stop bool) { b.running = b.every > 0 && !stop }
 
-// ReadPromise finds the promise among a checkpoint's extension lines, each with its end:
-// the next checkpoint is due within this time; for 0, none is due.
-func ReadPromise(extensions string) (within time.Duration, promised bool) {
-	for line := range strings.Lines(extensions) {
+// Signing is when a checkpoint was signed, and what it promises of the next one.
+type Signing struct {
+	// Time is by the signature's timestamp; zero where it has none.
+	Time time.Time
+	// Within is the time in which the next checkpoint is due, if Promised; for 0, none is due.
+	Within   time.Duration
+	Promised bool
+}
+
+// SigningOf reads the promise among the extension lines of a checkpoint signed at a time.
+func SigningOf(c *tlogproof.Checkpoint, at time.Time) Signing {
+	s := Signing{Time: at.UTC()}
+	for _, line := range c.Extensions {
 		if text, ok := strings.CutPrefix(line, promisePrefix); ok {
-			seconds, err := strconv.ParseUint(strings.TrimSuffix(text, "\n"), 10, 31)
-			return time.Duration(seconds) * time.Second, err == nil
+			seconds, err := strconv.ParseUint(text, 10, 31)
+			s.Within, s.Promised = time.Duration(seconds)*time.Second, err == nil
+			break
 		}
 	}
-	return 0, false
+	return s
 }
 
 // Gap is a time without a checkpoint, longer than two heartbeats, though a relay ran by
@@ -103,28 +115,19 @@ type Pulse struct {
 // clockStep is how far a clock may go back without a word.
 const clockStep = time.Minute
 
-// signedTime is a checkpoint's part in a Pulse.
-type signedTime struct {
-	seq      uint64
-	base     int64
-	public   string
-	at       time.Time
-	within   time.Duration
-	promised bool
-}
-
-func (p *Pulse) add(c *signedTime) {
-	if c.at.IsZero() {
+// Add takes in the next checkpoint, with its number. One without a time counts for nothing.
+func (p *Pulse) Add(s Signing, seq uint64) {
+	if s.Time.IsZero() {
 		return
 	}
 	if !p.last.IsZero() {
-		if passed := c.at.Sub(p.last); passed < -clockStep || p.within > 0 && passed > 2*p.within {
-			p.gaps = append(p.gaps, Gap{p.last, c.at, c.seq})
+		if passed := s.Time.Sub(p.last); passed < -clockStep || p.within > 0 && passed > 2*p.within {
+			p.gaps = append(p.gaps, Gap{p.last, s.Time, seq})
 		}
 	}
-	p.last = c.at
-	if c.promised {
-		p.within = c.within
+	p.last = s.Time
+	if s.Promised {
+		p.within = s.Within
 	}
 }
 

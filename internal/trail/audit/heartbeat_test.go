@@ -89,7 +89,7 @@ func TestGapsAreNamedAndStopsAreNone(t *testing.T) {
 		for i, signed := range history(t, key, tc.promises, tc.at...) {
 			c, err := openCheckpoint(key.public, signed)
 			require.NoError(t, err)
-			p.add(&signedTime{uint64(i + 1), c.Base, c.PublicKey, c.Time, c.within, c.promised})
+			p.Add(c.Signing, uint64(i+1))
 		}
 		var got [][2]int
 		for _, g := range p.Gaps(minute(tc.now)) {
@@ -109,8 +109,8 @@ func TestAForgedTimeIsFound(t *testing.T) {
 	require.NoError(t, err)
 	c, err := decodeKept(&store.Record{Pos: 1, Draft: data})
 	require.NoError(t, err)
-	require.True(t, c.promised)
-	require.Equal(t, time.Hour, c.within)
+	require.True(t, c.Promised)
+	require.Equal(t, time.Hour, c.Within)
 	require.True(t, c.Time.Equal(testTime))
 	for name, change := range map[string]func(k *keptCheckpoint){
 		"time":      func(k *keptCheckpoint) { k.Time = k.Time.Add(time.Second) },
@@ -157,8 +157,8 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: *m})
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now(), c.Time, time.Hour)
-		if c.promised {
-			promises = append(promises, c.within.String())
+		if c.Promised {
+			promises = append(promises, c.Within.String())
 		}
 		require.Less(t, len(m.Data), 1500)
 	}

@@ -97,9 +97,9 @@ func (g *proof) forks() {
 // compare names the differences between the entries and the signed ones, the missing ones under
 // no signed root, and those of which neither the checkpoints' hashes nor the entries give the signed
 // root. Runs of one kind are one problem.
-func (g *proof) compare() (problems []Problem) {
+func (g *proof) compare() (problems []truth.Finding) {
 	found := func(index int64, kind, detail string) {
-		problems = adjoin(problems, Problem{kind, index, index, detail})
+		problems = truth.Adjoin(problems, truth.Finding{Kind: kind, From: index, To: index, Detail: detail})
 	}
 	leaves, signed := g.hashes.Lists[0], g.hashes.Signed
 	truth.Compare([]truth.Part{{First: g.base, Got: leaves, Signed: signed}}, found)
@@ -108,14 +108,14 @@ func (g *proof) compare() (problems []Problem) {
 			found(g.base+i, truth.Missing, "nothing stands there, and it was not signed yet")
 		}
 	}
-	const unproven, detail = "unproven", "neither they nor the hashes kept with the checkpoints give the signed root"
+	const unproven, detail = truth.Unproven, "neither they nor the hashes kept with the checkpoints give the signed root"
 	for i, h := range signed {
 		if h == (tlog.Hash{}) {
 			found(g.base+int64(i), unproven, detail)
 		}
 	}
 	if proven := g.signed.Len(); proven < g.end {
-		problems = adjoin(problems, Problem{unproven, g.base + proven, g.base + g.end - 1, detail})
+		problems = truth.Adjoin(problems, truth.Finding{Kind: unproven, From: g.base + proven, To: g.base + g.end - 1, Detail: detail})
 	}
 	return problems
 }
@@ -124,7 +124,7 @@ func (g *proof) compare() (problems []Problem) {
 func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 	keys = map[int64]string{}
 	bases := x.bases()
-	var entries []Problem
+	var entries []truth.Finding
 	for i, base := range bases {
 		end := int64(len(x.leaves))
 		if i+1 < len(bases) {

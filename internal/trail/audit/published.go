@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after
@@ -84,8 +85,8 @@ func (r *examiner) checkHistory(x *examination) {
 			return // the files are damaged, and are written again
 		}
 		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.Base && c.Size <= g.Size })
-		named := slices.ContainsFunc(x.report.Problems, func(q Problem) bool {
-			return q.Kind == "checkpoint" && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
+		named := slices.ContainsFunc(x.report.Problems, func(q truth.Finding) bool {
+			return q.Kind == truth.Checkpoint && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
 		})
 		if proven && !named {
 			x.checkpointProblem(p.Seq, "tlog/ has a checkpoint under this number, and the log has it nowhere")
@@ -125,16 +126,16 @@ func (x *examination) checkForeign() {
 	for i := range x.foreign {
 		c := &x.foreign[i]
 		last, from := c.Base+c.Size-1, x.truncatedFrom()
-		kind := "forwarded"
+		kind := truth.Forwarded
 		switch {
 		case last <= x.lastEntry():
 			continue
 		case x.isOfTrail(c) && last < end && from <= last:
-			kind = "truncated"
+			kind = truth.Truncated
 		default:
 			from = last
 		}
-		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
+		if slices.ContainsFunc(x.report.Problems, func(p truth.Finding) bool { return p.Kind == kind && p.From == from && p.To == last }) {
 			continue // named already, as an entry known to the sinks
 		}
 		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.Size, c.Origin, c.PublicKey)

@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // restore reads the trail back, names the damage, and goes on at the trail's end. It
@@ -208,7 +209,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 }
 
 // name puts problems into the trail, in entries of a type.
-func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error {
+func (t *Trail) name(ctx context.Context, kind string, problems []truth.Finding) error {
 	for len(problems) > 0 {
 		some := problems[:min(len(problems), maxProblems)]
 		problems = problems[len(some):]
@@ -221,7 +222,7 @@ func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error
 	return nil
 }
 
-func (t *Trail) naming(problems []Problem) naming {
+func (t *Trail) naming(problems []truth.Finding) naming {
 	n := naming{Problems: problems}
 	if len(problems) > 0 && t.options.SalvageDir != "" {
 		n.Salvage = filepath.Base(t.options.SalvageDir)
@@ -269,7 +270,7 @@ func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 // it says more than the trail does, or cannot be read.
 func (t *Trail) salvagePin(x *examination) error {
 	for _, p := range x.report.Problems {
-		if p.Kind == "pin" || p.Kind == "truncated" {
+		if p.Kind == truth.Pin || p.Kind == truth.Truncated {
 			return t.salvage(t.options.pinFile(), x.pinText)
 		}
 	}

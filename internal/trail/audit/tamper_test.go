@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // tampering changes a copy of the trail, and says what Verify must name.
@@ -58,56 +59,56 @@ func TestTampering(t *testing.T) {
 		"untouched": {entries: keep},
 		"altered": {
 			entries: func(m []*store.Draft) []*store.Draft { alter(m[7]); return m },
-			want:    []string{"entry 7 altered"},
+			want:    []string{"altered: entry 7"},
 		},
 		"two altered": {
 			entries: func(m []*store.Draft) []*store.Draft { alter(m[0]); alter(m[19]); return m },
-			want:    []string{"entry 0 altered", "entry 19 altered"},
+			want:    []string{"altered: entry 0", "altered: entry 19"},
 		},
 		"removed": {
 			entries: func(m []*store.Draft) []*store.Draft { return slices.Delete(m, 7, 8) },
-			want:    []string{"entry 7 missing: it is nowhere, and another entry stands in its place", "entries 8 to 19 moved"},
+			want:    []string{"missing: entry 7: it is nowhere, and another entry stands in its place", "moved: entries 8 to 19"},
 		},
 		"deleted in place": {
 			entries: keep, delete: 8,
-			want: []string{"entry 7 missing"},
+			want: []string{"missing: entry 7"},
 		},
 		"last deleted in place": {
 			entries: keep, delete: 20,
-			want: []string{"entry 19 missing"},
+			want: []string{"missing: entry 19"},
 		},
 		"swapped": {
 			entries: func(m []*store.Draft) []*store.Draft { m[3], m[12] = m[12], m[3]; return m },
-			want:    []string{"entry 3 moved: it stands +9", "entry 12 moved: it stands -9"},
+			want:    []string{"moved: entry 3: it stands +9", "moved: entry 12: it stands -9"},
 		},
 		"inserted": {entries: func(m []*store.Draft) []*store.Draft {
 			forged := copyDraft(m[4])
 			alter(forged)
 			return slices.Insert(m, 4, forged)
-		}, want: []string{"entries 4 to 19 moved: it stands +1"}},
+		}, want: []string{"moved: entries 4 to 19: it stands +1"}},
 		"truncated": {
 			entries: func(m []*store.Draft) []*store.Draft { return m[:15] },
-			want:    []string{"entries 15 to 19 truncated"},
+			want:    []string{"truncated: entries 15 to 19"},
 		},
 		"all gone": {
 			entries: func(m []*store.Draft) []*store.Draft { return nil },
-			want:    []string{"entries 0 to 19 truncated"},
+			want:    []string{"truncated: entries 0 to 19"},
 		},
 		"rolled back with its checkpoints": {
 			entries:     func(m []*store.Draft) []*store.Draft { return m[:10] },
 			checkpoints: func(m []*store.Draft) []*store.Draft { return m[:6] },
-			want:        []string{"truncated: the checkpoint next to the key covers 20"},
+			want:        []string{"truncated: entries 10 to 19: the checkpoint next to the key covers 20"},
 		},
 		"under another resource": {entries: func(m []*store.Draft) []*store.Draft {
 			m[6].Key = m[5].Key
 			return m
-		}, want: []string{"entry 6 misfiled"}},
+		}, want: []string{"misfiled: entry 6"}},
 		"altered with its hash": { // the forger redoes the list, but cannot sign
 			entries: func(m []*store.Draft) []*store.Draft { alter(m[7]); return m },
 			checkpoints: func(m []*store.Draft) []*store.Draft {
 				changeKept(m[4], func(k *keptCheckpoint) { k.Leaves[40] ^= 1 })
 				return m
-			}, want: []string{"entries 6 to 7 unproven"},
+			}, want: []string{"unproven: entries 6 to 7"},
 		},
 		"hashes damaged": { // the entries give the root without them
 			entries: keep, checkpoints: func(m []*store.Draft) []*store.Draft {
@@ -117,7 +118,7 @@ func TestTampering(t *testing.T) {
 		"checkpoint removed and entry altered": {
 			entries:     func(m []*store.Draft) []*store.Draft { alter(m[18]); return m },
 			checkpoints: func(m []*store.Draft) []*store.Draft { return slices.Delete(m, 3, 4) },
-			want:        []string{"entry 18 altered"},
+			want:        []string{"altered: entry 18"},
 		},
 		"signature damaged": {entries: keep, noPin: true, checkpoints: func(m []*store.Draft) []*store.Draft {
 			changeKept(m[4], func(k *keptCheckpoint) { k.Note = strings.Replace(k.Note, "\n8\n", "\n9\n", 1) })
@@ -241,7 +242,7 @@ func TestTwoHistoriesUnderOneKeyAreNamed(t *testing.T) {
 
 // openAndName opens a trail, appends to it, and returns the problems that its own
 // entries name, once they are signed. It must be whole but for those.
-func openAndName(t *testing.T, st *testStore, o Options) (named []Problem) {
+func openAndName(t *testing.T, st *testStore, o Options) (named []truth.Finding) {
 	t.Helper()
 	trail, err := Open(t.Context(), st, o)
 	require.NoError(t, err)
@@ -280,8 +281,8 @@ func TestVerifyWhileOpen(t *testing.T) {
 
 	report, err := trail.Verify(t.Context())
 	require.NoError(t, err)
-	require.ErrorContains(t, report.Err(), "entry 2 altered")
-	require.ErrorContains(t, report.Err(), "entry 5 truncated")
+	require.ErrorContains(t, report.Err(), "altered: entry 2")
+	require.ErrorContains(t, report.Err(), "truncated: entry 5")
 	index, err := trail.Append(t.Context(), testEntry(6))
 	require.NoError(t, err)
 	require.EqualValues(t, 7, index, "behind the lost entry and the one that names the damage")

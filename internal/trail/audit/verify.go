@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // examination is a Report with the state to go on from.
@@ -27,7 +28,7 @@ type examination struct {
 	rotations rotations         // by the trail's own entries
 	named     namedDamage       // by the trail's own entries
 	history   []Kept            // those with a good signature, in order, without heartbeats
-	times     []signedTime      // of all with a good signature, in order
+	times     []keptTime        // of all with a good signature, in order
 	pin       *Kept             // the one next to the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
@@ -94,7 +95,7 @@ func (r *examiner) begin() *examination {
 	x.published = publishedIn(r.options.Files)
 	var err error
 	if x.pinText, err = durable.ReadFile(r.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.problem("pin", 0, 0, "the checkpoint next to the key cannot be read: %v", err)
+		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
 	}
 	return x
 }
@@ -134,12 +135,12 @@ func (r *examiner) holdAgainstNotes(x *examination) {
 }
 
 func (x *examination) problem(kind string, from, to int64, format string, args ...any) {
-	x.report.Problems = append(x.report.Problems, Problem{kind, from, to, fmt.Sprintf(format, args...)})
+	x.report.Problems = append(x.report.Problems, truth.Finding{Kind: kind, From: from, To: to, Detail: fmt.Sprintf(format, args...)})
 }
 
 // checkpointProblem names a checkpoint.
 func (x *examination) checkpointProblem(seq uint64, what string) {
-	x.report.Problems = adjoin(x.report.Problems, Problem{"checkpoint", int64(seq), int64(seq), what})
+	x.report.Problems = truth.Adjoin(x.report.Problems, truth.Finding{Kind: truth.Checkpoint, From: int64(seq), To: int64(seq), Detail: what})
 }
 
 // readCheckpoints reads those with a good signature, and reports the others.
@@ -147,7 +148,7 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 	_, err := r.each(ctx, r.checkpoints, func(item store.Item) error {
 		if item.Gap != nil {
 			x.keptSeq = uint64(item.Gap.To)
-			x.problem("checkpoint", int64(item.Gap.From), int64(item.Gap.To), "it is missing")
+			x.problem(truth.Checkpoint, int64(item.Gap.From), int64(item.Gap.To), "it is missing")
 			return nil
 		}
 		x.keptSeq = uint64(item.Record.Pos)
@@ -180,12 +181,20 @@ func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.It
 func (x *examination) kept(c Kept) {
 	x.goodSeq = c.Seq
 	x.notes[noteSum(c.Note)], x.notes[c.said()] = true, true
-	x.times = append(x.times, signedTime{c.Seq, c.Base, c.PublicKey, c.Time, c.within, c.promised})
+	x.times = append(x.times, keptTime{c.Seq, c.Base, c.PublicKey, c.Signing})
 	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
 		x.report.Heartbeats++
 		return
 	}
 	x.history = append(x.history, c)
+}
+
+// keptTime is the time of a kept checkpoint.
+type keptTime struct {
+	seq    uint64
+	base   int64
+	public string
+	Signing
 }
 
 // gaps finds the gaps between the checkpoints of their generation's key; others do not
@@ -194,7 +203,7 @@ func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
 	var p Pulse
 	for _, s := range x.times {
 		if keys[s.base] == s.public {
-			p.add(&s)
+			p.Add(s.Signing, s.seq)
 		}
 	}
 	return p.Gaps(now)
@@ -221,9 +230,9 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 		}
 		e, record, err := r.codec.open(item.Record)
 		if err != nil {
-			x.problem("misfiled", index, index, "%v", err)
+			x.problem(truth.Misfiled, index, index, "%v", err)
 		} else if index >= covered && !isCanonical(record) { // else its hash tells
-			x.problem("misfiled", index, index, "the record is not in canonical form")
+			x.problem(truth.Misfiled, index, index, "the record is not in canonical form")
 		} else {
 			x.take(&e)
 		}
@@ -276,7 +285,7 @@ func (r *examiner) readPin(x *examination) {
 	}
 	c, err := r.openKnown(x, x.pinText)
 	if err != nil {
-		x.problem("pin", 0, 0, "the checkpoint next to the key: %v", err)
+		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key: %v", err)
 		return
 	}
 	x.pin = &c
@@ -286,7 +295,7 @@ func (r *examiner) readPin(x *examination) {
 // Evidence. Unnamed are the problems and the restored entries that the trail does not name yet; a
 // start would name them. A missing key, or one other than the signer's, is a problem if anything
 // was signed.
-func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []Problem, err error) {
+func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []truth.Finding, err error) {
 	key, keyErr := o.loadKey()
 	r := &examiner{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
 	x, err := r.examine(ctx)
@@ -305,10 +314,10 @@ func (x *examination) checkKey(key keyPair, err error) {
 	switch {
 	case x.knownEnd() == 0 && x.keptSeq == 0 && x.pinText == nil: // nothing was signed
 	case errors.Is(err, fs.ErrNotExist):
-		x.problem("key", 0, 0, "the signing key is gone; %s", goesOn)
+		x.problem(truth.Key, -1, -1, "the signing key is gone; %s", goesOn)
 	case err != nil:
-		x.problem("key", 0, 0, "the signing key: %v; %s", err, goesOn)
+		x.problem(truth.Key, -1, -1, "the signing key: %v; %s", err, goesOn)
 	case last.PublicKey != "" && !key.isOwn(last.PublicKey):
-		x.problem("key", 0, 0, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
+		x.problem(truth.Key, -1, -1, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
 	}
 }

@@ -293,7 +293,7 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 	}
 	archived := proof.BaseOf(c.Origin) + l.archivedEnd()
 	for _, f := range found {
-		if f.OfFiles() && (!f.OfBundle() || f.To >= archived) {
+		if verify.IsOfFiles(f, archived) {
 			return fmt.Errorf("%w: %s", errDamaged, f)
 		}
 	}

@@ -6,14 +6,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The fates of entries unlike the signed ones.
-const (
-	Altered   = "altered"   // it is another one
-	Missing   = "missing"   // it is nowhere
-	Moved     = "moved"     // it stands in another's place
-	Truncated = "truncated" // the log ends before it
-)
-
 // Part is a run of a log's entries: the hashes of their leaves as they are, and as signed. A zero
 // hash in Got stands for a missing entry; in Signed for one under no signed root.
 type Part struct {

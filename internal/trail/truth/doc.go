@@ -8,6 +8,8 @@
 // it stands, as long as one place still has each hash. A hash that none has is not proven, and
 // neither are those that only it could lead to.
 //
+// A [Finding] says what is wrong, in words that are the same for both forms of a trail.
+//
 // The room is pure. It serves both forms of a trail: its log in the store (internal/trail/audit),
 // and its files (internal/trail/verify).
 package truth

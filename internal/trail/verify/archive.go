@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // archives are the logs in archives.
@@ -83,11 +84,13 @@ func (l *logCheck) fromArchive(ctx context.Context, path string) (data []byte, f
 	return nil, "", nil
 }
 
-// inArchive marks the finding as one about an archive's file, not the trail's own.
-func (f *Finding) inArchive(dir string) {
+// inArchive is a finding about a file of an archive, not of the trail itself. Without a folder it is
+// the trail's.
+func inArchive(dir string, f truth.Finding) truth.Finding {
 	if dir != "" {
-		f.Kind, f.Detail, f.File = Archive, f.Kind+" in the archive; the trail itself is not concerned: "+f.Detail, filepath.Join(dir, f.File)
+		f.Kind, f.Detail, f.File = truth.Archive, f.Kind+" in the archive; the trail itself is not concerned: "+f.Detail, filepath.Join(dir, f.File)
 	}
+	return f
 }
 
 // skip notes entries whose bundle is not here: their part on the watching is not known.
@@ -107,14 +110,14 @@ func (c *completeness) isUnread(index int64) bool {
 // setApart takes the archived entries out of the missing ones. They are no finding, except
 // where their archive is at hand and lacks them: it is damaged, as if it had altered them.
 func (t *trailCheck) setApart() {
-	var left []Finding
+	var left []truth.Finding
 	for _, f := range t.report.Integrity.Findings {
 		a, archived := t.archiveOf(f)
 		switch {
 		case !archived:
 			left = append(left, f)
 		case t.isAtHand(a):
-			f.Kind, f.File = Archive, ""
+			f.Kind, f.File = truth.Archive, ""
 			f.Detail = "their bundles were moved to " + a.Where + ", and the given archives do not have them; their hashes are the signed ones"
 			left = append(left, f)
 		default:
@@ -146,14 +149,14 @@ func (t *trailCheck) isAtHand(a proof.Archived) bool {
 const onlyArchived = notThere + "; an archive has it, though the trail does not say that it was moved"
 
 // borrowed is the finding for a bundle of an archive, unless it was moved there.
-func (l *logCheck) borrowed(c *chunk) Finding {
+func (l *logCheck) borrowed(c *chunk) truth.Finding {
 	first := l.base + c.n*width
-	return Finding{Kind: Missing, Log: l.origin, From: first, To: first + int64(c.width) - 1, File: c.bundleFile, Detail: onlyArchived}
+	return truth.Finding{Kind: truth.Missing, Log: l.origin, From: first, To: first + int64(c.width) - 1, File: c.bundleFile, Detail: onlyArchived}
 }
 
 // archiveOf finds the archive with a moved bundle.
-func (t *trailCheck) archiveOf(f Finding) (proof.Archived, bool) {
-	if f.Kind != Missing || f.Detail != notThere && f.Detail != onlyArchived {
+func (t *trailCheck) archiveOf(f truth.Finding) (proof.Archived, bool) {
+	if f.Kind != truth.Missing || f.Detail != notThere && f.Detail != onlyArchived {
 		return proof.Archived{}, false
 	}
 	for _, a := range t.complete.archived {
@@ -191,8 +194,7 @@ func (t *trailCheck) checkArchives(ctx context.Context) error {
 		}
 		for _, f := range found {
 			if !t.isNamed(f, a.Archive) {
-				f.inArchive(a.Dir)
-				if !slices.Contains(t.report.Integrity.Findings, f) {
+				if f = inArchive(a.Dir, f); !slices.Contains(t.report.Integrity.Findings, f) {
 					t.report.Integrity.add(f)
 				}
 			}
@@ -203,7 +205,7 @@ func (t *trailCheck) checkArchives(ctx context.Context) error {
 
 // Files verifies the files of one log in a folder, as signed by a key; an empty key stands for
 // none. Nobody asks here for witnesses, who have cosigned newer checkpoints, or for completeness.
-func Files(ctx context.Context, dir, origin, key string, o Options) ([]Finding, error) {
+func Files(ctx context.Context, dir, origin, key string, o Options) ([]truth.Finding, error) {
 	report := &Report{}
 	l := &logCheck{fetch: Dir(dir), o: &o, report: report, complete: &completeness{report: report}, origin: origin, base: proof.BaseOf(origin)}
 	if key != "" {
@@ -220,17 +222,17 @@ func Files(ctx context.Context, dir, origin, key string, o Options) ([]Finding, 
 
 // isNamed reports whether a finding about an archive was named already, or is of a bundle that
 // the trail says to be in another archive.
-func (t *trailCheck) isNamed(f Finding, archive string) bool {
+func (t *trailCheck) isNamed(f truth.Finding, archive string) bool {
 	if f.From < 0 {
 		return false
 	}
-	if slices.ContainsFunc(t.report.Integrity.Findings, func(n Finding) bool {
-		return n.Kind == Archive && n.Log == f.Log && n.From <= f.From && f.To <= n.To
+	if slices.ContainsFunc(t.report.Integrity.Findings, func(n truth.Finding) bool {
+		return n.Kind == truth.Archive && n.Log == f.Log && n.From <= f.From && f.To <= n.To
 	}) {
 		return true
 	}
 	given, err := filepath.Abs(archive)
-	return f.OfBundle() && err == nil && slices.ContainsFunc(t.complete.archived, func(a proof.Archived) bool {
+	return isOfBundle(f) && err == nil && slices.ContainsFunc(t.complete.archived, func(a proof.Archived) bool {
 		return a.Origin == f.Log && a.From <= f.From && f.To <= a.To && filepath.Clean(a.Where) != given && len(t.o.Archives) > 1
 	})
 }

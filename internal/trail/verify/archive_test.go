@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // archivedLogOf is a log whose first 1024 entries were archived, except for bundle 2, with an archive
@@ -191,11 +192,11 @@ func TestTamperingWithATrailAndItsArchive(t *testing.T) {
 		}
 		r := check(t, files, o)
 		found := slices.Concat(r.Integrity.Findings, r.Completeness.Findings[:len(r.Completeness.Findings)-min(len(r.Completeness.Findings), len(sound.Completeness.Findings))])
-		isArchive := func(f Finding) bool { return f.Kind == Archive }
+		isArchive := func(f truth.Finding) bool { return f.Kind == truth.Archive }
 		require.NotEmpty(t, found, "seed %d: %s", seed, path)
 		if inArchive {
 			require.True(t, slices.ContainsFunc(slices.Concat(r.Integrity.Findings, r.Completeness.Findings), isArchive), "seed %d: %s: %v", seed, path, r)
-			require.False(t, slices.ContainsFunc(r.Integrity.Findings, func(f Finding) bool { return !isArchive(f) }), "seed %d: %s: %v", seed, path, texts(r.Integrity))
+			require.False(t, slices.ContainsFunc(r.Integrity.Findings, func(f truth.Finding) bool { return !isArchive(f) }), "seed %d: %s: %v", seed, path, texts(r.Integrity))
 			require.NoError(t, os.WriteFile(filepath.Join(archive, "0", path), back, 0o600))
 		} else {
 			require.False(t, slices.ContainsFunc(slices.Concat(r.Integrity.Findings, r.Completeness.Findings), isArchive), "seed %d: %s: %v", seed, path, texts(r.Integrity))
@@ -260,7 +261,7 @@ func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 				require.Equal(t, proof.CheckpointFile, path)
 			}
 			for _, f := range r.Integrity.Findings {
-				require.Equal(t, Archive, f.Kind, "%s: %s: %s", path, name, f)
+				require.Equal(t, truth.Archive, f.Kind, "%s: %s: %s", path, name, f)
 			}
 			require.NoError(t, os.WriteFile(file, data, 0o600))
 		}

@@ -28,8 +28,8 @@ type chunk struct {
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
-	records      []Finding // about long records, and about the end of the bundle's file
-	beyond       *Finding  // entries in the file that no checkpoint covers; nil for none
+	records      []truth.Finding // about long records, and about the end of the bundle's file
+	beyond       *truth.Finding  // entries in the file that no checkpoint covers; nil for none
 	facts        []fact
 }
 
@@ -98,7 +98,7 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 	}
 	first := l.base + c.n*width
 	wrong := func(from, to int64, detail string) {
-		c.records = append(c.records, Finding{Kind: Altered, Log: l.origin, From: from, To: to, File: file, Detail: detail})
+		c.records = append(c.records, truth.Finding{Kind: truth.Altered, Log: l.origin, From: from, To: to, File: file, Detail: detail})
 	}
 	leaves, err := proof.Leaves(data)
 	if err != nil {
@@ -117,8 +117,8 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 func (l *logCheck) checkBeyond(c *chunk, file string, entries int) {
 	if entries > c.width && !l.o.Live {
 		first := l.base + c.n*width
-		c.beyond = &Finding{
-			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
+		c.beyond = &truth.Finding{
+			Kind: truth.NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
 			Detail: "no checkpoint covers them, and they stand in the file all the same",
 		}
 	}
@@ -135,9 +135,7 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 	switch {
 	case len(c.bundle) < c.width: // the missing entries are named
 	case wrong != "":
-		f := Finding{Kind: Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}
-		f.inArchive(c.archive)
-		c.records = append(c.records, f)
+		c.records = append(c.records, inArchive(c.archive, truth.Finding{Kind: truth.Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}))
 	default:
 		l.checkBeyond(c, c.bundleFile, entries)
 	}
@@ -212,12 +210,11 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 	if record == nil {
 		archive = c.archive // which has lost it, where it has the bundle
 	}
-	f := Finding{Kind: Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
+	f := truth.Finding{Kind: truth.Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
 	if record != nil {
-		f.Kind, f.Detail = Altered, "the record of a long entry does not have the hash that was signed"
+		f.Kind, f.Detail = truth.Altered, "the record of a long entry does not have the hash that was signed"
 	}
-	f.inArchive(archive)
-	c.records = append(c.records, f)
+	c.records = append(c.records, inArchive(archive, f))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -52,16 +53,15 @@ func factOf(record []byte) (f fact, interesting bool) {
 // completeness checks the facts, in order.
 type completeness struct {
 	report   *Report
-	within   time.Duration // promised by the log for the next signature; 0: none is
-	newest   time.Time     // signature
+	pulse    audit.Pulse // of the signatures
 	looked   map[place]time.Time
-	refused  map[string]Finding  // by witness
-	opened   opening             // by the newest generation's first entry
-	span     map[string]*spanned // the newest one, by the subject: each log of events has its own
-	endorsed []string            // keys named by the trusted generations so far
-	archived []proof.Archived    // as the trail says
-	unread   []Archived          // entries whose bundles are not here
-	borrowed []Finding           // bundles only in an archive: missing, unless the trail says so
+	refused  map[string]truth.Finding // by witness
+	opened   opening                  // by the newest generation's first entry
+	span     map[string]*spanned      // the newest one, by the subject: each log of events has its own
+	endorsed []string                 // keys named by the trusted generations so far
+	archived []proof.Archived         // as the trail says
+	unread   []Archived               // entries whose bundles are not here
+	borrowed []truth.Finding          // bundles only in an archive: missing, unless the trail says so
 
 	successor successor
 }
@@ -74,13 +74,13 @@ type opening struct {
 	index    int64
 	Key      string            `json:"key"`
 	Previous *audit.Generation `json:"previous"`
-	Problems []audit.Problem   `json:"problems"`
+	Problems []truth.Finding   `json:"problems"`
 }
 
 // take takes in the next fact.
 func (c *completeness) take(f fact) {
 	if f.kind == lostLeaf {
-		c.report.Completeness.add(Finding{Kind: Lost, From: f.index, To: f.index, Detail: "it was lost before it was signed; the trail says so in its place"})
+		c.report.Completeness.add(truth.Finding{Kind: truth.Lost, From: f.index, To: f.index, Detail: "it was lost before it was signed; the trail says so in its place"})
 		return
 	}
 	var e audit.Entry
@@ -126,7 +126,7 @@ func (c *completeness) succeeded() {
 	if c.successor.key == "" || c.successor.index != c.report.end()-1 {
 		return
 	}
-	c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: fmt.Sprintf(
+	c.report.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: fmt.Sprintf(
 		"entry %d, the last signed one, names the key %s of the next generation, and that generation is not here: it was deleted, or the relay has not been started since the rotation",
 		c.successor.index, c.successor.key)})
 }
@@ -139,11 +139,11 @@ func (c *completeness) named(f fact, o opening) {
 		c.opened = o
 	}
 	for _, p := range o.Problems {
-		if p.Kind == restored {
-			c.report.settle(Finding{Kind: restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
+		if p.Kind == truth.Restored {
+			c.report.settle(truth.Finding{Kind: truth.Restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
 			continue
 		}
-		c.report.Completeness.add(Finding{Kind: Named, From: -1, To: -1, Detail: fmt.Sprintf("entry %d of the trail names damage: %s", f.index, p)})
+		c.report.Completeness.add(truth.Finding{Kind: truth.Named, From: -1, To: -1, Detail: fmt.Sprintf("entry %d of the trail names damage: %s", f.index, p)})
 	}
 }
 
@@ -160,7 +160,7 @@ func (c *completeness) check(index int64, at place, check workspace.Check) {
 		where += "/" + at.environment
 	}
 	gap := func(format string, args ...any) {
-		c.report.Completeness.add(Finding{Kind: Looks, From: index, To: index, Detail: where + ": " + fmt.Sprintf(format, args...)})
+		c.report.Completeness.add(truth.Finding{Kind: truth.Looks, From: index, To: index, Detail: where + ": " + fmt.Sprintf(format, args...)})
 	}
 	most := time.Duration(0) // between two rounds
 	for name, r := range check.Resources {
@@ -195,35 +195,14 @@ func (c *completeness) witness(f fact, e audit.Entry) {
 		return
 	}
 	if c.refused == nil {
-		c.refused = map[string]Finding{}
+		c.refused = map[string]truth.Finding{}
 	}
 	delete(c.refused, refusal.Witness)
 	if f.kind == audit.TypeWitnessRefused {
-		c.refused[refusal.Witness] = Finding{
-			Kind: History, From: -1, To: -1,
+		c.refused[refusal.Witness] = truth.Finding{
+			Kind: truth.History, From: -1, To: -1,
 			Detail: fmt.Sprintf("entry %d says that the witness %s refused the tree of %d entries: %s", f.index, refusal.Witness, refusal.Size, refusal.Reason),
 		}
-	}
-}
-
-// beatOf takes in the time of the next signature. After a promise, two heartbeats without
-// one are a gap; so are times in disorder.
-func (c *completeness) beatOf(s signed) {
-	if s.unix == 0 {
-		return
-	}
-	at := time.Unix(s.unix, 0)
-	if c.within > 0 && at.Sub(c.newest) > 2*c.within {
-		c.report.Completeness.add(Finding{
-			Kind: Heartbeat, From: -1, To: -1,
-			Detail: fmt.Sprintf("the log signed nothing between %s and %s, and had promised to", stamp(c.newest), stamp(at)),
-		})
-	}
-	if at.After(c.newest) {
-		c.newest = at
-	}
-	if s.promised {
-		c.within = s.within
 	}
 }
 
@@ -233,8 +212,8 @@ func (c *completeness) end(now time.Time) {
 	for _, f := range c.refused {
 		c.report.Integrity.add(f)
 	}
-	if c.within > 0 && !now.IsZero() && now.Sub(c.newest) > 2*c.within {
-		c.report.Completeness.add(Finding{Kind: Heartbeat, From: -1, To: -1, Detail: "the log has signed nothing since " + stamp(c.newest) + ", and had promised to"})
+	for _, gap := range c.pulse.Gaps(now) {
+		c.report.Completeness.add(truth.Finding{Kind: truth.Heartbeat, From: -1, To: -1, Detail: gap.String()})
 	}
 }
 
@@ -274,7 +253,7 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 		return
 	}
 	finding := func(format string, args ...any) {
-		c.report.Completeness.add(Finding{Kind: Span, From: index, To: index, Detail: fmt.Sprintf(format, args...)})
+		c.report.Completeness.add(truth.Finding{Kind: truth.Span, From: index, To: index, Detail: fmt.Sprintf(format, args...)})
 	}
 	before := c.span[e.Subject]
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -59,9 +60,9 @@ func TestGapsInTheLooksAreNamed(t *testing.T) {
 
 func TestLostEntriesAndNamedDamage(t *testing.T) {
 	t.Parallel()
-	damaged := map[string]any{"problems": []audit.Problem{{Kind: "altered", From: 1, To: 2, Detail: "x"}}}
+	damaged := map[string]any{"problems": []truth.Finding{{Kind: "altered", From: 1, To: 2, Detail: "x"}}}
 	assert.Equal(t, []string{
-		"named: entry 2 of the trail names damage: entries 1 to 2 altered: x",
+		"named: entry 2 of the trail names damage: altered: entries 1 to 2: x",
 		"lost: entry 1: it was lost before it was signed; the trail says so in its place",
 	}, completenessOf(t, record(0), proof.LostLeaf(1), entryOf(t, audit.TypeDamaged, damaged)))
 }
@@ -98,21 +99,21 @@ func TestHeartbeats(t *testing.T) {
 		r := &Report{}
 		c := &completeness{report: r}
 		for i, b := range beats {
-			c.beatOf(signed{unix: day.Add(b).Unix(), promised: i == 0 || b < 0, within: time.Hour})
+			c.pulse.Add(audit.Signing{Time: day.Add(b), Promised: i == 0, Within: time.Hour}, 0)
 		}
 		c.end(now)
 		return texts(r.Completeness)
 	}
 	assert.Empty(t, c(day.Add(3*time.Hour), 0, time.Hour, 2*time.Hour))
 	assert.Equal(t, []string{
-		"heartbeat: the log signed nothing between 2026-03-01T01:00:00Z and 2026-03-01T04:00:00Z, and had promised to",
-		"heartbeat: the log has signed nothing since 2026-03-01T04:00:00Z, and had promised to",
+		"heartbeat: from 2026-03-01T01:00:00Z to 2026-03-01T04:00:00Z: no heartbeat came, though the relay had not stopped",
+		"heartbeat: from 2026-03-01T04:00:00Z to 2026-03-01T07:00:00Z: no heartbeat came, though the relay had not stopped",
 	}, c(day.Add(7*time.Hour), 0, time.Hour, 4*time.Hour))
 	r := &Report{}
 	stopped := &completeness{report: r}
-	stopped.beatOf(signed{unix: day.Unix(), promised: true, within: time.Hour})
-	stopped.beatOf(signed{unix: day.Unix(), promised: true}) // the relay stops
-	stopped.beatOf(signed{unix: day.Add(9 * time.Hour).Unix(), promised: true, within: time.Hour})
+	stopped.pulse.Add(audit.Signing{Time: day, Promised: true, Within: time.Hour}, 0)
+	stopped.pulse.Add(audit.Signing{Time: day, Promised: true}, 0) // the relay stops
+	stopped.pulse.Add(audit.Signing{Time: day.Add(9 * time.Hour), Promised: true, Within: time.Hour}, 0)
 	stopped.end(time.Time{})
 	assert.Empty(t, texts(r.Completeness))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -116,9 +117,9 @@ type noted struct {
 func (c *copied) take(e *copiedEvent, number int) {
 	switch {
 	case e.wrong != "":
-		c.doubts.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
+		c.doubts.add(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
 	case e.apart != "":
-		c.report.setApart(Finding{Kind: Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
+		c.report.setApart(truth.Finding{Kind: truth.Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
 	case e.checkpoint.note != "":
 		origin, _ := originIn([]byte(e.checkpoint.note))
 		if !c.taken[e.checkpoint] {
@@ -150,9 +151,9 @@ func (c *copied) takeEntry(e *copiedEvent) {
 // refuse names an event that is no entry of the trail. Without attributes it may be a push; with
 // those of the trail it was forged.
 func (c *copied) refuse(origin string, one *claim, index int64, why string) {
-	f := Finding{Kind: Altered, Log: origin, From: index, To: index, Detail: why}
+	f := truth.Finding{Kind: truth.Altered, Log: origin, From: index, To: index, Detail: why}
 	if one.bare {
-		f.Kind = Imitation
+		f.Kind = truth.Imitation
 		c.report.setApart(f)
 	} else {
 		c.doubts.add(f)
@@ -179,7 +180,7 @@ func (c *copied) end() {
 	c.strayNotes()
 	c.settleDoubts()
 	if len(c.report.Logs) == 0 {
-		c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
+		c.report.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
 	}
 	slices.SortFunc(c.facts, func(a, b fact) int { return cmp.Compare(a.index, b.index) })
 	facts := slices.CompactFunc(c.facts, func(a, b fact) bool { return a.index == b.index })
@@ -207,7 +208,7 @@ func (c *copied) settleDoubts() {
 			c.report.Integrity.add(f)
 			continue
 		}
-		f.Kind = Imitation
+		f.Kind = truth.Imitation
 		c.report.setApart(f)
 	}
 	if c.ofBodies() {
@@ -221,9 +222,9 @@ func (c *copied) settleDoubts() {
 func (c *copied) strayNotes() {
 	for _, origin := range slices.Sorted(maps.Keys(c.notes)) {
 		for _, n := range c.notes[origin] {
-			f := Finding{Kind: Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
+			f := truth.Finding{Kind: truth.Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
 			if n.bare || c.ofBodies() && !n.known {
-				f.Kind = Imitation
+				f.Kind = truth.Imitation
 				c.report.setApart(f)
 			} else {
 				c.report.Completeness.add(f)
@@ -283,7 +284,7 @@ func (c *copied) stranger(l *logCheck, t *claims, why error) {
 		return one.bare
 	})
 	if len(t.list) > 0 {
-		c.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: why.Error()})
+		c.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: l.origin, From: -1, To: -1, Detail: why.Error()})
 	}
 }
 
@@ -295,10 +296,10 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 			err = fmt.Errorf("its event is of %s, and it was signed at %s", stamp(n.at), stamp(by.Time))
 		}
 		if err != nil {
-			f := Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
+			f := truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
 			switch {
 			case n.bare:
-				f.Kind = Imitation
+				f.Kind = truth.Imitation
 				c.report.setApart(f)
 			case n.known:
 				c.report.Integrity.add(f)
@@ -314,9 +315,9 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 		list = append(list, s)
 	}
 	delete(c.notes, l.origin)
-	slices.SortFunc(list, func(a, b signed) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.unix, b.unix)) })
+	slices.SortFunc(list, func(a, b signed) int { return cmp.Or(cmp.Compare(a.size, b.size), a.Time.Compare(b.Time)) })
 	for _, s := range list {
-		l.complete.beatOf(s)
+		l.complete.pulse.Add(s.Signing, s.seq)
 	}
 	return list
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // judge tells the fate of each claim on the entries of a log.
@@ -26,19 +28,19 @@ func (j *judge) all(list []claim) {
 	groups(list, j.group)
 	end, proven := j.next, int64(len(j.settled))
 	add := func(v *Verdict, kind string, from, to int64, detail string) {
-		v.add(Finding{Kind: kind, Log: j.l.origin, From: j.l.base + from, To: j.l.base + to - 1, Detail: detail})
+		v.add(truth.Finding{Kind: kind, Log: j.l.origin, From: j.l.base + from, To: j.l.base + to - 1, Detail: detail})
 	}
 	if j.broken && j.reached < end {
-		add(&j.l.report.Integrity, Unproven, j.reached, end, "they, or the trees named by their events, do not give the signed root")
+		add(&j.l.report.Integrity, truth.Unproven, j.reached, end, "they, or the trees named by their events, do not give the signed root")
 	} else if proven < end {
-		add(&j.l.report.Completeness, NotCovered, proven, end, "no checkpoint that the events give the root of covers them")
+		add(&j.l.report.Completeness, truth.NotCovered, proven, end, "no checkpoint that the events give the root of covers them")
 	}
 	if !j.gaps && j.covered > end {
-		add(&j.l.report.Completeness, Missing, end, j.covered, "a checkpoint covers them, and no event of them is here")
+		add(&j.l.report.Completeness, truth.Missing, end, j.covered, "a checkpoint covers them, and no event of them is here")
 	}
 	for _, size := range j.signedTwice {
-		j.l.report.Integrity.add(Finding{
-			Kind: History, Log: j.l.origin, From: -1, To: -1,
+		j.l.report.Integrity.add(truth.Finding{
+			Kind: truth.History, Log: j.l.origin, From: -1, To: -1,
 			Detail: fmt.Sprintf("a checkpoint has another root for the first %d entries: the log has signed two histories", size),
 		})
 	}
@@ -55,7 +57,7 @@ func (j *judge) group(group []claim) {
 		return
 	}
 	if n > j.next {
-		j.l.report.Completeness.add(Finding{Kind: Missing, Log: j.l.origin, From: j.l.base + j.next, To: j.l.base + n - 1, Detail: "no event of it is here"})
+		j.l.report.Completeness.add(truth.Finding{Kind: truth.Missing, Log: j.l.origin, From: j.l.base + j.next, To: j.l.base + n - 1, Detail: "no event of it is here"})
 		j.gaps = true
 	}
 	j.next = n + 1
@@ -141,13 +143,13 @@ func (j *judge) refuse(c *claim, why string) { j.c.refuse(j.l.origin, c, j.l.bas
 // take takes an event for its entry's.
 func (j *judge) take(c *claim, wrong string) {
 	index := j.l.base + c.n
-	f := Finding{Log: j.l.origin, From: index, To: index}
+	f := truth.Finding{Log: j.l.origin, From: index, To: index}
 	switch {
 	case wrong != "":
-		f.Kind, f.Detail = Altered, wrong
+		f.Kind, f.Detail = truth.Altered, wrong
 		j.l.report.Integrity.add(f)
 	case c.omitted:
-		f.Kind, f.Detail = Omitted, "its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members"
+		f.Kind, f.Detail = truth.Omitted, "its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members"
 		j.l.report.Completeness.add(f)
 	}
 	if c.fact != nil {

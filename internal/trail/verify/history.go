@@ -9,13 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // signed is a checkpoint with a good signature.
@@ -23,11 +22,9 @@ type signed struct {
 	seq       uint64 // its number; 0: it is not in the history
 	size      int64
 	root      tlog.Hash
-	unix      int64 // when the log signed it, in seconds; 0: it does not say
-	witnessed bool  // by a quorum
-	elsewhere bool  // it is no part of the log's files
-	promised  bool  // the time until the next one is due, 0 for never
-	within    time.Duration
+	witnessed bool // by a quorum
+	elsewhere bool // it is no part of the log's files
+	audit.Signing
 }
 
 // open checks a signed note. Without a trusted key it only reads it.
@@ -46,12 +43,7 @@ func (l *logCheck) open(note []byte) (signed, proof.Cosigned, error) {
 	if c.Origin != l.origin {
 		return signed{}, by, fmt.Errorf("it is of the origin %q", c.Origin)
 	}
-	s := signed{size: c.Size, root: c.Root, witnessed: err == nil}
-	if !by.Time.IsZero() {
-		s.unix = by.Time.Unix()
-	}
-	s.within, s.promised = audit.ReadPromise(strings.Join(append(c.Extensions, ""), "\n"))
-	return s, by, nil
+	return signed{size: c.Size, root: c.Root, witnessed: err == nil, Signing: audit.SigningOf(&c, by.Time)}, by, nil
 }
 
 const (
@@ -118,8 +110,8 @@ func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) er
 			l.take(s)
 		case errors.Is(errs[i], errTorn): // a crash leaves it, and the next start cuts it off
 		default:
-			l.report.Integrity.add(Finding{
-				Kind: Checkpoint, Log: l.origin, From: -1, To: -1,
+			l.report.Integrity.add(truth.Finding{
+				Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1,
 				File: proof.HistoryFile, Detail: fmt.Sprintf("line %d: %v", number+i+1, errs[i]),
 			})
 			l.unread = true
@@ -143,7 +135,7 @@ func (l *logCheck) readLine(text []byte) (signed, error) {
 	}
 	s, _, err := l.open([]byte(of.Checkpoint))
 	s.seq = of.Seq
-	if err == nil && l.trusted && (s.unix == 0 || !proof.PlainlySpelled(of.Checkpoint)) {
+	if err == nil && l.trusted && (s.Time.IsZero() || !proof.PlainlySpelled(of.Checkpoint)) {
 		err = errors.New("one of its signatures is not as the relay writes it")
 	}
 	return s, err
@@ -152,46 +144,37 @@ func (l *logCheck) readLine(text []byte) (signed, error) {
 // take holds a checkpoint against the one before it, and keeps it.
 func (l *logCheck) take(s signed) {
 	l.report.Checkpoints++
-	l.complete.beatOf(s)
+	l.complete.pulse.Add(s.Signing, s.seq)
 	if n := len(l.history); n > 0 {
 		last := &l.history[n-1]
 		if s.seq > l.seq+1 && !l.unread {
-			l.checkpointFinding(Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
+			l.checkpointFinding(truth.Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
 		}
 		if s.seq <= l.seq {
-			l.checkpointFinding(Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands after checkpoint %d", l.seq))
+			l.checkpointFinding(truth.Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands after checkpoint %d", l.seq))
 		}
 		if s.size < last.size {
-			l.checkpointFinding(History, s.seq, s.seq, fmt.Sprintf("it covers %d entries, the one before it %d: the log went back", s.size, last.size))
+			l.checkpointFinding(truth.History, s.seq, s.seq, fmt.Sprintf("it covers %d entries, the one before it %d: the log went back", s.size, last.size))
 		}
 		if s.size == last.size && s.root == last.root { // signed again
 			last.witnessed = last.witnessed || s.witnessed
 			l.seq, l.unread = s.seq, false
-			l.again = append(l.again, s.beat())
+			l.again = append(l.again, s.Signing)
 			return
 		}
 	} else if l.firstSeq > 0 && s.seq > l.firstSeq && !l.unread {
-		l.checkpointFinding(Checkpoint, l.firstSeq, s.seq-1, "the history does not have it")
+		l.checkpointFinding(truth.Checkpoint, l.firstSeq, s.seq-1, "the history does not have it")
 	}
 	l.seq, l.unread = s.seq, false
-	l.history, l.again = append(l.history, s), []beat{s.beat()}
+	l.history, l.again = append(l.history, s), []audit.Signing{s.Signing}
 }
-
-// beat tells signatures of one tree apart.
-type beat struct {
-	unix     int64
-	within   time.Duration
-	promised bool
-}
-
-func (s *signed) beat() beat { return beat{s.unix, s.within, s.promised} }
 
 func (l *logCheck) checkpointFinding(kind string, from, to uint64, detail string) {
-	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: proof.HistoryFile, Detail: detail})
+	l.report.Integrity.add(truth.Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: proof.HistoryFile, Detail: detail})
 }
 
 func (l *logCheck) fileFinding(file, detail string) {
-	l.report.Integrity.add(Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
+	l.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
 }
 
 // sizes are the sizes of all known trees, size at most, ascending.
@@ -212,8 +195,8 @@ func (l *logCheck) compare(s *scanned, roots []tlog.Hash, size int64) {
 		if !found || c.size > size || roots[i] == (tlog.Hash{}) || roots[i] == c.root {
 			continue
 		}
-		f := Finding{
-			Kind: History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: proof.HistoryFile,
+		f := truth.Finding{
+			Kind: truth.History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: proof.HistoryFile,
 			Detail: fmt.Sprintf("it is signed for %d entries with another root than theirs: the log has signed two histories", c.size),
 		}
 		if c.elsewhere {

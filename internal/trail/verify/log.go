@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // logCheck verifies one generation. It belongs to one goroutine, except for its reading
@@ -25,11 +27,11 @@ type logCheck struct {
 	policy   proof.Policy // with a log of the origin
 	firstSeq uint64       // the first one of its history; 0: not known
 
-	history []signed // in order; the same tree signed again only once
-	seq     uint64   // the newest of the history
-	unread  bool     // the line before was bad, and was named
-	lost    bool     // there is no history, as was named
-	again   []beat   // the signatures of its newest tree
+	history []signed        // in order; the same tree signed again only once
+	seq     uint64          // the newest of the history
+	unread  bool            // the line before was bad, and was named
+	lost    bool            // there is no history, as was named
+	again   []audit.Signing // the signatures of its newest tree
 }
 
 // run verifies the log, and returns its proven part.
@@ -104,7 +106,6 @@ func (g *Log) describe(by proof.Cosigned) {
 // takeNewest holds the checkpoint's file against the history.
 func (l *logCheck) takeNewest(s signed) {
 	l.report.Checkpoints++
-	l.complete.beatOf(s)
 	if s.size == 0 && s.root != (proof.Edge{}).Root() {
 		l.fileFinding(proof.CheckpointFile, "it has not the root of an empty tree")
 	}
@@ -113,11 +114,15 @@ func (l *logCheck) takeNewest(s signed) {
 		last = l.history[n-1]
 	}
 	i := slices.IndexFunc(l.history, func(h signed) bool { return h.size == s.size && h.root == s.root })
+	fresh := i < 0 || i == len(l.history)-1 && !slices.Contains(l.again, s.Signing)
+	if fresh {
+		l.complete.pulse.Add(s.Signing, s.seq)
+	}
 	switch {
 	case i >= 0 && s.size < last.size && !l.o.Stopped:
 		l.fileFinding(proof.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
 	case i >= 0:
-		if i == len(l.history)-1 && !l.o.Live && !slices.Contains(l.again, s.beat()) {
+		if fresh && !l.o.Live {
 			l.fileFinding(proof.HistoryFile, "it does not have the newest signature, which is in "+proof.CheckpointFile+": its end was cut off")
 		}
 		l.history[i].witnessed = l.history[i].witnessed || s.witnessed
@@ -140,7 +145,7 @@ func (l *logCheck) takeKnown(newest signed) {
 		}
 		s.elsewhere = true
 		if s.size > newest.size {
-			l.entryFinding(Missing, newest.size, s.size-1, "", fmt.Sprintf("a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size))
+			l.entryFinding(truth.Missing, newest.size, s.size-1, "", fmt.Sprintf("a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size))
 			continue
 		}
 		l.history = append(l.history, s)
@@ -160,10 +165,10 @@ func (l *logCheck) witnessed(size int64) {
 	}
 	switch {
 	case covered == 0 && size > 0:
-		l.report.Integrity.add(Finding{Kind: Quorum, Log: l.origin, From: -1, To: -1, Detail: "no checkpoint has the cosignatures that the policy asks for"})
+		l.report.Integrity.add(truth.Finding{Kind: truth.Quorum, Log: l.origin, From: -1, To: -1, Detail: "no checkpoint has the cosignatures that the policy asks for"})
 	case covered < size:
-		l.report.Completeness.add(Finding{
-			Kind: Unwitness, Log: l.origin, From: l.base + covered, To: l.base + size - 1,
+		l.report.Completeness.add(truth.Finding{
+			Kind: truth.Unwitness, Log: l.origin, From: l.base + covered, To: l.base + size - 1,
 			Detail: "no checkpoint over them has the cosignatures that the policy asks for",
 		})
 	}
@@ -218,14 +223,14 @@ const (
 // are named.
 func (l *logCheck) plausible(ctx context.Context, newest signed) (signed, error) {
 	for newest.size > probedTree {
-		kind, detail := Unproven, fmt.Sprintf("a checkpoint covers them, and this version verifies %d entries at most", int64(largestTree))
+		kind, detail := truth.Unproven, fmt.Sprintf("a checkpoint covers them, and this version verifies %d entries at most", int64(largestTree))
 		if newest.size <= largestTree {
 			top := topTile(newest.size)
 			_, wrong, err := l.readHashes(ctx, top.L, top.N, top.W)
 			if err != nil || wrong == "" {
 				return newest, err
 			}
-			kind, detail = Missing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
+			kind, detail = truth.Missing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
 		}
 		older := l.below(newest.size)
 		l.entryFinding(kind, older.size, newest.size-1, "", detail)

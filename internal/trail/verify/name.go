@@ -88,7 +88,7 @@ func (v *solver) nameTiles() {
 }
 
 func (l *logCheck) tileFinding(file, detail string) {
-	l.report.Integrity.add(Finding{Kind: Tile, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
+	l.report.Integrity.add(truth.Finding{Kind: truth.Tile, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
 }
 
 // nameEntries tells the fate of each entry of damaged chunks.
@@ -98,7 +98,7 @@ func (v *solver) nameEntries(all []damage) {
 	for _, d := range all {
 		first := d.n * width
 		if d.truth == nil {
-			v.l.entryFinding(Unproven, first, first+int64(d.width)-1, d.bundleFile, "neither they nor their hashes give the signed root")
+			v.l.entryFinding(truth.Unproven, first, first+int64(d.width)-1, d.bundleFile, "neither they nor their hashes give the signed root")
 			continue
 		}
 		if d.tileWrong == "" && !slices.Equal(d.tile, d.truth) {
@@ -114,15 +114,14 @@ func (v *solver) nameEntries(all []damage) {
 	}
 	truth.Compare(parts, func(leaf int64, kind, detail string) {
 		d := of[leaf/width]
-		if d.bundleWrong != "" && kind == Missing {
+		if d.bundleWrong != "" && kind == truth.Missing {
 			detail = d.bundleWrong
 		}
-		f := Finding{Kind: kind, Log: v.l.origin, From: v.l.base + leaf, To: v.l.base + leaf, File: d.bundleFile, Detail: detail}
-		f.inArchive(d.archive)
-		v.l.report.Integrity.add(f)
+		f := truth.Finding{Kind: kind, Log: v.l.origin, From: v.l.base + leaf, To: v.l.base + leaf, File: d.bundleFile, Detail: detail}
+		v.l.report.Integrity.add(inArchive(d.archive, f))
 	})
 }
 
 func (l *logCheck) entryFinding(kind string, from, to int64, file, detail string) {
-	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: l.base + from, To: l.base + to, File: file, Detail: detail})
+	l.report.Integrity.add(truth.Finding{Kind: kind, Log: l.origin, From: l.base + from, To: l.base + to, File: file, Detail: detail})
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ type Report struct {
 	// Settled is damage that cost nothing, and that the trail itself names: entries that are
 	// damaged in the log, and that are proven from the trail's files. It counts against no
 	// verdict.
-	Settled []Finding `json:"settled,omitempty"`
+	Settled []truth.Finding `json:"settled,omitempty"`
 	// Apart are events of a sink's copy that look like the trail's and are not: pushed ones that
 	// imitate entries, and those of other programs. They count for nothing, and against nothing.
 	Apart Apart `json:"apart,omitzero"`
@@ -60,8 +59,8 @@ type Archived struct {
 
 // Apart counts events that are none of the trail's, and names the first of them.
 type Apart struct {
-	Events   int64     `json:"events"`
-	Findings []Finding `json:"findings"`
+	Events   int64           `json:"events"`
+	Findings []truth.Finding `json:"findings"`
 }
 
 const (
@@ -70,13 +69,13 @@ const (
 	mostFindings = 10_000
 )
 
-func (r *Report) settle(f Finding) {
+func (r *Report) settle(f truth.Finding) {
 	if len(r.Settled) < mostFindings {
 		r.Settled = append(r.Settled, f)
 	}
 }
 
-func (r *Report) setApart(f Finding) {
+func (r *Report) setApart(f truth.Finding) {
 	if r.Apart.Events++; len(r.Apart.Findings) < mostApart {
 		r.Apart.Findings = append(r.Apart.Findings, f)
 	}
@@ -84,97 +83,29 @@ func (r *Report) setApart(f Finding) {
 
 // Verdict holds where something was checked, and nothing was found against it.
 type Verdict struct {
-	Holds    bool      `json:"holds"`
-	Findings []Finding `json:"findings"`
+	Holds    bool            `json:"holds"`
+	Findings []truth.Finding `json:"findings"`
 	// More findings were left out, as there are so many.
 	More int64 `json:"more,omitempty"`
 }
 
-// The kinds of findings about integrity.
-const (
-	Altered    = truth.Altered
-	Missing    = truth.Missing
-	Moved      = truth.Moved
-	Unproven   = "unproven"   // entries under no signed root
-	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
-	Checkpoint = "checkpoint" // a missing, unsigned or older one
-	History    = "history"    // two histories: signed roots in contradiction
-	Key        = "key"        // a key without a voucher
-	Quorum     = "quorum"     // too few witnesses
-	Imitation  = "imitation"  // events that look like the trail's and are not; see Report.Apart
-	Archive    = "archive"    // entries missing from a given archive, or unlike the signed ones there
-)
+// isOfBundle reports whether a finding is about a missing entry bundle.
+func isOfBundle(f truth.Finding) bool { return f.Kind == truth.Missing && f.Detail == notThere }
 
-// The kinds of findings about completeness.
-const (
-	Lost       = "lost"        // entries lost before they were signed, as the trail itself says
-	Named      = "named"       // damage named by the trail itself
-	Looks      = "looks"       // times without a look at settings
-	Heartbeat  = "heartbeat"   // times without a signature
-	Span       = "span"        // events without a digest
-	Unwitness  = "unwitnessed" // entries without a quorum yet
-	Omitted    = "omitted"     // entries with only a hash in their event
-	NotCovered = "unsigned"    // entries after the newest checkpoint
-)
-
-// restored is the kind of entries that are damaged in the log, and that are read from the
-// trail's files.
-const restored = "restored"
-
-// Finding is something against a verdict.
-type Finding struct {
-	Kind string `json:"kind"`
-	// Log is the origin of the generation; empty for the whole trail.
-	Log string `json:"log,omitempty"`
-	// From and To are the first and last entry concerned, by index over all generations, or
-	// of kind checkpoint and history the checkpoints' numbers; both -1: neither.
-	From int64 `json:"from"`
-	To   int64 `json:"to"`
-	// File is the damaged file, below the log.
-	File   string `json:"file,omitempty"`
-	Detail string `json:"detail"`
+// IsOfFiles reports whether a finding is about damaged or lost files; the bundles of the entries
+// before archived are elsewhere. The others are about what was signed: gaps in the numbers of the
+// checkpoints, or two histories.
+func IsOfFiles(f truth.Finding, archived int64) bool {
+	return (f.From < 0 || !f.OfCheckpoints()) && (!isOfBundle(f) || f.To >= archived)
 }
 
-func (f Finding) String() string {
-	noun, nouns := "entry", "entries"
-	if f.Kind == Checkpoint || f.Kind == History {
-		noun, nouns = "checkpoint", "checkpoints"
-	}
-	text := f.Kind
-	switch {
-	case f.From < 0:
-	case f.From == f.To:
-		text += fmt.Sprintf(": %s %d", noun, f.From)
-	default:
-		text += fmt.Sprintf(": %s %d to %d", nouns, f.From, f.To)
-	}
-	if f.File != "" {
-		text += ": " + f.File
-	}
-	return text + ": " + f.Detail
-}
-
-// OfBundle reports whether the finding is a missing entry bundle.
-func (f Finding) OfBundle() bool { return f.Kind == Missing && f.Detail == notThere }
-
-// OfFiles reports whether the finding is about damaged or lost files. The others are about what
-// was signed: gaps in the numbers of the checkpoints, or two histories.
-func (f Finding) OfFiles() bool { return f.Kind != History && (f.Kind != Checkpoint || f.From < 0) }
-
-// add keeps a finding, or lengthens the newest one of its kind, if it ends just before f.
-func (v *Verdict) add(f Finding) {
-	for i := len(v.Findings) - 1; i >= max(0, len(v.Findings)-3); i-- {
-		p := &v.Findings[i]
-		if f.From >= 0 && p.Kind == f.Kind && p.Log == f.Log && p.File == f.File && p.Detail == f.Detail && p.To == f.From-1 {
-			p.To = f.To
-			return
-		}
-	}
-	if len(v.Findings) == mostFindings {
+// add keeps a finding, unless there are too many.
+func (v *Verdict) add(f truth.Finding) {
+	v.Findings = truth.Adjoin(v.Findings, f)
+	if len(v.Findings) > mostFindings {
+		v.Findings = v.Findings[:mostFindings]
 		v.More++
-		return
 	}
-	v.Findings = append(v.Findings, f)
 }
 
 // end is the first index after the proven entries.
@@ -193,7 +124,7 @@ func (r *Report) RefuseEmpty() {
 		return
 	}
 	if r.Integrity.Holds && r.Completeness.Holds {
-		r.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no entry is under a signed root: the trail is empty, or was put back to its beginning"})
+		r.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: "no entry is under a signed root: the trail is empty, or was put back to its beginning"})
 		r.Completeness.close()
 	}
 	r.Integrity.Holds = false
@@ -207,9 +138,9 @@ func (r *Report) close() {
 
 // close sorts the findings, and gives the verdict.
 func (v *Verdict) close() {
-	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(v.Findings, func(a, b truth.Finding) int { return cmp.Compare(a.From, b.From) })
 	if v.Findings == nil {
-		v.Findings = []Finding{} // a list in JSON too
+		v.Findings = []truth.Finding{} // a list in JSON too
 	}
 	v.Holds = len(v.Findings) == 0
 }

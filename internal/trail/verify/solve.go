@@ -72,7 +72,7 @@ func (v *solver) prove() (size int64, root tlog.Hash) {
 		}
 	}
 	if v.limit, v.fell = size/width, size < v.s.size; v.fell {
-		v.l.entryFinding(Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
+		v.l.entryFinding(truth.Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
 	}
 	return size, root
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // inTheLog names the trail's log in the store, as the place of a finding.
@@ -16,7 +17,7 @@ const inTheLog = "the trail's log"
 // Stopped verifies the trail of a stopped relay: the files in a folder, where there are any, and
 // what a reading of the trail's logs in the store has found, of which the trail itself does not
 // name the unnamed problems. The files are derived from the logs, so both have to agree.
-func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []audit.Problem, o Options) (Report, error) {
+func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []truth.Finding, o Options) (Report, error) {
 	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(kept.Checkpoints)}
 	if fetch, dirs, err := Folder(dir); err == nil { // else the files are gone, and are written again
 		o.Stopped = true
@@ -25,25 +26,19 @@ func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []audit
 		}
 	}
 	r.addNewer(kept, o)
-	for _, p := range kept.Problems {
-		if !slices.Contains(unnamed, p) { // a part of it may be unnamed
-			r.Completeness.add(Finding{Kind: Named, From: p.From, To: p.To, File: inTheLog, Detail: p.Kind + ": " + p.Detail}.placed(p))
+	for _, f := range kept.Problems {
+		if !slices.Contains(unnamed, f) { // a part of it may be unnamed
+			f.Kind, f.File, f.Detail = truth.Named, inTheLog, f.Kind+": "+f.Detail
+			r.Completeness.add(f)
 		}
 	}
-	for _, p := range unnamed {
-		r.Integrity.add(Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheLog, Detail: p.Detail}.placed(p))
+	for _, f := range unnamed {
+		f.File = inTheLog
+		r.Integrity.add(f)
 	}
 	r.holdAgainst(kept)
 	r.close()
 	return r, nil
-}
-
-// placed is a finding about a problem, of no entry or checkpoint where the problem is of none.
-func (f Finding) placed(p audit.Problem) Finding {
-	if p.Kind == "pin" || p.Kind == Key {
-		f.From, f.To = -1, -1
-	}
-	return f
 }
 
 // addNewer adds what the logs have and the files lack. The files follow the logs, and a
@@ -60,10 +55,10 @@ func (r *Report) addNewer(kept audit.Report, o Options) {
 		switch {
 		case g.Size <= l.Size:
 		case err != nil:
-			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, File: inTheLog, Detail: err.Error()})
+			r.Integrity.add(truth.Finding{Kind: truth.Key, Log: g.Origin, From: -1, To: -1, File: inTheLog, Detail: err.Error()})
 		default:
-			r.Completeness.add(Finding{
-				Kind: Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: proof.FilesDir,
+			r.Completeness.add(truth.Finding{
+				Kind: truth.Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: proof.FilesDir,
 				Detail: "the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
 			})
 			r.Entries += g.Size - l.Size
@@ -71,8 +66,8 @@ func (r *Report) addNewer(kept audit.Report, o Options) {
 		}
 	}
 	if kept.Entries > kept.Signed {
-		r.Completeness.add(Finding{
-			Kind: NotCovered, From: kept.Signed, To: kept.Entries - 1, File: inTheLog,
+		r.Completeness.add(truth.Finding{
+			Kind: truth.NotCovered, From: kept.Signed, To: kept.Entries - 1, File: inTheLog,
 			Detail: "no checkpoint covers them yet; the relay signs them at its next start",
 		})
 	}
@@ -110,14 +105,14 @@ func (r *Report) logOf(g audit.Generation) *Log {
 func (r *Report) holdAgainst(kept audit.Report) {
 	from := kept.Entries
 	for _, p := range slices.Concat(kept.Problems, kept.Restored) { // known already
-		if p.Kind == "truncated" || p.Kind == restored {
+		if p.Kind == truth.Truncated || p.Kind == truth.Restored {
 			from = max(from, p.To+1)
 		}
 	}
 	for _, l := range r.Logs {
 		if end := l.Base + l.Size; end > from {
-			r.Integrity.add(Finding{
-				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: inTheLog,
+			r.Integrity.add(truth.Finding{
+				Kind: truth.Truncated, Log: l.Origin, From: from, To: end - 1, File: inTheLog,
 				Detail: "the log ends before them, and the trail's files have them: the log was put back to an earlier state",
 			})
 			from = end

@@ -15,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // tampered is a changed log, with the right findings.
@@ -23,7 +24,7 @@ type tampered struct {
 	what  string
 	known [][]byte // checkpoints from elsewhere
 	// right reports whether a finding names the change; each one must, and there is one.
-	right func(Finding) bool
+	right func(truth.Finding) bool
 }
 
 // tamperer changes logs by a seed.
@@ -99,8 +100,8 @@ func (m *tamperer) file(with ...string) string {
 }
 
 // ofFile expects findings about one file only.
-func ofFile(name string) func(Finding) bool {
-	return func(f Finding) bool { return f.File == name }
+func ofFile(name string) func(truth.Finding) bool {
+	return func(f truth.Finding) bool { return f.File == name }
 }
 
 func (m *tamperer) flip() tampered {
@@ -131,12 +132,12 @@ func (m *tamperer) signedByte(data []byte) int {
 }
 
 // ofDamaged expects findings about a file, and the checkpoint's where the history lacks it.
-func (m *tamperer) ofDamaged(name string) func(Finding) bool {
+func (m *tamperer) ofDamaged(name string) func(truth.Finding) bool {
 	if name != proof.HistoryFile {
 		return ofFile(name)
 	}
-	return func(f Finding) bool {
-		return f.File == proof.HistoryFile || f.File == proof.CheckpointFile && f.Kind == Checkpoint
+	return func(f truth.Finding) bool {
+		return f.File == proof.HistoryFile || f.File == proof.CheckpointFile && f.Kind == truth.Checkpoint
 	}
 }
 
@@ -178,12 +179,12 @@ func (m *tamperer) swapFiles() tampered {
 	}
 	f := m.whole.clone()
 	f[a], f[b] = f[b], f[a]
-	return tampered{f, fmt.Sprintf("swapped %s and %s", a, b), nil, func(f Finding) bool { return f.File == a || f.File == b }}
+	return tampered{f, fmt.Sprintf("swapped %s and %s", a, b), nil, func(f truth.Finding) bool { return f.File == a || f.File == b }}
 }
 
 // ofEntries expects findings about these entries only.
-func ofEntries(entries ...int64) func(Finding) bool {
-	return func(f Finding) bool {
+func ofEntries(entries ...int64) func(truth.Finding) bool {
+	return func(f truth.Finding) bool {
 		for i := f.From; i <= f.To; i++ {
 			if !slices.Contains(entries, i) {
 				return false
@@ -212,7 +213,7 @@ func (m *tamperer) swapEntries() tampered {
 		return leaves
 	})
 	right := ofEntries(first+int64(a), first+int64(b))
-	return tampered{f, "swapped two entries of " + name, nil, func(f Finding) bool { return right(f) && f.Kind == Moved }}
+	return tampered{f, "swapped two entries of " + name, nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Moved }}
 }
 
 func (m *tamperer) repeat() tampered {
@@ -223,7 +224,7 @@ func (m *tamperer) repeat() tampered {
 		return leaves
 	})
 	right := ofEntries(first + int64(a))
-	return tampered{f, "repeated an entry of " + name, nil, func(f Finding) bool { return right(f) && f.Kind == Missing }}
+	return tampered{f, "repeated an entry of " + name, nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Missing }}
 }
 
 // drop takes an entry out: those after it move.
@@ -232,8 +233,8 @@ func (m *tamperer) drop() tampered {
 	f := m.whole.clone()
 	f[name] = withLeaves(f[name], func(leaves [][]byte) [][]byte { return slices.Delete(leaves, a, a+1) })
 	gone := first + int64(a)
-	return tampered{f, fmt.Sprintf("dropped entry %d", gone), nil, func(f Finding) bool {
-		return f.Kind == Missing && f.From == gone && f.To == gone || f.Kind == Moved && f.From > gone && f.File == name
+	return tampered{f, fmt.Sprintf("dropped entry %d", gone), nil, func(f truth.Finding) bool {
+		return f.Kind == truth.Missing && f.From == gone && f.To == gone || f.Kind == truth.Moved && f.From > gone && f.File == name
 	}}
 }
 
@@ -245,7 +246,7 @@ func (m *tamperer) forgeEntry() tampered {
 		return leaves
 	})
 	right := ofEntries(first + int64(a))
-	return tampered{f, fmt.Sprintf("forged entry %d", first+int64(a)), nil, func(f Finding) bool { return right(f) && f.Kind == Altered }}
+	return tampered{f, fmt.Sprintf("forged entry %d", first+int64(a)), nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Altered }}
 }
 
 // forgeTile forges an entry with its hash, up to the root: then no one can name the entry
@@ -263,8 +264,8 @@ func (m *tamperer) forgeTile() tampered {
 	maps.DeleteFunc(forged.write(m.tb), func(name string, _ []byte) bool { return strings.HasPrefix(name, "records/") })
 	maps.Copy(f, forged.files)
 	first := int64(at) / width * width
-	return tampered{f, fmt.Sprintf("forged entry %d with all its hashes", at), nil, func(f Finding) bool {
-		return f.Kind == Unproven && f.To >= int64(at) && f.From <= int64(at) && f.From >= first-width
+	return tampered{f, fmt.Sprintf("forged entry %d with all its hashes", at), nil, func(f truth.Finding) bool {
+		return f.Kind == truth.Unproven && f.To >= int64(at) && f.From <= int64(at) && f.From >= first-width
 	}}
 }
 
@@ -280,7 +281,7 @@ func (m *tamperer) rollCheckpoint() tampered {
 func (m *tamperer) rollAll() tampered {
 	known := m.later.checkpoint(m.tb, int64(len(m.later.leaves)))
 	right := ofEntries(m.after()...)
-	return tampered{m.whole, "rolled everything back", [][]byte{known}, func(f Finding) bool { return right(f) && f.Kind == Missing }}
+	return tampered{m.whole, "rolled everything back", [][]byte{known}, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Missing }}
 }
 
 func (m *tamperer) after() (entries []int64) {
@@ -305,7 +306,7 @@ func (m *tamperer) replaceLog() tampered {
 	other := newTestLog(m.tb, "example.com/stranger", 0)
 	other.add(m.tb, records(0, 10+m.r.IntN(300))...)
 	other.sign(m.tb)
-	return tampered{other.write(m.tb), "replaced the log", nil, func(f Finding) bool { return f.Kind == Key }}
+	return tampered{other.write(m.tb), "replaced the log", nil, func(f truth.Finding) bool { return f.Kind == truth.Key }}
 }
 
 // twoHistories signs another tree with the right key; a checkpoint from elsewhere tells.
@@ -315,7 +316,7 @@ func (m *tamperer) twoHistories() tampered {
 	other.add(m.tb, records(30_000, 30_000+600)...)
 	other.sign(m.tb)
 	known := m.log.checkpoint(m.tb, 71+m.r.Int64N(500))
-	return tampered{other.write(m.tb), "two histories", [][]byte{known}, func(f Finding) bool { return f.Kind == History }}
+	return tampered{other.write(m.tb), "two histories", [][]byte{known}, func(f truth.Finding) bool { return f.Kind == truth.History }}
 }
 
 func (m *tamperer) lines() (all []proof.Line) {
@@ -338,7 +339,9 @@ func (m *tamperer) reorderHistory() tampered {
 	return tampered{f, "reordered the history", nil, ofHistory}
 }
 
-func ofHistory(f Finding) bool { return f.File == proof.HistoryFile || f.File == proof.CheckpointFile }
+func ofHistory(f truth.Finding) bool {
+	return f.File == proof.HistoryFile || f.File == proof.CheckpointFile
+}
 
 func (m *tamperer) dropLine() tampered {
 	f := m.whole.clone()
@@ -355,7 +358,7 @@ func (m *tamperer) forgeLine() tampered {
 	other.add(m.tb, records(40_000, 40_000+50+90*i)...)
 	lines[i] = spellLine(m.tb, proof.Line{Seq: uint64(i + 1), Key: m.log.key.verifier, Checkpoint: string(other.checkpoint(m.tb, int64(len(other.leaves))))})
 	f[proof.HistoryFile] = bytes.Join(lines, nil)
-	return tampered{f, "forged a line of the history", nil, func(f Finding) bool {
-		return f.Kind == History && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == Checkpoint
+	return tampered{f, "forged a line of the history", nil, func(f truth.Finding) bool {
+		return f.Kind == truth.History && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == truth.Checkpoint
 	}}
 }

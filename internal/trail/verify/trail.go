@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // Options are held against a trail.
@@ -53,7 +54,7 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 		}
 	}
 	if len(dirs) == 0 {
-		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, Detail: "there is no log"})
+		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, Detail: "there is no log"})
 	}
 	t.known()
 	t.setApart()
@@ -81,7 +82,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		return err
 	}
 	if l.origin == "" {
-		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
+		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
 		return nil
 	}
 	l.base, l.archives = proof.BaseOf(l.origin), t.archives.of(l.origin)
@@ -89,7 +90,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		l.policy, err = t.policyOf(ctx, l)
 		l.trusted = err == nil
 		if err != nil {
-			t.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
+			t.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
 		}
 	}
 	t.complete.opened = opening{}
@@ -229,22 +230,22 @@ func (t *trailCheck) chain(made Log) {
 		return
 	}
 	if len(t.report.Logs) == 0 {
-		t.report.Completeness.add(Finding{Kind: NotCovered, Log: made.Origin, From: 0, To: made.Base - 1, Detail: "the generations of these entries are not here"})
+		t.report.Completeness.add(truth.Finding{Kind: truth.NotCovered, Log: made.Origin, From: 0, To: made.Base - 1, Detail: "the generations of these entries are not here"})
 		return
 	}
 	before, said := t.report.Logs[len(t.report.Logs)-1], t.complete.opened
 	if said.Previous == nil || said.index != made.Base {
-		t.report.Integrity.add(Finding{Kind: Key, Log: made.Origin, From: -1, To: -1, Detail: "its first entry does not name the generation before"})
+		t.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: made.Origin, From: -1, To: -1, Detail: "its first entry does not name the generation before"})
 		return
 	}
 	if said.Previous.Origin != before.Origin || said.Previous.Size != before.Size || said.Previous.Root != before.Root {
-		t.report.Integrity.add(Finding{
-			Kind: History, Log: made.Origin, From: -1, To: -1,
+		t.report.Integrity.add(truth.Finding{
+			Kind: truth.History, Log: made.Origin, From: -1, To: -1,
 			Detail: fmt.Sprintf("its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root", said.Previous.Origin, said.Previous.Size, before.Origin, before.Size),
 		})
 	}
 	if end := before.Base + before.Size; end < made.Base {
-		t.report.Completeness.add(Finding{Kind: NotCovered, Log: before.Origin, From: end, To: made.Base - 1, Detail: "no checkpoint covers them: the generation ended before"})
+		t.report.Completeness.add(truth.Finding{Kind: truth.NotCovered, Log: before.Origin, From: end, To: made.Base - 1, Detail: "no checkpoint covers them: the generation ended before"})
 	}
 }
 
@@ -257,7 +258,7 @@ func (t *trailCheck) known() {
 			found = found || l.Origin == origin
 		}
 		if !text || !found {
-			t.report.Integrity.add(Finding{Kind: History, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere is of the log %q, which is not here", origin)})
+			t.report.Integrity.add(truth.Finding{Kind: truth.History, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere is of the log %q, which is not here", origin)})
 		}
 	}
 }

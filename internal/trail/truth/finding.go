@@ -1,0 +1,88 @@
+package truth
+
+import "fmt"
+
+// The kinds of findings that tell the fate of entries unlike the signed ones.
+const (
+	Altered   = "altered"   // it is another one
+	Missing   = "missing"   // it is nowhere
+	Moved     = "moved"     // it stands in another's place
+	Truncated = "truncated" // the log ends before it
+	Misfiled  = "misfiled"  // it stands under another resource, or in another form
+	Unproven  = "unproven"  // it is under no signed root
+	Restored  = "restored"  // it is damaged in the log, and read from the trail's files
+)
+
+// The kinds of other findings against a trail's integrity.
+const (
+	Checkpoint = "checkpoint" // a missing, unsigned or older one
+	History    = "history"    // two histories: signed roots in contradiction
+	Key        = "key"        // a key that is lost, or that nobody vouches for
+	Pin        = "pin"        // the checkpoint next to the key
+	Forwarded  = "forwarded"  // an entry that the sinks or the trail's files have, and that the trail contradicts
+	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
+	Quorum     = "quorum"     // too few witnesses
+	Imitation  = "imitation"  // events that look like the trail's and are not
+	Archive    = "archive"    // entries missing from a given archive, or unlike the signed ones there
+)
+
+// The kinds of findings against a trail's completeness.
+const (
+	Lost       = "lost"        // entries lost before they were signed, as the trail itself says
+	Named      = "named"       // damage named by the trail itself
+	Looks      = "looks"       // times without a look at settings
+	Heartbeat  = "heartbeat"   // times without a signature
+	Span       = "span"        // events without a digest
+	Unwitness  = "unwitnessed" // entries without a quorum yet
+	Omitted    = "omitted"     // entries with only a hash in their event
+	NotCovered = "unsigned"    // entries after the newest checkpoint
+)
+
+// Finding is something that is wrong with a trail.
+type Finding struct {
+	Kind string `json:"kind"`
+	// Log is the origin of the generation; empty for the whole trail.
+	Log string `json:"log,omitempty"`
+	// From and To are the first and last entry concerned, by index over all generations, or
+	// of kind checkpoint and history the checkpoints' numbers; both -1: neither.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// File is the damaged file, below the log.
+	File   string `json:"file,omitempty"`
+	Detail string `json:"detail"`
+}
+
+// OfCheckpoints reports whether From and To number checkpoints.
+func (f Finding) OfCheckpoints() bool { return f.Kind == Checkpoint || f.Kind == History }
+
+func (f Finding) String() string {
+	noun, nouns := "entry", "entries"
+	if f.OfCheckpoints() {
+		noun, nouns = "checkpoint", "checkpoints"
+	}
+	text := f.Kind
+	switch {
+	case f.From < 0:
+	case f.From == f.To:
+		text += fmt.Sprintf(": %s %d", noun, f.From)
+	default:
+		text += fmt.Sprintf(": %s %d to %d", nouns, f.From, f.To)
+	}
+	if f.File != "" {
+		text += ": " + f.File
+	}
+	return text + ": " + f.Detail
+}
+
+// Adjoin adds a finding, or lengthens one of the newest three, if it ends just before f and says
+// the same.
+func Adjoin(list []Finding, f Finding) []Finding {
+	for i := len(list) - 1; i >= max(0, len(list)-3) && f.From >= 0; i-- {
+		last := &list[i]
+		if last.Kind == f.Kind && last.Log == f.Log && last.File == f.File && last.Detail == f.Detail && last.To == f.From-1 {
+			last.To = f.To
+			return list
+		}
+	}
+	return append(list, f)
+}
