@@ -13,15 +13,24 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// judge checks what has to hold after each round. It remembers what it saw.
+// judge checks what has to hold after each round. It remembers what it saw, and what it has told: a
+// finding counts against the round after which it was found, and against no later one.
 type judge struct {
 	*scene
-	positions map[string]uint64 // by sink
+	positions map[string]uint64 // by job
 	changes   map[changed]int   // how many changes of a setting were made
+	beyond    map[entriesAt]int // how many entries beyond one for each change it has told of
+	trespass  int               // how many moved positions it has told of
 	puts      int64
 	key       string // the trail's
 	newest    string // the file of the checkpoint that was served last
 	tally     tally
+}
+
+// entriesAt are the entries about a setting at a sink.
+type entriesAt struct {
+	changed
+	sink string
 }
 
 // tally is what the checks have counted.
@@ -34,7 +43,7 @@ type tally struct {
 }
 
 func newJudge(s *scene) *judge {
-	return &judge{scene: s, positions: map[string]uint64{}, changes: map[changed]int{}}
+	return &judge{scene: s, positions: map[string]uint64{}, changes: map[changed]int{}, beyond: map[entriesAt]int{}}
 }
 
 // looked waits until the relays have looked at each setting: what was before is no change.
@@ -102,8 +111,11 @@ func (j *judge) fenced(ctx context.Context, r *round) error {
 		j.tally.attempts.positions += a.positions
 		j.tally.attempts.others += a.others
 	}
-	if _, trespass := j.fence.sum(); len(trespass) > 0 {
-		return fmt.Errorf("MOVED by a relay that others had replaced: %s", strings.Join(trespass, "; "))
+	_, all := j.fence.sum()
+	fresh := all[j.trespass:]
+	j.trespass = len(all)
+	if len(fresh) > 0 {
+		return fmt.Errorf("MOVED by a relay that others had replaced: %s", strings.Join(fresh, "; "))
 	}
 	return nil
 }
@@ -152,37 +164,41 @@ func (j *judge) held(ctx context.Context) (status app.ClusterStatus, err error) 
 }
 
 // forward checks that no sink's position has gone back, and that each is believed.
-func (j *judge) forward(status *app.ClusterStatus) error {
+func (j *judge) forward(status *app.ClusterStatus) (err error) {
 	for _, job := range status.Jobs {
 		p := job.Position
-		switch {
-		case p == nil:
-		case p.Unknown != "":
-			return fmt.Errorf("the position of %s: %s", p.Sink, p.Unknown)
-		case p.Acknowledged < j.positions[job.Name]:
-			return fmt.Errorf("the position of %s went back from %d to %d", job.Name, j.positions[job.Name], p.Acknowledged)
-		default:
-			j.positions[job.Name] = p.Acknowledged
+		if p == nil {
+			continue
 		}
+		if p.Unknown != "" {
+			err = errors.Join(err, fmt.Errorf("the position of %s: %s", job.Name, p.Unknown))
+			continue
+		}
+		if was := j.positions[job.Name]; p.Acknowledged < was {
+			err = errors.Join(err, fmt.Errorf("the position of %s went back from %d to %d", job.Name, was, p.Acknowledged))
+		}
+		j.positions[job.Name] = p.Acknowledged
 	}
-	return nil
+	return err
 }
 
 // entered waits until each change of a setting has its entry at both sinks, and checks that
 // none has two.
-func (j *judge) entered(ctx context.Context) error {
+func (j *judge) entered(ctx context.Context) (twice error) {
 	for _, sink := range sinkNames {
 		for setting, made := range j.changes {
 			err := j.until(ctx, fmt.Sprintf("the change of %v is at %s", setting, sink), func() bool { return j.sinks[sink].entries(setting) >= made })
 			if err != nil {
 				return err
 			}
-			if n := j.sinks[sink].entries(setting); n > made {
-				return fmt.Errorf("TWICE in the trail: %v changed %d times, and %s has %d entries", setting, made, sink, n)
+			at, n := entriesAt{setting, sink}, j.sinks[sink].entries(setting)
+			if n-made > j.beyond[at] {
+				twice = errors.Join(twice, fmt.Errorf("TWICE in the trail: %v changed %d times, and %s has %d entries", setting, made, sink, n))
 			}
+			j.beyond[at] = max(j.beyond[at], n-made)
 		}
 	}
-	return nil
+	return twice
 }
 
 // doubled counts the entries about changes of settings that the trail has beyond one for each.

@@ -20,7 +20,7 @@ import (
 
 // load pushes events to all relays in turn, as through a load balancer: a relay that refuses or
 // does not answer is left out for a moment, and the push goes to the next one, until it is
-// taken.
+// taken. It is left out for the environment alone, since a relay that refuses one may take others.
 type load struct {
 	client *http.Client
 	relays []string // HOST:PORT
@@ -29,16 +29,24 @@ type load struct {
 
 	mu      sync.Mutex // guards the fields below
 	next    int
-	out     []time.Time // until when each relay is left out
-	last    time.Time   // the newest 2xx
+	out     [][]time.Time // until when each relay is left out, by environment
+	takes   []taking      // by environment
+	last    time.Time     // the newest 2xx
 	gap     time.Duration
 	refused map[string]int // by reason
 }
 
+// taking is how an environment's pushes are taken.
+type taking struct {
+	batches int
+	last    time.Time     // the newest 2xx
+	gap     time.Duration // the longest time without one since watch
+}
+
 // sender pushes one batch after the other. What it has acknowledged is everything before next.
 type sender struct {
-	prefix string
-	user   string
+	prefix      string
+	environment int
 
 	mu    sync.Mutex // guards the fields below
 	next  uint64
@@ -58,13 +66,16 @@ const (
 // newLoad has senders of each of the environments.
 func newLoad(relays []string, environments int) *load {
 	l := &load{
-		relays: relays, out: make([]time.Time, len(relays)), last: time.Now(), refused: map[string]int{},
+		relays: relays, takes: make([]taking, environments), last: time.Now(), refused: map[string]int{},
 		client: &http.Client{Timeout: pushTimeout, Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: sendersAll,
 		}},
 	}
+	for range environments {
+		l.out = append(l.out, make([]time.Time, len(relays)))
+	}
 	for i := range sendersAll {
-		l.senders = append(l.senders, &sender{prefix: fmt.Sprintf("%s%d-", loadPrefix, i), user: pushUser(i % environments)})
+		l.senders = append(l.senders, &sender{prefix: fmt.Sprintf("%s%d-", loadPrefix, i), environment: i % environments})
 	}
 	return l
 }
@@ -99,18 +110,18 @@ func (l *load) push(ctx context.Context, s *sender) {
 	body := s.batch()
 	unsure := false
 	for ctx.Err() == nil {
-		i, ok := l.choose()
+		i, ok := l.choose(s.environment)
 		if !ok {
 			_ = retry.Sleep(ctx, 50*time.Millisecond) // the loop ends with ctx
 			continue
 		}
-		reason, perhaps := l.send(ctx, l.relays[i], s.user, body)
+		reason, perhaps := l.send(ctx, l.relays[i], pushUser(s.environment), body)
 		if reason == "" {
 			l.taken(s, unsure)
 			return
 		}
 		unsure = unsure || perhaps
-		l.leaveOut(i, reason)
+		l.leaveOut(s.environment, i, reason)
 	}
 }
 
@@ -140,19 +151,19 @@ func (l *load) send(ctx context.Context, relay, user string, body []byte) (reaso
 }
 
 // choose takes the relays in turn, without those that are left out.
-func (l *load) choose() (i int, ok bool) {
+func (l *load) choose(environment int) (i int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range l.relays {
 		l.next = (l.next + 1) % len(l.relays)
-		if time.Now().After(l.out[l.next]) {
+		if time.Now().After(l.out[environment][l.next]) {
 			return l.next, true
 		}
 	}
 	return 0, false
 }
 
-func (l *load) leaveOut(i int, reason string) {
+func (l *load) leaveOut(environment, i int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused[reason]++
@@ -160,7 +171,7 @@ func (l *load) leaveOut(i int, reason string) {
 	if reason == "no answer" {
 		until = time.Now().Add(leftOut)
 	}
-	l.out[i] = until
+	l.out[environment][i] = until
 }
 
 // taken notes a batch that was acknowledged.
@@ -175,6 +186,28 @@ func (l *load) taken(s *sender, unsure bool) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.gap, l.last = max(l.gap, now.Sub(l.last)), now
+	t := &l.takes[s.environment]
+	*t = taking{t.batches + 1, now, max(t.gap, now.Sub(t.last))}
+}
+
+// watch begins to watch how the pushes of each environment are taken.
+func (l *load) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.takes {
+		l.takes[i] = taking{last: time.Now()}
+	}
+}
+
+// watched is how they were taken since watch.
+func (l *load) watched() (all []taking) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.takes {
+		t.gap = max(t.gap, time.Since(t.last))
+		all = append(all, t)
+	}
+	return all
 }
 
 // quietest is the longest time without a 2xx of any relay since the last call.

@@ -37,6 +37,7 @@ func plays() []act {
 		{"upgrade", "SIGTERM and restart of one relay after the other", upgrade},
 		{"resize", "from one relay to three, and to two", resize},
 		{"reshard", "another number of shards, with a relay killed", reshard},
+		{"elect", "kill -9 of the server that leads one shard, and nothing else: the environments of others are taken meanwhile", elect},
 		{"several", "a slow network, while a server and a relay with a job are killed", several},
 	}
 }

@@ -119,7 +119,7 @@ func (r *relayNode) start() (err error) {
 }
 
 // run has it started from another binary from now on, whose clock is off, until the function that
-// it returns is called.
+// it returns is called. What runs from there then is killed.
 func (r *relayNode) run(binary string, ahead time.Duration) (undo func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,10 @@ func (r *relayNode) run(binary string, ahead time.Duration) (undo func()) {
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.command = before
+		r.command, r.wanted = before, false
+		if r.process != nil { // a play that has failed may have left it
+			r.process.Kill()
+		}
 	}
 }
 
@@ -184,13 +187,19 @@ func (r *relayNode) supervise(ctx context.Context) {
 	const pause = time.Second
 	for retry.Sleep(ctx, pause) == nil {
 		r.mu.Lock()
-		if r.wanted && r.process != nil && r.process.Ended() {
-			r.ends = append(r.ends, lastLine(r.process.Tail()))
-			if p, err := r.command.Start(); err == nil {
-				r.process = p
-			}
-		}
+		r.revive()
 		r.mu.Unlock()
+	}
+}
+
+// revive starts it again if it has ended by itself. mu is held.
+func (r *relayNode) revive() {
+	if !r.wanted || r.process == nil || !r.process.Ended() {
+		return
+	}
+	r.ends = append(r.ends, lastLine(r.process.Tail()))
+	if p, err := r.command.Start(); err == nil {
+		r.process = p
 	}
 }
 
@@ -202,6 +211,7 @@ const takenOver = "another relay of this cluster has taken over"
 func (r *relayNode) endedBadly() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.revive() // what has ended just now is of this round
 	ends := r.ends[r.told:]
 	r.told = len(r.ends)
 	for _, end := range ends {

@@ -23,27 +23,41 @@ const mostShards = 3
 // reshard gives the relays another number of shards, one after the other. One of them is killed as
 // soon as all have it.
 func reshard(ctx context.Context, r *round) error {
-	was := r.shards
-	for r.shards == was {
-		r.shards = 1 + r.rng.IntN(mostShards)
+	next := r.shards
+	for next == r.shards {
+		next = 1 + r.rng.IntN(mostShards)
 	}
-	r.note("from %d to %d", was, r.shards)
-	for _, relay := range r.relays {
-		if err := r.leave(ctx, relay); err != nil {
-			return err
-		}
-		if err := relay.shardsAre(r.shards); err != nil {
-			return err
-		}
-		if err := r.startAll(ctx, relay); err != nil {
-			return err
-		}
+	if err := r.configure(ctx, next); err != nil {
+		return err
 	}
 	killed := r.relays[r.rng.IntN(len(r.relays))]
 	killed.kill()
 	if err := r.startAll(ctx, killed); err != nil {
 		return err
 	}
+	return r.isSpread(ctx)
+}
+
+// configure gives all relays another number of shards, one after the other.
+func (r *round) configure(ctx context.Context, shards int) error {
+	r.note("from %d to %d", r.shards, shards)
+	r.shards = shards
+	for _, relay := range r.relays {
+		if err := r.leave(ctx, relay); err != nil {
+			return err
+		}
+		if err := relay.shardsAre(shards); err != nil {
+			return err
+		}
+		if err := r.startAll(ctx, relay); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isSpread waits until the events are spread over the configured number of shards.
+func (r *round) isSpread(ctx context.Context) error {
 	return r.until(ctx, fmt.Sprintf("the events are spread over %d shards", r.shards), func() bool { return r.spreadOver(ctx, r.shards) })
 }
 

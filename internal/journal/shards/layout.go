@@ -67,13 +67,13 @@ func (l *layout) replace(ctx context.Context, table store.Table, next layout) er
 
 // moves reports whether the events of a source are about to go to another log.
 func (l *layout) moves(source string) bool {
-	return l.Next > 0 && shardOf(source, l.Shards) != shardOf(source, l.Next)
+	return l.Next > 0 && ShardOf(source, l.Shards) != ShardOf(source, l.Next)
 }
 
-// shardOf is the log that the events of a source go to. Of all logs it is the one with the largest
+// ShardOf is the number of the log that the events of a source go to. Of all logs it is the one with the largest
 // hash of the source and its own number, so that a further log takes an equal share from each of
 // the others, and nothing else moves. What it returns must never change.
-func shardOf(source string, shards int) (shard int) {
+func ShardOf(source string, shards int) (shard int) {
 	of, largest := xxhash.Sum64String(source), uint64(0)
 	for k := range shards {
 		if h := mixed(of + uint64(k)*0x9e3779b97f4a7c15); h > largest {

@@ -16,7 +16,7 @@ func TestEnvironmentsAreSpreadEvenly(t *testing.T) {
 		count := make([]int, shards+1)
 		for i := range sources {
 			source := fmt.Sprintf("/projects/p%d/environments/e%d", i/3, i)
-			was, is := shardOf(source, shards), shardOf(source, shards+1)
+			was, is := ShardOf(source, shards), ShardOf(source, shards+1)
 			if was != is {
 				assert.Equal(t, shards, is)
 			}
@@ -33,7 +33,7 @@ func TestAShardNeverChanges(t *testing.T) {
 	t.Parallel()
 	var shards []int
 	for i := range 12 {
-		shards = append(shards, shardOf(fmt.Sprintf("/projects/shop/environments/e%d", i), 4))
+		shards = append(shards, ShardOf(fmt.Sprintf("/projects/shop/environments/e%d", i), 4))
 	}
 	assert.Equal(t, []int{0, 0, 0, 2, 2, 2, 2, 0, 3, 0, 3, 3}, shards)
 }

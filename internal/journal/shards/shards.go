@@ -181,7 +181,7 @@ func (s *Set) logOf(now *era, source string) (*journal.Journal, error) {
 	case now.moves(source):
 		return nil, errMoving
 	}
-	shard := shardOf(source, now.Shards)
+	shard := ShardOf(source, now.Shards)
 	if shard >= len(s.logs) {
 		return nil, errStale // the relay ends
 	}
@@ -192,7 +192,7 @@ func (s *Set) logOf(now *era, source string) (*journal.Journal, error) {
 func (s *Set) of(source string) *journal.Journal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.logs[min(shardOf(source, s.now.Shards), len(s.logs)-1)]
+	return s.logs[min(ShardOf(source, s.now.Shards), len(s.logs)-1)]
 }
 
 // Reserve is [journal.Journal.Reserve] in the log of a source.

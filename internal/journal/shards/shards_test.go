@@ -113,7 +113,7 @@ func TestOneShardRefuses(t *testing.T) {
 	var by [2]string
 	for i := 0; by[0] == "" || by[1] == ""; i++ {
 		environment := fmt.Sprintf("e%d", i)
-		by[shardOf(relay.SourceOf("p", environment), 2)] = environment
+		by[ShardOf(relay.SourceOf("p", environment), 2)] = environment
 	}
 	require.NoError(t, natstest.JetStream(t, srv).DeleteStream(t.Context(), "TEST_EVENTS_1"))
 	require.ErrorIs(t, n.Append(t.Context(), batchOf(by[1], 0)), journal.ErrUnavailable)

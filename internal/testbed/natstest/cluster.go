@@ -2,7 +2,6 @@ package natstest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -136,17 +135,6 @@ func (n *Cluster) CreateStream(ctx context.Context, name, subjects string, windo
 	return n.WaitInSync(ctx, name, electionWithin)
 }
 
-// info describes a stream's cluster; it is nil without one.
-func (n *Cluster) info(ctx context.Context, stream string) (*jetstream.ClusterInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	s, err := n.js.Stream(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("describe the nats stream %s: %w", stream, err)
-	}
-	return s.CachedInfo().Cluster, nil
-}
-
 // Leader returns the leading server of a stream.
 func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 	info, err := n.info(ctx, stream)
@@ -171,24 +159,7 @@ func (n *Cluster) Named(name string) (int, error) {
 
 // Lead makes a server the leader of a stream. A stream with a single copy stays where it is.
 func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
-	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": nodeName(i)}})
-	if err != nil {
-		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
-	}
-	return rig.Until(ctx, electionWithin, nodeName(i)+" leads "+stream, func() bool {
-		cluster, err := n.info(ctx, stream)
-		if err != nil || cluster == nil {
-			return false
-		}
-		if cluster.Leader == nodeName(i) || len(cluster.Replicas) == 0 {
-			return true
-		}
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-		// The next look says more than this answer.
-		_, _ = n.conn.RequestWithContext(asking, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
-		return false
-	})
+	return n.Prefer(ctx, stream, nodeName(i))
 }
 
 // WaitInSync waits until every copy of a stream is current. After that the next server may go.

@@ -2,12 +2,15 @@ package natstest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // Client is a connection to servers. It outlives their restarts.
@@ -47,6 +50,40 @@ func (c *Client) Close() {
 	if c.conn != nil {
 		c.conn.Close()
 	}
+}
+
+// info describes a stream's cluster; it is nil without one.
+func (c *Client) info(ctx context.Context, stream string) (*jetstream.ClusterInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	s, err := c.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("describe the nats stream %s: %w", stream, err)
+	}
+	return s.CachedInfo().Cluster, nil
+}
+
+// Prefer makes the server of a name the leader of a stream, of a cluster's servers. A stream with a
+// single copy stays where it is.
+func (c *Client) Prefer(ctx context.Context, stream, server string) error {
+	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": server}})
+	if err != nil {
+		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
+	}
+	return rig.Until(ctx, electionWithin, server+" leads "+stream, func() bool {
+		cluster, err := c.info(ctx, stream)
+		if err != nil || cluster == nil {
+			return false
+		}
+		if cluster.Leader == server || len(cluster.Replicas) == 0 {
+			return true
+		}
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		// The next look says more than this answer.
+		_, _ = c.conn.RequestWithContext(asking, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
+		return false
+	})
 }
 
 // Stream returns a stream to read back. It need not exist yet.

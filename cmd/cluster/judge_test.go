@@ -1,0 +1,74 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// A finding counts against the round after which it was found, and not against those that follow.
+func TestAFindingIsOfOneRound(t *testing.T) {
+	t.Parallel()
+	j := newJudge(&scene{sinks: map[string]*receiver{}, fence: &fence{}})
+	of := changed{"p", "e", "rbac_policy"}
+	for _, name := range sinkNames {
+		j.sinks[name] = newReceiver()
+		j.sinks[name].change[of] = 1
+	}
+	j.changes[of] = 1
+	at := func(position uint64) error {
+		return j.forward(&app.ClusterStatus{Jobs: []app.JobStatus{{Job: lease.Job{Name: "sink/a/1"}, Position: &journal.SinkPosition{Sink: "a", Acknowledged: position}}}})
+	}
+	calm := func(position uint64) {
+		t.Helper()
+		require.NoError(t, j.entered(t.Context()))
+		require.NoError(t, j.fenced(t.Context(), &round{}))
+		require.NoError(t, at(position))
+	}
+	calm(7)
+	j.sinks[sinkNames[1]].change[of] = 2
+	j.fence.trespass = append(j.fence.trespass, "one")
+	require.ErrorContains(t, j.entered(t.Context()), "TWICE")
+	require.ErrorContains(t, j.fenced(t.Context(), &round{}), "MOVED")
+	require.ErrorContains(t, at(5), "sink/a/1 went back from 7 to 5")
+	calm(6)
+	j.sinks[sinkNames[1]].change[of] = 3
+	j.fence.trespass = append(j.fence.trespass, "two")
+	require.ErrorContains(t, j.entered(t.Context()), "has 3 entries")
+	err := j.fenced(t.Context(), &round{})
+	require.ErrorContains(t, err, "two")
+	assert.NotContains(t, err.Error(), "one")
+	calm(6)
+}
+
+// A relay that runs with a clock of its own is gone after that play, also where the play has failed;
+// and what ends just before a check is told by that check.
+func TestAWrongClockEndsWithItsRound(t *testing.T) {
+	t.Parallel()
+	r := &relayNode{name: "r1", dir: t.TempDir(), binary: "sleep"}
+	r.command = rig.Command{Name: "r1", Args: []string{r.binary, "600"}, Log: filepath.Join(r.dir, "relay.log")}
+	undo := r.run("sleep", time.Hour)
+	require.NoError(t, r.start())
+	off := r.process
+	undo()
+	assert.True(t, off.Ended())
+	require.NoError(t, r.endedBadly(), "it was ended on purpose")
+	assert.Empty(t, r.command.Env)
+
+	r.command.Args = []string{"sh", "-c", "echo no disk; exit 4"}
+	require.NoError(t, r.start())
+	waiting.Until(t, r.process.Ended)
+	r.command.Args = []string{"sleep", "600"}
+	require.ErrorContains(t, r.endedBadly(), "no disk")
+	require.NoError(t, r.endedBadly())
+	r.kill()
+}
