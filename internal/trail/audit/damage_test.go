@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
@@ -278,4 +279,75 @@ func TestALogThatGoesAwayIsGoneOnWith(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 11, index, "behind the entry that names the loss")
 	require.Len(t, trail.Generations(), 1, "the hashes are kept")
+}
+
+// An absurd size is signed in no time, by whoever has the key. It is named, costs nothing, and the
+// trail goes on, whatever place it was put into.
+func TestAbsurdSizesDecideNothing(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	key, err := d.o.loadKey()
+	require.NoError(t, err)
+	absurd := func(origin string) (before tree, note []byte) {
+		named, err := key.named(origin)
+		require.NoError(t, err)
+		before, ok := tlogproof.EdgeOf(1<<50, []tlog.Hash{{1}})
+		require.True(t, ok)
+		note, err = signCheckpoint(t.Context(), named, before.With(tlog.Hash{2}), "", testTime)
+		require.NoError(t, err)
+		return before, note
+	}
+	for name, put := range map[string]func(t *testing.T, o *Options, checkpoints []*store.Draft) []*store.Draft{
+		"among the checkpoints": func(t *testing.T, _ *Options, kept []*store.Draft) []*store.Draft {
+			before, note := absurd(key.Name())
+			draft, err := encodeKept(key, note, testTime, before, []tlog.Hash{{2}})
+			require.NoError(t, err)
+			return append(kept, &draft)
+		},
+		"of a late generation": func(t *testing.T, _ *Options, kept []*store.Draft) []*store.Draft {
+			origin := key.Name() + "/from-900000000000000000"
+			before, note := absurd(origin)
+			named, err := key.named(origin)
+			require.NoError(t, err)
+			draft, err := encodeKept(named, note, testTime, before, nil)
+			require.NoError(t, err)
+			return append(kept, &draft)
+		},
+		"next to the key": func(t *testing.T, o *Options, kept []*store.Draft) []*store.Draft {
+			_, note := absurd(key.Name())
+			require.NoError(t, writePin(o.KeyFile+".checkpoint", note))
+			return kept
+		},
+		"in the files": func(_ *testing.T, o *Options, kept []*store.Draft) []*store.Draft {
+			_, note := absurd(key.Name())
+			o.Files = published{{Note: note, PublicKey: key.public}}
+			return kept
+		},
+		"in the note for the sinks": func(t *testing.T, o *Options, kept []*store.Draft) []*store.Draft {
+			o.ForwardedFile = filepath.Join(t.TempDir(), "forwarded")
+			require.NoError(t, writeForwarded(o.ForwardedFile, Place{Index: 1 << 50, Origin: key.Name(), Size: 1<<50 + 1, Root: &tlog.Hash{3}}))
+			return kept
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			copied := *d
+			copied.o.KeyFile = copyKey(t, d.o.KeyFile, true)
+			checkpoints := put(t, &copied.o, copyAll(d.checkpoints))
+			trail, st := copied.reopen(t, d.entries, checkpoints, 0)
+			named := openingOf(t, trail).Problems
+			require.Len(t, named, 1)
+			require.Contains(t, named[0].String(), "far more than the log can have lost")
+			require.Len(t, trail.Generations(), 1)
+			index, err := trail.Append(t.Context(), testEntry(1))
+			require.NoError(t, err)
+			require.EqualValues(t, 21, index)
+			require.NoError(t, trail.Close(t.Context()))
+			again := openTrail(t, st, copied.o)
+			require.EqualValues(t, 22, again.Size(), "a second start names it again: %s", spellOut(openingOf(t, again).Problems))
+			report, err := again.Verify(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 22, report.Signed)
+		})
+	}
 }

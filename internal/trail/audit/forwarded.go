@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // forwarded is the note of the newest entry handed on. It stands apart from the key and
@@ -89,6 +90,16 @@ func parseForwarded(line []byte) (*Place, error) {
 		return nil, errors.New("it is damaged: it has no place")
 	}
 	return p, nil
+}
+
+// takeForwarded takes in the newest entry handed on or published, by whom knows of it. One far after
+// the log's end is named, and decides nothing.
+func (x *examination) takeForwarded(p *Place, by string) {
+	if p.Index >= x.most {
+		x.problem(truth.Forwarded, p.Index, p.Index, "%s entry %d, far more than the log can have lost: it decides nothing", by, p.Index)
+		return
+	}
+	x.forwarded, x.given = p, by
 }
 
 // checkForwarded holds the trail against the newest entry handed on or published. A

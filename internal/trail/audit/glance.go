@@ -27,9 +27,12 @@ var ownResource = resource(OwnProject, "", ownSubject)
 // glance examines the entries by their hashes, against the newest checkpoint. It gives nil where
 // anything is not as a clean stop or a kill leaves it, or where the trail names damaged entries.
 func (r *examiner) glance(ctx context.Context) *examination {
-	x := r.begin()
+	x, err := r.begin(ctx)
+	if err != nil {
+		return nil
+	}
 	c, err := r.newestKept(ctx)
-	if err != nil || c == nil || !r.key.isOwn(c.PublicKey) {
+	if err != nil || c == nil || x.beyond(c) != "" || !r.key.isOwn(c.PublicKey) {
 		return nil
 	}
 	x.keptSeq = c.Seq

@@ -49,7 +49,7 @@ func (r *examiner) takePublished(x *examination) {
 	for _, p := range x.published {
 		if c, err := r.openKnown(x, p.Note); err == nil {
 			if at := c.place(); c.Size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
-				x.forwarded, x.given = &at, inFiles
+				x.takeForwarded(&at, inFiles)
 			}
 		} else if c, err := openCheckpoint(p.PublicKey, p.Note); err == nil {
 			x.foreign = append(x.foreign, c)

@@ -23,6 +23,7 @@ import (
 type examination struct {
 	report Report
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
+	most   int64       // entries that there may have been: see mostLost
 
 	openings  map[int64]opening // the first entries of generations, by index
 	rotations rotations         // by the trail's own entries
@@ -87,21 +88,46 @@ type examiner struct {
 
 // begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
 // entries: each may speak of the next only, and all three grow while they are read.
-func (r *examiner) begin() *examination {
+func (r *examiner) begin(ctx context.Context) (*examination, error) {
 	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
+	if r.entries != nil {
+		state, err := r.entries.State(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the end of the audit trail: %w", err)
+		}
+		x.most = int64(state.End)
+	}
+	x.most += mostLost
 	// A damaged note says nothing: it is written without a sync.
-	x.forwarded, _ = readForwarded(r.options.ForwardedFile)
-	x.given = givenToSinks
+	if note, _ := readForwarded(r.options.ForwardedFile); note != nil {
+		x.takeForwarded(note, givenToSinks)
+	}
 	x.published = publishedIn(r.options.Files)
 	var err error
 	if x.pinText, err = durable.ReadFile(r.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
 	}
-	return x
+	return x, nil
+}
+
+// mostLost bounds the entries after the log's end that a checkpoint or a note speaks of. A number is
+// signed in no time. So a larger one is named, and decides nothing: no memory is taken for its
+// entries, and no places are kept for them.
+const mostLost = 1 << 20
+
+// beyond says of a checkpoint why it does not count, or nothing.
+func (x *examination) beyond(c *Kept) string {
+	if c.Base+c.Size <= x.most {
+		return ""
+	}
+	return fmt.Sprintf("it covers entries up to %d, far more than the log can have lost: it decides nothing", c.Base+c.Size-1)
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := r.begin()
+	x, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.readCheckpoints(ctx, x); err != nil {
 		return nil, err
 	}
@@ -155,9 +181,11 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 		c, err := decodeKept(item.Record)
 		if err != nil {
 			x.checkpointProblem(x.keptSeq, err.Error())
-			return nil
+		} else if beyond := x.beyond(&c); beyond != "" {
+			x.checkpointProblem(x.keptSeq, beyond)
+		} else {
+			x.kept(c)
 		}
-		x.kept(c)
 		return nil
 	})
 	return err
@@ -209,11 +237,17 @@ func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
 	return p.Gaps(now)
 }
 
+// mostMissing bounds the memory for one gap of the log, to 512 MB.
+const mostMissing = 1 << 24
+
 // readLeaves hashes every entry, and takes in the trail's entries about itself.
 func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 	covered := x.covered()
 	_, err := r.each(ctx, r.entries, func(item store.Item) error {
 		if item.Gap != nil {
+			if int64(item.Gap.To)-int64(len(x.leaves)) > mostMissing {
+				return fmt.Errorf("%w: entries %d to %d are missing, more than can be read back", ErrDamaged, int64(item.Gap.From)-1, int64(item.Gap.To)-1)
+			}
 			x.extend(int64(item.Gap.To))
 			return nil
 		}
@@ -284,6 +318,9 @@ func (r *examiner) readPin(x *examination) {
 		return
 	}
 	c, err := r.openKnown(x, x.pinText)
+	if beyond := x.beyond(&c); err == nil && beyond != "" {
+		err = errors.New(beyond)
+	}
 	if err != nil {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key: %v", err)
 		return
