@@ -25,12 +25,13 @@ type decoder struct {
 	errors   []Problem
 	warnings []Problem
 
-	secretFiles map[string]string // the fields of secrets, each with its file, or ""
-	inline      bool              // a secret is in the configuration itself
+	secrets map[string]secretSource // those that were read from files, by their fields
+	before  map[string]secretSource // what is taken of secrets in place of reading their files
+	inline  bool                    // a secret is in the configuration itself
 }
 
 func newDecoder(env func(string) (string, bool)) *decoder {
-	return &decoder{env: env, places: map[string]place{}, secretFiles: map[string]string{}}
+	return &decoder{env: env, places: map[string]place{}, secrets: map[string]secretSource{}}
 }
 
 // A place is where a field is written. Unless the field is a secret or holds other fields, it
@@ -195,13 +196,16 @@ func (d *decoder) secret(node *yaml.Node, line int, path string, v reflect.Value
 		d.fail(line, path, "", notSingle(node))
 		return
 	}
-	s, err := readSecret(raw, d.env)
-	if err != nil {
-		d.fail(line, path, "", err.Error())
-		return
+	s, known := d.before[path]
+	if !known {
+		var err error
+		if s, err = readSecret(raw, d.env); err != nil {
+			d.fail(line, path, "", err.Error())
+			return
+		}
 	}
 	if s.file != "" {
-		d.secretFiles[path] = s.file
+		d.secrets[path] = s
 	}
 	d.inline = d.inline || s.plain
 	name, dollar := strings.CutPrefix(raw, "$")
@@ -212,7 +216,7 @@ func (d *decoder) secret(node *yaml.Node, line int, path string, v reflect.Value
 	case s.plain && !strings.HasPrefix(raw, "https://") && !strings.HasPrefix(raw, "http://"):
 		d.warn(line, path, "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH")
 	}
-	v.Set(reflect.ValueOf(secret.New(s.text)))
+	v.Set(reflect.ValueOf(s.text))
 }
 
 // notSingle says that a node is not a single value, as it should be.

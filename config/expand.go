@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // maxSecret bounds a secret's file, in bytes.
@@ -46,7 +48,7 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 
 // secretSource is the text of a secret and where it came from.
 type secretSource struct {
-	text  string
+	text  secret.Text
 	file  string // of file:PATH
 	plain bool   // it is written in the configuration itself
 }
@@ -56,21 +58,22 @@ type secretSource struct {
 func readSecret(raw string, env func(string) (string, bool)) (secretSource, error) {
 	path, isFile := strings.CutPrefix(raw, "file:")
 	text, err := expand(path, env)
-	s := secretSource{text: text, plain: !isFile && raw != "" && !strings.Contains(strings.ReplaceAll(raw, "$${", ""), "${")}
+	s := secretSource{plain: !isFile && raw != "" && !strings.Contains(strings.ReplaceAll(raw, "$${", ""), "${")}
 	switch {
 	case err != nil:
 	case isFile:
 		s.file = strings.TrimSpace(text)
-		s.text, err = readSecretFile(s.file)
+		text, err = readSecretFile(s.file)
 	case raw != "" && text == "":
 		err = errors.New("the environment variable is set, but empty")
 	}
 	if err != nil {
 		return secretSource{}, err
 	}
-	if strings.ContainsFunc(s.text, isControl) {
+	if strings.ContainsFunc(text, isControl) {
 		return secretSource{}, errors.New("the secret holds a line break or another control character; keep it on one line")
 	}
+	s.text = secret.New(text)
 	return s, nil
 }
 

@@ -40,8 +40,8 @@ func (f files) all(config string, d *decoder, c *Config) {
 	})
 	f.certificates(c)
 	f.budget(c)
-	for _, field := range slices.Sorted(maps.Keys(d.secretFiles)) {
-		f.private(field, d.secretFiles[field], true)
+	for _, field := range slices.Sorted(maps.Keys(d.secrets)) {
+		f.private(field, d.secrets[field].file, true)
 	}
 	f.private("", config, d.inline)
 	f.private("data_dir", c.DataDir, true)
@@ -108,10 +108,8 @@ func filesOf(d *decoder, c *Config) map[string]string {
 			all[field] = file
 		}
 	})
-	for field, file := range d.secretFiles {
-		if file != "" {
-			all[field] = file
-		}
+	for field, s := range d.secrets {
+		all[field] = s.file
 	}
 	return all
 }

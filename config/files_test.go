@@ -101,9 +101,17 @@ func TestFilesOfASource(t *testing.T) {
 	assert.Equal(t, named, source.Files)
 	key := "environments[0].credentials[0].api_key"
 	require.NoError(t, os.WriteFile(named[key], []byte("another-key-of-some-length"), 0o600))
-	again, err := source.Again()
+	again, next, err := source.Again(func(string) bool { return true })
 	require.NoError(t, err)
 	assert.Equal(t, "another-key-of-some-length", again.Environments[0].Credentials[0].APIKey.Reveal())
+
+	require.NoError(t, os.WriteFile(named[key], nil, 0o600)) // broken, and yet the other ones can be read
+	_, _, err = source.Again(func(field string) bool { return field == key })
+	require.ErrorContains(t, err, "is empty")
+	again, next, err = next.Again(func(field string) bool { return field != key })
+	require.NoError(t, err)
+	assert.Equal(t, "another-key-of-some-length", again.Environments[0].Credentials[0].APIKey.Reveal(), "what was read last")
+	assert.Equal(t, named, next.Files)
 }
 
 // TestPipesAreNotWaitedFor would hang if a pipe were opened for reading.

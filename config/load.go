@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 )
 
@@ -50,22 +51,31 @@ func (k Kinds) LoadToRun(path string) (cfg *Config, source Source, warnings []Pr
 	if err != nil {
 		return nil, source, nil, err
 	}
-	cfg, warnings, err = k.read(path, data, os.LookupEnv, func(d *decoder, k *checker, c *Config) {
+	return k.readToRun(path, data, nil)
+}
+
+// readToRun is LoadToRun of a text, with what is kept of the secrets in files.
+func (k Kinds) readToRun(path string, data []byte, kept map[string]secretSource) (cfg *Config, source Source, warnings []Problem, err error) {
+	d := newDecoder(os.LookupEnv)
+	d.before = kept
+	cfg, warnings, err = k.readBy(d, path, data, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
 		source.Files = filesOf(d, c)
 	})
-	source.Again = func() (*Config, error) {
-		cfg, _, err := k.Parse(path, data, os.LookupEnv)
-		return cfg, err
+	source.Again = func(fresh func(field string) bool) (*Config, Source, error) {
+		kept := maps.Clone(d.secrets)
+		maps.DeleteFunc(kept, func(field string, _ secretSource) bool { return fresh(field) })
+		cfg, source, _, err := k.readToRun(path, data, kept)
+		return cfg, source, err
 	}
 	return cfg, source, warnings, err
 }
 
 // Source is the text of a configuration. What it names may change while the text does not.
 type Source struct {
-	// Again reads the same text once more, with the environment variables and the files of secrets
-	// as they are then.
-	Again func() (*Config, error)
+	// Again reads the same text once more: those secrets for which fresh reports true from their files
+	// as they are then, and the other ones in files as they were read for this Source.
+	Again func(fresh func(field string) bool) (*Config, Source, error)
 	// Files are those of secrets and those that *_file fields name, by the fields' paths as in
 	// [Problem.Field], without those that the relay writes itself.
 	Files map[string]string
@@ -162,10 +172,13 @@ func (k Kinds) Parse(name string, data []byte, env func(string) (string, bool)) 
 func (k Kinds) read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
 	cfg *Config, warnings []Problem, err error,
 ) {
+	return k.readBy(newDecoder(env), name, data, look)
+}
+
+func (k Kinds) readBy(d *decoder, name string, data []byte, look func(*decoder, *checker, *Config)) (cfg *Config, warnings []Problem, err error) {
 	if err := k.check(); err != nil {
 		return nil, nil, err
 	}
-	d := newDecoder(env)
 	d.kinds = k
 	cfg = d.document(data)
 	if cfg != nil && !d.full() {

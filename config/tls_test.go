@@ -8,8 +8,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -233,4 +236,55 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	assert.Nil(t, authorities, "the system's")
 	_, err = (&TLSClient{CAFile: filepath.Join(firstDir, "missing")}).Authorities()
 	require.ErrorContains(t, err, "missing")
+}
+
+// A transport trusts the authorities that are in the file when it connects, and the last good ones
+// while the file is broken.
+func TestATransportFollowsItsAuthorities(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	serve := func(serial int64, modified time.Time) (url, authority string) {
+		certFile, keyFile := writePair(t, t.TempDir(), serial, modified)
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		require.NoError(t, err)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL, certFile
+	}
+	began := time.Now().Add(-time.Hour)
+	first, firstCA := serve(1, began)
+	second, secondCA := serve(2, began)
+	caFile := filepath.Join(dir, "ca.crt")
+	put := func(text []byte, age int) {
+		require.NoError(t, os.WriteFile(caFile, text, 0o600))
+		at := began.Add(time.Duration(age) * time.Minute)
+		require.NoError(t, os.Chtimes(caFile, at, at))
+	}
+	copyOf := func(file string) []byte {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return text
+	}
+	put(copyOf(firstCA), 1)
+	transport, err := (&TLSClient{CAFile: caFile}).Transport(&http.Transport{ForceAttemptHTTP2: true})
+	require.NoError(t, err)
+	client := &http.Client{Transport: transport}
+	t.Cleanup(client.CloseIdleConnections)
+	get := func(url string) error {
+		resp, err := client.Get(url)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	require.NoError(t, get(first))
+	require.Error(t, get(second))
+	put([]byte("half a certif"), 2)
+	require.NoError(t, get(first))
+	put(copyOf(secondCA), 3)
+	require.NoError(t, get(second))
+	require.Error(t, get(first), "no connection from before is used")
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,34 +22,28 @@ import (
 // certificates tells when the relay's certificates expire. It reads replaced files again,
 // as the listeners and the sinks do.
 type certificates struct {
-	current map[string]func() (*tls.Certificate, error)
-	files   map[string]func() (*x509.Certificate, error) // what is on disk now, and why it cannot be used
+	mu      sync.Mutex
+	current map[string]*certificate // replaced as a whole; guarded by mu
 
 	seen, said map[string]string // of watch's goroutine: the faults of the last look, and those in the log
 }
 
+// certificate is one in files.
+type certificate struct {
+	certFile, keyFile string
+	open              func() (used func() (*tls.Certificate, error), err error)
+	used              func() (*tls.Certificate, error)  // the newest good one
+	onDisk            func() (*x509.Certificate, error) // and why it cannot be used
+}
+
 var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp_seconds",
-	"When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, sink/NAME, witness/N).", []string{"listener"}, nil)
+	"When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, traces, heartbeat, oidc, sink/NAME, witness/N).", []string{"listener"}, nil)
 
 // startCertificates comes first: an expired certificate may be why nothing else starts.
 func (r *process) startCertificates(context.Context) error {
-	c := &certificates{current: map[string]func() (*tls.Certificate, error){}, files: map[string]func() (*x509.Certificate, error){}, said: map[string]string{}}
-	for name, section := range servers(r.cfg()) {
-		served, err := section.ServerConfig()
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		c.current[name], c.files[name] = func() (*tls.Certificate, error) { return served.GetCertificate(nil) }, section.Certificate
-	}
-	for name, section := range clients(r.cfg()) {
-		shown, err := section.ClientConfig()
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		c.current[name], c.files[name] = func() (*tls.Certificate, error) { return shown.GetClientCertificate(nil) }, section.Certificate
-	}
-	if len(c.current) == 0 {
-		return nil
+	c := &certificates{said: map[string]string{}}
+	if err := c.follow(r.cfg()); err != nil {
+		return err
 	}
 	r.certificates = c
 	r.stack.push("certificates", background(func(ctx context.Context) { c.watch(ctx, r.log) }))
@@ -56,17 +51,56 @@ func (r *process) startCertificates(context.Context) error {
 	return r.reg.Register(c)
 }
 
+// follow takes the certificates of a configuration in place of those before. If one cannot be read,
+// it keeps to those before.
+func (c *certificates) follow(cfg *config.Config) error {
+	now := map[string]*certificate{}
+	for name, t := range servers(cfg) {
+		now[name] = &certificate{certFile: t.CertFile, keyFile: t.KeyFile, onDisk: t.Certificate, open: func() (func() (*tls.Certificate, error), error) {
+			served, err := t.ServerConfig()
+			return func() (*tls.Certificate, error) { return served.GetCertificate(nil) }, err
+		}}
+	}
+	for name, t := range clients(cfg) {
+		now[name] = &certificate{certFile: t.CertFile, keyFile: t.KeyFile, onDisk: t.Certificate, open: func() (func() (*tls.Certificate, error), error) {
+			shown, err := t.ClientConfig()
+			return func() (*tls.Certificate, error) { return shown.GetClientCertificate(nil) }, err
+		}}
+	}
+	before := c.all()
+	for name, one := range now {
+		if was := before[name]; was != nil && was.certFile == one.certFile && was.keyFile == one.keyFile {
+			now[name] = was
+			continue
+		}
+		var err error
+		if one.used, err = one.open(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = now
+	return nil
+}
+
+func (c *certificates) all() map[string]*certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
 // faults are by name what is wrong with the certificates: with those on disk, and with
 // those in use. The one read before stays in use while the files cannot be used.
 func (c *certificates) faults() map[string]string {
 	all := map[string]string{}
-	for name, current := range c.current {
-		used, err := current()
+	for name, current := range c.all() {
+		used, err := current.used()
 		if err != nil || used.Leaf == nil {
 			continue // never: a pair was read at the start
 		}
 		until := used.Leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")
-		switch _, err := c.files[name](); {
+		switch _, err := current.onDisk(); {
 		case err != nil && config.Fault(used.Leaf, time.Now()) != "":
 			all[name] = err.Error() // and no other is in use
 		case err != nil:
@@ -79,6 +113,9 @@ func (c *certificates) faults() map[string]string {
 }
 
 func (c *certificates) remark() string {
+	if len(c.all()) == 0 {
+		return "there are none"
+	}
 	faults := c.faults()
 	if len(faults) == 0 {
 		return "all can be used, for two weeks and more"
@@ -128,7 +165,10 @@ func servers(c *config.Config) map[string]*config.TLSServer {
 
 // clients are the connections with a client certificate.
 func clients(c *config.Config) map[string]*config.TLSClient {
-	all := map[string]*config.TLSClient{"journal": c.Journal.TLS}
+	all := map[string]*config.TLSClient{"journal": c.Journal.TLS, "traces": c.Traces.TLS, "heartbeat": c.Heartbeat.TLS}
+	if c.Console.OIDC != nil {
+		all["oidc"] = c.Console.OIDC.TLS
+	}
 	for i := range c.Sinks {
 		all["sink/"+c.Sinks[i].Name] = c.Sinks[i].ClientTLS()
 	}
@@ -144,8 +184,8 @@ func (c *certificates) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc }
 
 // Collect implements [prometheus.Collector].
 func (c *certificates) Collect(ch chan<- prometheus.Metric) {
-	for name, current := range c.current {
-		if cert, err := current(); err == nil && cert.Leaf != nil {
+	for name, current := range c.all() {
+		if cert, err := current.used(); err == nil && cert.Leaf != nil {
 			ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.Leaf.NotAfter.Unix()), name)
 		}
 	}

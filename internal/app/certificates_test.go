@@ -58,17 +58,24 @@ func TestExpiryOfEachCertificate(t *testing.T) {
 	p.stack.log = p.log
 	require.NoError(t, p.startCertificates(t.Context()))
 	const name = "auditrelay_tls_certificate_expiry_timestamp_seconds"
-	want := func(admin string) {
+	want := func(admin, broker string) {
 		t.Helper()
 		assert.NoError(t, testutil.GatherAndCompare(p.reg, strings.NewReader(
-			"# HELP "+name+" When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, sink/NAME, witness/N).\n"+
-				"# TYPE "+name+" gauge\n"+name+`{listener="admin"} `+admin+"\n"+name+`{listener="sink/broker"} 2.1e+09`+"\n"), name))
+			"# HELP "+name+" When a certificate expires: of a listener (ingest, admin, trail, console), or shown as a client (journal, traces, heartbeat, oidc, sink/NAME, witness/N).\n"+
+				"# TYPE "+name+" gauge\n"+name+`{listener="admin"} `+admin+"\n"+name+`{listener="sink/broker"} `+broker+"\n"), name))
 	}
-	want("2e+09")
+	want("2e+09", "2.1e+09")
 	admin.CertFile, admin.KeyFile = of("admin", 2_050_000_000) // renewed while the relay runs
 	later := time.Now().Add(time.Minute)
 	require.NoError(t, os.Chtimes(admin.CertFile, later, later))
-	want("2.05e+09")
+	want("2.05e+09", "2.1e+09")
+
+	next := *cfg // a reload gives a sink another pair
+	other := &config.TLSClient{}
+	other.CertFile, other.KeyFile = of("other", 2_200_000_000)
+	next.Sinks = []config.Sink{{Name: "broker", Kafka: &config.Kafka{TLS: other}}}
+	require.NoError(t, p.certificates.follow(&next))
+	want("2.05e+09", "2.2e+09")
 }
 
 // A pair that cannot be used, and one that has expired, are told by the relay itself:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -101,87 +103,169 @@ func (r *process) followFiles() {
 func (f *follower) look(ctx context.Context) {
 	f.reload.turn.Lock()
 	defer f.reload.turn.Unlock()
-	now := contentsOf(f.reload.loaded.Files)
-	steady := maps.Equal(now, f.last)
+	files := f.reload.loaded.Files
+	now, before := contentsOf(files), f.last
 	f.last = now
-	changed := now.since(f.reload.used, f.reload.loaded.Files)
+	steady := steadyFields(files, before, now)
+	if len(steady) == 0 {
+		return
+	}
+	all := now.since(f.reload.used, files)
+	changed := slices.DeleteFunc(slices.Clone(all), func(field string) bool { return !slices.Contains(steady, field) })
+	var refused []string
 	var err error
 	switch {
-	case len(changed) == 0 && f.reload.sure:
-	case !steady:
+	case !f.reload.sure: // a secret may have changed between its reading and the first look at its file
+		refused, err = f.useFiles(ctx, steady, changed, now)
+		f.reload.sure = len(steady) == len(files)
+	case len(changed) > 0:
+		refused, err = f.useFiles(ctx, changed, changed, now)
+	case len(all) > 0:
 		return
-	default:
-		err = f.useFiles(ctx, changed, now)
 	}
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == nil {
+		f.tell(refused, err)
 	}
+}
+
+// steadyFields are those whose sections' files are as they were at the look before, sorted.
+func steadyFields(files map[string]string, before, now contents) []string {
+	written := map[string]bool{} // the sections with others
+	for field, file := range files {
+		if was, seen := before[file]; !seen || was != now[file] {
+			written[sectionOf(field)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(field string) bool { return written[sectionOf(field)] })
+}
+
+// tell says once which files cannot be used, and why.
+func (f *follower) tell(refused []string, err error) {
 	f.reload.setFilesError(err)
 	if err == nil {
 		f.failing.Over()
 	} else if f.failing.Again(err.Error()) {
-		f.log.Warn("changed files cannot be used; what they held before is used, and they are tried again", "fields", strings.Join(changed, ", "), "error", err)
+		f.log.Warn("changed files cannot be used; what they held before is used, and they are tried again", "fields", strings.Join(refused, ", "), "error", err)
 	}
 }
 
-// useFiles applies the configuration with the files as they are now. The turn is held.
-func (r *process) useFiles(ctx context.Context, changed []string, now contents) error {
-	loaded := r.reload.loaded
-	next, err := loaded.Again()
+// refusedContent stands for what a file held that could not be used: no file has this hash.
+var refusedContent = [sha256.Size]byte{1}
+
+// useFiles applies the configuration with the files of the fresh fields as they are now: with all of
+// them or, if one cannot be used, with those that can. It returns the other ones, and why. Those
+// that changed are known to differ from what is used. The turn is held.
+func (r *process) useFiles(ctx context.Context, fresh, changed []string, now contents) (refused []string, err error) {
+	files := r.reload.loaded.Files
+	next, err := r.tryFiles(ctx, fresh, fresh)
 	if err != nil {
-		return fmt.Errorf("read the configuration with its changed files: %w", err)
+		next, refused, err = r.tryParts(ctx, partsOf(fresh, files))
 	}
-	next.Traces = r.cfg().Traces // its headers are those of the start
-	report := console.Reloaded{Changes: r.changes(next), Files: changed}
-	if len(report.Changes)+len(changed) == 0 {
-		r.reload.sure = true
-		return nil
+	if ctx.Err() != nil || next == nil {
+		return refused, err
 	}
-	if err := r.prepare(ctx, &report, next); err != nil {
-		return err
+	used := slices.DeleteFunc(slices.Clone(changed), func(field string) bool { return slices.Contains(refused, field) })
+	if len(r.changes(next.Config))+len(used) > 0 {
+		late := untilOpened(ctx, r.switchTo(ctx, next.Config, used), r.reload.Patience)
+		r.log.Info("changed files are used", "fields", strings.Join(used, ", "), "changing_over", late)
 	}
-	for name, section := range servers(next) { // they read their files themselves, and keep what they have
-		if _, err := section.ServerConfig(); err != nil {
-			return fmt.Errorf("%s.tls: %w", name, err)
+	r.reload.loaded = *next
+	for _, field := range fresh {
+		switch {
+		case !slices.Contains(refused, field):
+			r.reload.used[files[field]] = now[files[field]]
+		case !slices.Contains(changed, field):
+			r.reload.used[files[field]] = refusedContent
 		}
 	}
-	loaded.Config = next
-	fresh := r.switchTo(ctx, next, changed)
-	r.reload.loaded, r.reload.used, r.reload.sure = loaded, now, true
-	r.log.Info("changed files are used", "fields", strings.Join(changed, ", "), "changing_over", untilOpened(ctx, fresh, r.reload.Patience))
-	for _, field := range changed {
-		if rule := followed(field); rule != "" {
-			r.log.Warn("a changed file is used after a restart only", "field", field, "reason", rule)
-		}
-	}
-	return nil
+	return refused, err
 }
 
-// followed returns why a file is not followed; empty if it is. The certificates of listeners and
-// clients are read at each handshake, and the credentials of the journal at each connection.
-func followed(field string) string {
-	if config.RuleOf(field).Rule == config.Live {
-		return ""
-	}
-	for _, part := range []string{"ingest.tls.", "admin.tls.", "audit.serve.tls.", "journal."} {
-		if strings.HasPrefix(field, part) {
-			return ""
+// tryParts tries the files of each part by itself. It returns the configuration with those that can
+// be used, which is nil if none can.
+func (r *process) tryParts(ctx context.Context, parts [][]string) (next *Loaded, refused []string, err error) {
+	var used []string
+	var faults []error
+	for _, part := range parts {
+		tried, err := r.tryFiles(ctx, part, slices.Concat(used, part))
+		if err != nil {
+			refused, faults = append(refused, part...), append(faults, err)
+			continue
 		}
+		next, used = tried, append(used, part...)
 	}
-	if strings.HasSuffix(field, ".cert_file") || strings.HasSuffix(field, ".key_file") {
-		return ""
-	}
-	return config.RuleOf(field).Reason
+	return next, refused, errors.Join(faults...)
 }
 
-// sinkOf returns the name of the sink that a field belongs to.
-func sinkOf(cfg *config.Config, field string) (string, bool) {
-	for i := range cfg.Sinks {
-		if strings.HasPrefix(field, fmt.Sprintf("sinks[%d].", i)) {
-			return cfg.Sinks[i].Name, true
+// partsOf groups fields by what can only be used together: one file, and all files of one section.
+func partsOf(fields []string, files map[string]string) (parts [][]string) {
+	for _, field := range fields {
+		part := []string{field}
+		parts = slices.DeleteFunc(parts, func(other []string) bool {
+			joined := slices.ContainsFunc(other, func(of string) bool { return files[of] == files[field] || sectionOf(of) == sectionOf(field) })
+			if joined {
+				part = append(part, other...)
+			}
+			return joined
+		})
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// sectionOf is the sink or the environment that a field belongs to, or else the section around it.
+func sectionOf(field string) string {
+	for _, list := range []string{"sinks[", "environments["} {
+		if strings.HasPrefix(field, list) {
+			return field[:strings.Index(field, "]")]
 		}
 	}
-	return "", false
+	return field[:max(strings.LastIndex(field, "."), 0)]
+}
+
+// tryFiles tries the files of a part, in a configuration with the files of all fresh fields as they
+// are now, which it returns.
+func (r *process) tryFiles(ctx context.Context, part, fresh []string) (*Loaded, error) {
+	cfg, source, err := r.reload.loaded.Again(func(field string) bool { return slices.Contains(fresh, field) })
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration with its changed files: %w", err)
+	}
+	report := console.Reloaded{Changes: r.changes(cfg)}
+	if err := r.prepare(ctx, &report, cfg, part); err != nil {
+		return nil, err
+	}
+	for section, load := range readAtConnections(cfg) {
+		if !slices.ContainsFunc(part, func(field string) bool { return strings.HasPrefix(field, section+".") }) {
+			continue
+		}
+		if _, err := load(); err != nil {
+			return nil, fmt.Errorf("%s: %w", section, err)
+		}
+	}
+	return &Loaded{cfg, source}, nil
+}
+
+// readAtConnections are the sections whose files are read at each connection, and otherwise at the
+// start alone. A connection keeps to the last good ones.
+func readAtConnections(c *config.Config) map[string]func() (*tls.Config, error) {
+	all := map[string]func() (*tls.Config, error){
+		"ingest.tls": c.Ingest.TLS.ServerConfig, "admin.tls": c.Admin.TLS.ServerConfig, "audit.serve.tls": c.Audit.Serve.TLS.ServerConfig,
+		"console.tls": c.Console.ServerConfig, "console.certificates": c.Console.ServerConfig,
+		"journal.tls": c.Journal.TLS.ClientConfig, "traces.tls": c.Traces.TLS.ClientConfig,
+	}
+	if c.Console.OIDC != nil {
+		all["console.oidc.tls"] = c.Console.OIDC.TLS.ClientConfig
+	}
+	for i, w := range c.Audit.Witnesses {
+		all[fmt.Sprintf("audit.witnesses[%d].tls", i)] = w.TLS.ClientConfig
+	}
+	return all
+}
+
+// hasFile reports whether one of the fields is a sink's.
+func hasFile(cfg *config.Config, sink string, fields []string) bool {
+	of := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
+	return slices.ContainsFunc(fields, func(field string) bool { return strings.HasPrefix(field, fmt.Sprintf("sinks[%d].", of)) })
 }
 
 // filesError is why changed files are not used; empty if they are.

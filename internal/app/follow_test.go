@@ -12,12 +12,15 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -136,7 +140,7 @@ sinks:
 	trail := func(token string) int { return at("http://"+r.Trail+"/tlog/checkpoint", token) }
 	delivers := func(n string) {
 		t.Helper()
-		require.Equal(t, 204, r.pushAs("u", "the-push-password-"+n, 1))
+		waiting.Until(t, func() bool { return r.pushAs("u", "the-push-password-"+n, 1) == 204 })
 		waiting.Until(t, func() bool { return key.Load() == "the-key-of-the-sink-"+n })
 	}
 	delivers("one")
@@ -144,21 +148,24 @@ sinks:
 
 	v.put(files("two"))
 	waiting.Until(t, func() bool { return page("the-private-token-two") == 200 })
+	delivers("two")
+	waiting.Until(t, func() bool { return trail("the-token-of-the-trail-two") != 401 })
 	assert.Equal(t, 401, page("the-private-token-one"))
 	assert.Equal(t, 401, trail("the-token-of-the-trail-one"))
-	assert.NotEqual(t, 401, trail("the-token-of-the-trail-two"))
-	delivers("two")
 	assert.Equal(t, 401, r.pushAs("u", "the-push-password-one", 1))
 
 	broken := files("three")
 	broken["key"] = "" // it is being written
 	v.put(broken)
 	waiting.Until(t, func() bool { return log.count("changed files cannot be used") == 1 })
-	delivers("two")
-	assert.Equal(t, 401, r.pushAs("u", "the-push-password-three", 1), "either all that was read together, or nothing")
+	waiting.Until(t, func() bool { return page("the-private-token-three") == 200 }, "a broken file holds up no other")
+	waiting.Until(t, func() bool { return r.pushAs("u", "the-push-password-three", 1) == 204 })
+	assert.Equal(t, 401, r.pushAs("u", "the-push-password-two", 1))
+	key.Store("")
+	require.Equal(t, 204, r.pushAs("u", "the-push-password-three", 2))
+	waiting.Until(t, func() bool { return key.Load() == "the-key-of-the-sink-two" })
 	seen := log.count("level=WARN")
 	v.put(files("four"))
-	waiting.Until(t, func() bool { return page("the-private-token-four") == 200 })
 	delivers("four")
 	assert.Equal(t, seen, log.count("level=WARN"), "one warning for one fault")
 	assert.NotContains(t, log.text.String(), "the-key-of")
@@ -219,6 +226,7 @@ type mutual struct {
 	mu    sync.Mutex
 	now   *authority // guarded by mu
 	shown []string   // the names in the clients' certificates; guarded by mu
+	key   string     // the newest header X-Key; guarded by mu
 }
 
 func (m *mutual) trust(a *authority) {
@@ -236,6 +244,12 @@ func (m *mutual) last() string {
 	return m.shown[len(m.shown)-1]
 }
 
+func (m *mutual) lastKey() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.key
+}
+
 func (m *mutual) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,6 +264,7 @@ func (m *mutual) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shown = append(m.shown, r.TLS.PeerCertificates[0].Subject.CommonName)
+	m.key = r.Header.Get("X-Key")
 	w.Header().Set("Connection", "close") // so that each delivery shakes hands
 }
 
@@ -318,6 +333,103 @@ sinks:
 	v.put(files(second, "six"))
 	waiting.Until(t, func() bool { return r.usable() == "1" && push(second) == "six" && receiver.last() == "six" })
 	require.NoError(t, r.stop())
+}
+
+// What is read at each connection is followed too: the authorities, the pair and the headers of traces.
+func TestChangedFilesOfTracesAreUsed(t *testing.T) {
+	t.Parallel()
+	first, second := newAuthority(t), newAuthority(t)
+	receiver := &mutual{now: first}
+	server := httptest.NewUnstartedServer(receiver)
+	server.TLS = &tls.Config{GetConfigForClient: receiver.config, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	files := func(a *authority, name string) map[string]string {
+		all := map[string]string{"push": "the-push-password", "ca.crt": pemOf(a.cert), "key": "the-key-of-" + name}
+		all["tls.crt"], all["tls.key"] = a.pair(name)
+		return all
+	}
+	r, v, log := startOnFiles(t, `
+ingest: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0"}
+traces: {endpoint: "`+server.URL+`/v1/traces", ratio: 1, headers: {X-Key: "file:DIR/key"}, tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+sinks:
+`, files(first, "one"))
+	sent := func(name string) {
+		t.Helper()
+		waiting.Until(t, func() bool {
+			require.Equal(t, 204, r.pushAs("u", "the-push-password", 1))
+			return receiver.last() == name && receiver.lastKey() == "the-key-of-"+name
+		}, log.text.String())
+	}
+	sent("one")
+	broken := files(first, "two")
+	broken["ca.crt"] = "half a certif"
+	v.put(broken)
+	waiting.Until(t, func() bool { return r.usable() == "0" })
+	_, ready := r.get("/readyz")
+	assert.Contains(t, ready, "traces.tls: read CA file ")
+	v.put(files(second, "three"))
+	receiver.trust(second)
+	sent("three")
+	waiting.Until(t, func() bool { return r.usable() == "1" })
+	require.NoError(t, r.stop())
+}
+
+// Files that can only be used together are one part: a pair, a sink's, and whatever shares a file.
+func TestPartsOfFiles(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"ingest.tls.cert_file": "crt", "ingest.tls.key_file": "key", "sinks[0].webhook.tls.cert_file": "crt", "sinks[0].webhook.secret": "s",
+		"sinks[1].kafka.sasl.password": "p", "environments[0].credentials[0].password": "e", "environments[0].credentials[1].password": "f",
+		"admin.token": "t", "workspace.secret": "w",
+	}
+	got := partsOf(slices.Sorted(maps.Keys(files)), files)
+	for _, part := range got {
+		slices.Sort(part)
+	}
+	slices.SortFunc(got, slices.Compare)
+	assert.Equal(t, [][]string{
+		{"admin.token"},
+		{"environments[0].credentials[0].password", "environments[0].credentials[1].password"},
+		{"ingest.tls.cert_file", "ingest.tls.key_file", "sinks[0].webhook.secret", "sinks[0].webhook.tls.cert_file"},
+		{"sinks[1].kafka.sasl.password"},
+		{"workspace.secret"},
+	}, got)
+}
+
+// Each file that a configuration may name is followed, by a reload's rules or by whoever connects,
+// except for the relay's own.
+func TestEachFileIsFollowed(t *testing.T) {
+	t.Parallel()
+	cfg := &config.Config{}
+	cfg.Console.OIDC, cfg.Audit.Witnesses = &config.OIDC{}, make([]config.Witness, 1)
+	known := []string{"journal.credentials_file", "audit.key_file", "audit.checkpoint_file", "console.redact.hash_key"}
+	seen := 0
+	var walk func(reflect.Type, string)
+	walk = func(section reflect.Type, path string) {
+		for i := range section.NumField() {
+			kind, name := section.Field(i).Type, section.Field(i).Tag.Get("yaml")
+			at := strings.TrimPrefix(path+"."+name, ".")
+			for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice || kind.Kind() == reflect.Map {
+				if kind.Kind() == reflect.Slice {
+					at += "[0]"
+				}
+				kind = kind.Elem()
+			}
+			named := strings.HasSuffix(name, "_file") || kind == reflect.TypeFor[secret.Text]()
+			if named && config.RuleOf(at).Rule != config.Live && !slices.Contains(known, at) {
+				seen++
+				assert.Contains(t, readAtConnections(cfg), sectionOf(at), "a change of %s has no effect, and nobody is told", at)
+			}
+			if kind.Kind() == reflect.Struct && !named && name != "-" {
+				walk(kind, at)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
+	assert.Greater(t, seen, 10)
 }
 
 // A broken certificate of a listener is told of, too, though the listener reads it by itself.

@@ -76,7 +76,7 @@ func registered(t *testing.T, cfg *config.Config, into map[string]metric) {
 	defer cancel()
 	started, ended := make(chan struct{}), make(chan error, 1)
 	o := Options{Logger: slog.New(slog.DiscardHandler), Started: func(Addresses) { close(started) }}
-	o.Reloads.Source.Again = func() (*config.Config, error) { return cfg, nil } // as of a file
+	o.Reloads.Source.Again = func(func(string) bool) (*config.Config, config.Source, error) { return cfg, config.Source{}, nil } // as of a file
 	r := newProcess(cfg, o)
 	go func() { ended <- r.serveUntil(ctx, o) }()
 	waiting.Until(t, func() bool {

@@ -66,7 +66,7 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	if dryRun {
 		return report, nil
 	}
-	if err := r.prepare(ctx, &report, loaded.Config); err != nil {
+	if err := r.prepare(ctx, &report, loaded.Config, nil); err != nil {
 		r.reloadFailed(err)
 		return report, ignore(err, errTakesRestart)
 	}
@@ -104,12 +104,15 @@ func (r *process) changes(next *config.Config) []config.Change {
 }
 
 // prepare does what may fail. A crash in it leaves sinks that the journal keeps events for, until
-// the next start opens them or somebody retires them.
-func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *config.Config) error {
+// the next start opens them or somebody retires them. Of a change of files alone, it is told whose.
+func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *config.Config, files []string) error {
 	if wrong := report.Restarts(); len(wrong) > 0 {
 		return fmt.Errorf("%w: %s", errTakesRestart, fieldsOf(wrong))
 	}
 	for _, cfg := range next.Sinks {
+		if files != nil && !hasFile(next, cfg.Name, files) {
+			continue
+		}
 		sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log, Kinds: r.kinds})
 		if err == nil {
 			err = sink.Close()
@@ -118,8 +121,10 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 			return fmt.Errorf("try the configuration's sinks: %w", err)
 		}
 	}
-	if err := r.tryEnvironments(next); err != nil {
-		return err
+	if files == nil || slices.ContainsFunc(files, ofControl) {
+		if err := r.tryEnvironments(next); err != nil {
+			return err
+		}
 	}
 	for _, cfg := range next.Sinks {
 		if err := r.journal.Register(ctx, cfg.Name); err != nil {
@@ -174,9 +179,14 @@ func (r *process) switchTo(ctx context.Context, next *config.Config, files []str
 	for _, name := range r.sinkNames() {
 		r.deliveries.Begin(name)
 	}
-	fresh := r.couriers.replace(next.Sinks, func(name string) bool {
-		return slices.ContainsFunc(files, func(field string) bool { sink, found := sinkOf(next, field); return found && sink == name })
-	})
+	r.tracer.SetHeaders(next.Traces.Headers)
+	if next.Console.OIDC != nil {
+		r.visitors.SetClientSecret(next.Console.OIDC.ClientSecret)
+	}
+	if err := r.certificates.follow(next); err != nil {
+		r.log.Warn("the expiry of certificates is that of those before", "error", err)
+	}
+	fresh := r.couriers.replace(next.Sinks, func(name string) bool { return hasFile(next, name, files) })
 	if !asksAlike(before, next) || slices.ContainsFunc(files, ofControl) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconfigureWithin)
 		defer cancel()
@@ -209,7 +219,7 @@ func asksAlike(a, b *config.Config) bool {
 // ofControl reports whether what asks the workspace reads a field.
 func ofControl(field string) bool {
 	section := field[:len(field)-len(strings.TrimLeft(field, "abcdefghijklmnopqrstuvwxyz_"))]
-	return !slices.Contains([]string{"sinks", "log", "shutdown_timeout", "ingest", "admin", "audit", "journal", "traces"}, section)
+	return !slices.Contains([]string{"sinks", "log", "shutdown_timeout", "ingest", "admin", "audit", "journal", "traces", "console"}, section)
 }
 
 // untilOpened waits a while for sinks to change over, and names those that have not.

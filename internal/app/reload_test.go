@@ -131,13 +131,18 @@ func startPatient(t *testing.T, cfg *config.Config, patience time.Duration) *rel
 		defer r.mu.Unlock()
 		return r.file()
 	}
+	var source config.Source
+	source.Again = func(func(string) bool) (*config.Config, config.Source, error) {
+		cfg, err := read()
+		return cfg, source, err
+	}
 	r.running = startWith(t, cfg, Options{
 		Logger: slog.New(slog.DiscardHandler), Kinds: r.gates.kinds(),
 		Reloads: Reloads{
-			Level: r.level, Source: config.Source{Again: read}, Patience: patience,
+			Level: r.level, Source: source, Patience: patience,
 			Load: func(string) (Loaded, error) {
 				cfg, err := read()
-				return Loaded{Config: cfg, Source: config.Source{Again: read}}, err
+				return Loaded{Config: cfg, Source: source}, err
 			},
 		},
 	})

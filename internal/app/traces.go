@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/auditrelay/auditrelay/internal/control/traces"
 )
@@ -13,12 +12,9 @@ func (r *process) startTraces(ctx context.Context) error {
 	if t.Endpoint == "" {
 		return nil
 	}
-	tlsConfig, err := t.TLS.ClientConfig()
-	if err != nil {
-		return fmt.Errorf("traces: %w", err)
-	}
+	var err error
 	r.tracer, err = traces.New(ctx, traces.Options{
-		Endpoint: t.Endpoint, Headers: t.Headers, TLS: tlsConfig, Ratio: t.Ratio, Version: r.version, Logger: r.log,
+		Endpoint: t.Endpoint, Headers: t.Headers, TLS: t.TLS, Ratio: t.Ratio, Version: r.version, Logger: r.log,
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -80,6 +81,13 @@ func New(ctx context.Context, o Options) (*Access, error) {
 		o.Logger.Warn("people have to log in to the console again", "error", err)
 	}
 	return a, nil
+}
+
+// SetClientSecret changes the relay's secret at the provider. A nil *Access knows no provider.
+func (a *Access) SetClientSecret(to secret.Text) {
+	if a != nil && a.provider != nil {
+		a.provider.secret.Store(&to)
+	}
 }
 
 // fingerprint stands for the rules that roles are given by. A session ends when they change.

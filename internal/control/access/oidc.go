@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -37,6 +39,7 @@ type provider struct {
 	cfg      config.OIDC
 	redirect string
 	client   *http.Client
+	secret   atomic.Pointer[secret.Text] // the client's
 
 	mu    sync.Mutex     // held while the provider is asked about itself
 	found *oidc.Provider // guarded by mu
@@ -47,17 +50,17 @@ func newProvider(cfg *config.OIDC, consoleURL string) (*provider, error) {
 	if cfg == nil {
 		return nil, nil //nolint:nilnil // no provider is configured
 	}
-	tlsConfig, err := cfg.TLS.ClientConfig()
+	transport, err := cfg.TLS.Transport(http.DefaultTransport.(*http.Transport).Clone()) //nolint:errcheck // it is one
 	if err != nil {
 		return nil, fmt.Errorf("console.oidc: %w", err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // it is one
-	transport.TLSClientConfig = tlsConfig
-	return &provider{cfg: *cfg, redirect: strings.TrimSuffix(consoleURL, "/") + callbackPath, client: &http.Client{
+	p := &provider{cfg: *cfg, redirect: strings.TrimSuffix(consoleURL, "/") + callbackPath, client: &http.Client{
 		Transport: short{transport}, Timeout: providerPatience,
 		// The client's secret goes nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}}
+	p.secret.Store(&cfg.ClientSecret)
+	return p, nil
 }
 
 // short bounds the answers of a provider.
@@ -114,7 +117,7 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
 
 func (p *provider) oauth(found *oidc.Provider) *oauth2.Config {
 	return &oauth2.Config{
-		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret.Reveal(), Endpoint: found.Endpoint(),
+		ClientID: p.cfg.ClientID, ClientSecret: p.secret.Load().Reveal(), Endpoint: found.Endpoint(),
 		RedirectURL: p.redirect, Scopes: append([]string{oidc.ScopeOpenID}, p.cfg.Scopes...),
 	}
 }

@@ -26,35 +26,38 @@ const (
 type quiet struct {
 	sdktrace.SpanExporter
 	log     *slog.Logger
-	clean   *strings.Replacer
+	headers *headers
 	failing retry.Failure // used by the one goroutine that exports
 }
 
 // ExportSpans implements [sdktrace.SpanExporter].
 func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	before := *q.headers.now.Load()
 	err := q.SpanExporter.ExportSpans(ctx, spans)
 	if err == nil {
 		if fields, was := q.failing.Over(); was {
 			q.log.Info("traces can be sent again", fields...)
 		}
 	} else if q.failing.Again("") {
-		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", q.reason(err))...)
+		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", q.reason(err, before, *q.headers.now.Load()))...)
 	}
 	return nil
 }
 
 // reason returns an error in one line. The library puts up to 4 MiB of the collector's answer
-// into it, and a collector may echo the headers.
-func (q *quiet) reason(err error) string {
-	text := q.clean.Replace(err.Error())
+// into it, and a collector may echo the headers, of which sent are all that it may have got.
+func (q *quiet) reason(err error, sent ...map[string]secret.Text) string {
+	text := cleaner(sent...).Replace(err.Error())
 	return plaintext.Line(text[:min(len(text), reasonFrom)], maxReason)
 }
 
 // cleaner replaces the headers' values, and their words: "Bearer" and the token.
-func cleaner(headers map[string]secret.Text) *strings.Replacer {
+func cleaner(headers ...map[string]secret.Text) *strings.Replacer {
 	var secrets []string
-	for _, value := range headers {
-		secrets = append(append(secrets, value.Reveal()), strings.Fields(value.Reveal())...)
+	for _, some := range headers {
+		for _, value := range some {
+			secrets = append(append(secrets, value.Reveal()), strings.Fields(value.Reveal())...)
+		}
 	}
 	return secret.Hide(shortestSecret, secrets...)
 }

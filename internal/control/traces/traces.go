@@ -14,12 +14,12 @@ package traces
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -28,6 +28,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
@@ -36,7 +37,7 @@ type Options struct {
 	// Endpoint is the address for spans, such as https://otel.example.com:4318/v1/traces.
 	Endpoint string
 	Headers  map[string]secret.Text
-	TLS      *tls.Config // nil for the system's roots
+	TLS      *config.TLSClient // nil for the system's roots
 	// Ratio is the share of pushes that are traced, above 0 and at most 1.
 	Ratio   float64
 	Version string
@@ -46,6 +47,7 @@ type Options struct {
 // Tracer makes traces. It is safe for concurrent use.
 type Tracer struct {
 	ratio    float64
+	headers  *headers
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 
@@ -63,34 +65,57 @@ const (
 
 // New makes a Tracer. It connects with the first export.
 func New(ctx context.Context, o Options) (*Tracer, error) {
-	headers := map[string]string{}
-	for name, value := range o.Headers {
-		headers[name] = value.Reveal()
+	transport, err := o.TLS.Transport(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
 	}
+	sent := &headers{next: transport}
+	sent.now.Store(&o.Headers)
 	exporter, err := otlptracehttp.New(ctx,
-		otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHeaders(headers), otlptracehttp.WithHTTPClient(client(o.TLS)),
+		otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHTTPClient(client(sent)),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // pushes are drawn before they have a span
-		sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: o.Logger, clean: cleaner(o.Headers)}, sdktrace.WithExportTimeout(exportTimeout)),
+		sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: o.Logger, headers: sent}, sdktrace.WithExportTimeout(exportTimeout)),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "auditrelay"), attribute.String("service.version", o.Version))),
 	)
-	return &Tracer{ratio: o.Ratio, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
+	return &Tracer{ratio: o.Ratio, headers: sent, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
 }
 
 // client replaces the library's own, which follows redirects with all headers.
-func client(tlsConfig *tls.Config) *http.Client {
+func client(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Timeout:       exportTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
-			IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-		},
+		Transport:     transport,
+	}
+}
+
+// headers adds headers to requests.
+type headers struct {
+	next http.RoundTripper
+	now  atomic.Pointer[map[string]secret.Text]
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range *h.now.Load() {
+		r.Header.Set(name, value.Reveal())
+	}
+	return h.next.RoundTrip(r)
+}
+
+// SetHeaders changes the headers that are sent with each export.
+func (t *Tracer) SetHeaders(to map[string]secret.Text) {
+	if t != nil {
+		t.headers.now.Store(&to)
 	}
 }
 

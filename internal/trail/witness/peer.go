@@ -52,14 +52,13 @@ func newPeer(c config.Witness) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tlsConfig, err := c.TLS.ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
+	transport, err := c.TLS.Transport(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		MaxIdleConns: 1, IdleConnTimeout: 2 * time.Minute, TLSHandshakeTimeout: askTimeout,
 		MaxResponseHeaderBytes: 16 << 10,
+	})
+	if err != nil {
+		return nil, err
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would turn the POST into a GET
