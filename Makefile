@@ -30,11 +30,12 @@ demo: ## run a simulated workspace, the relay and destinations on loopback, to b
 test: ## run all tests, the longest with fewer cases
 	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -p 3 -parallel 4 -timeout 10m ./...
 
-# The rooms with tests that ask for testing.Short.
-LONG = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*_test.go' 'testing.Short()' cmd config internal relay sinks))))
+# The tests that ask for testing.Short, and their rooms.
+LONG_FILES = $(shell grep -rl --include='*_test.go' 'testing.Short()' cmd config internal relay sinks)
+LONG_TESTS = $(shell awk '/^func /{name=$$2; sub(/[^A-Za-z0-9_].*/,"",name)} /testing\.Short\(\)/{printf "%s%s", bar, name; bar="|"}' $(LONG_FILES))
 
-test-long: ## run the longest tests with all their cases, and whatever else is in their rooms
-	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 10m $(LONG)
+test-long: ## run the longest tests with all their cases
+	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -parallel 4 -timeout 10m -run '^($(LONG_TESTS))$$' $(addprefix ./,$(sort $(dir $(LONG_FILES))))
 
 # The rooms in which goroutines meet. Each process with the race detector waits a second at its end,
 # unless told otherwise.

@@ -25,9 +25,9 @@ func planted() []string {
 
 // plantedIn are the values to try in the field that is visited as the nth: all of them, or every
 // fourth in a short run, so that each value is still tried in many fields.
-func plantedIn(n int) (values []string) {
+func plantedIn(n int, short bool) (values []string) {
 	for i, value := range planted() {
-		if !testing.Short() || (n+i)%4 == 0 {
+		if !short || (n+i)%4 == 0 {
 			values = append(values, value)
 		}
 	}
@@ -62,7 +62,7 @@ func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 	count := 0
 	texts(reflect.ValueOf(cfg), "", func(path string, v reflect.Value) {
 		count++
-		for _, value := range plantedIn(count) {
+		for _, value := range plantedIn(count, testing.Short()) {
 			if v.Kind() != reflect.Map {
 				d := newDecoder(func(string) (string, bool) { return "x", true })
 				d.scalarText(value, 1, path, reflect.New(v.Type()).Elem())

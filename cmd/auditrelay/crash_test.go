@@ -39,7 +39,7 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	s := newScene(t, 600)
 	s.configure(t, "audit: {spans: {interval: 1s, events: 200}}\n")
 	relay := s.start(t)
-	for round := range lives(6) {
+	for round := range lives(6, testing.Short()) {
 		// Somewhere in the next few hundred milliseconds: in a commit, between
 		// two, in a delivery, or while it starts.
 		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(300)+1)
@@ -62,9 +62,9 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
 }
 
-// lives is how many lives of a process a test plays: all of them, or a third with -short.
-func lives(n int) int {
-	if testing.Short() {
+// lives is how many lives of a process a test plays: all of them, or a third in a short run.
+func lives(n int, short bool) int {
+	if short {
 		return n / 3
 	}
 	return n

@@ -172,6 +172,31 @@ func TestArchitectureNamesEachRoom(t *testing.T) {
 	}
 }
 
+// TestLongTestsAreFound holds what `make test-long` relies on: a test that is shorter in a short
+// run asks testing.Short itself, and no function that it calls does so for it.
+func TestLongTestsAreFound(t *testing.T) {
+	t.Parallel()
+	asks := regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)|testing\.Short\(\)`)
+	found := 0
+	for _, file := range goList(t, "-e", "-f", `{{$dir := .Dir}}{{range .TestGoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}`, "./...") {
+		if strings.TrimSpace(file) == "" || strings.HasSuffix(file, "/house_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		in := ""
+		for _, m := range asks.FindAllStringSubmatch(string(text), -1) {
+			if m[1] != "" {
+				in = m[1]
+				continue
+			}
+			found++
+			assert.Truef(t, strings.HasPrefix(in, "Test"), "%s: %s asks testing.Short: let the tests that call it ask, and tell it", file, in)
+		}
+	}
+	assert.Greater(t, found, 10)
+}
+
 func TestWhatIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ import (
 // neither a gap nor an overlap, and events and the trail are proven. AUDITRELAY_MOVE_KILLS says
 // how often it is killed.
 func TestAMoveKilledAtRandomMomentsLosesNothing(t *testing.T) {
-	kills := lives(9)
+	kills := lives(9, testing.Short())
 	if n, err := strconv.Atoi(os.Getenv("AUDITRELAY_MOVE_KILLS")); err == nil {
 		kills = n
 	}

@@ -30,7 +30,7 @@ func TestKilledInAFloodOfRefusals(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	f := newFlood(t)
 	relay := f.start(t)
-	for round := range lives(6) {
+	for round := range lives(6, testing.Short()) {
 		goal := f.acknowledged.Load() + 800 + rng.Int64N(1200)
 		for f.acknowledged.Load() < goal {
 			f.push(t)

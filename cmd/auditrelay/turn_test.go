@@ -30,7 +30,7 @@ func TestOneOfTwoRelaysHasControl(t *testing.T) {
 	s := newScene(t, 300)
 	p := newPair(t, s)
 	s.waitAcknowledged(t, 200)
-	for round := range lives(6) {
+	for round := range lives(6, testing.Short()) {
 		active := p.active(t)
 		frozen := round%2 == 1
 		if frozen {

@@ -466,13 +466,17 @@ func (s *stage) standing() (all []stands) {
 // The log does not grow with what was removed. Letters that stay keep their number, their
 // time and their content while they are appended again, and a crash between any two steps
 // of it loses none, and brings none back.
-func TestRemovedLettersGiveTheirRoomBack(t *testing.T) { onBoth(t, removedLettersGiveTheirRoomBack) }
+func TestRemovedLettersGiveTheirRoomBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *stage) {
+		if testing.Short() && s.url != "" {
+			t.Skip("on a cluster it takes a minute")
+		}
+		removedLettersGiveTheirRoomBack(t, s)
+	})
+}
 
 func removedLettersGiveTheirRoomBack(t *testing.T, s *stage) {
 	t.Helper()
-	if testing.Short() && s.url != "" {
-		t.Skip("on a cluster it takes a minute")
-	}
 	random := rand.NewChaCha8([32]byte{1})
 	const rounds, each = 4, 40
 	var want []stands

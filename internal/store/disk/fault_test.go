@@ -13,15 +13,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// many is how often a random test runs: in full, with -short, or as FAULTS says.
-func many(t *testing.T, full, short uint64) (n uint64) {
+// many is how often a random test runs: in full, less often in a short run, or as FAULTS says.
+func many(t *testing.T, full, few uint64, short bool) (n uint64) {
 	if text := os.Getenv("FAULTS"); text != "" {
 		_, err := fmt.Sscan(text, &n)
 		require.NoError(t, err)
 		return n
 	}
-	if testing.Short() {
-		return short
+	if short {
+		return few
 	}
 	return full
 }
@@ -70,7 +70,7 @@ func goesOn(m *model, what string) {
 // store takes new ones.
 func TestAnyOneFaultIsNamed(t *testing.T) {
 	t.Parallel()
-	for seed := range many(t, 1000, 40) {
+	for seed := range many(t, 1000, 40, testing.Short()) {
 		m := newModel(t, seed)
 		earlier := live(m)
 		what := m.fs.harm(m.rng, earlier)
@@ -113,7 +113,7 @@ func (m *model) die(changes int) {
 // three times, with and without power cuts.
 func TestAKillInARecoveryCostsNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range many(t, 300, 20) {
+	for seed := range many(t, 300, 20, testing.Short()) {
 		m := newModel(t, seed)
 		earlier := live(m)
 		what := "nothing"

@@ -90,7 +90,7 @@ func TestReorderedIsEqual(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 10))
 	distinct := func(list []string) []string { slices.Sort(list); return slices.Compact(list) }
-	for range pairs(t, 2) {
+	for range pairs(t, 2, testing.Short()) {
 		a := randomPolicy(r)
 		// With one id twice, a list has an order.
 		a.Own, a.Custom = nil, a.Custom[:min(len(a.Custom), 1)]

@@ -66,7 +66,7 @@ func TestBrutePasswords(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	universe := brutePasswords()
 	met := map[Direction]int{}
-	for range pairs(t, 60) {
+	for range pairs(t, 60, testing.Short()) {
 		a, b := randomConfig(r), randomConfig(r)
 		if r.IntN(2) == 0 {
 			b.Creation, b.Login, b.Validate = a.Creation, a.Login, a.Validate
@@ -123,7 +123,7 @@ func TestBruteCountries(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	universe := []string{"CA", "DE", "KP", "US"}
 	met := map[Direction]int{}
-	for range pairs(t, 25) {
+	for range pairs(t, 25, testing.Short()) {
 		a, b := some(r, universe), some(r, universe)
 		var gained, lost int
 		for _, code := range universe {

@@ -18,10 +18,10 @@ import (
 // evaluation by enumeration. A million of them:
 //
 //	AUDITRELAY_PAIRS=1000000 go test ./internal/workspace/meaning -run Brute
-func pairs(t *testing.T, share int) int {
+func pairs(t *testing.T, share int, short bool) int {
 	t.Helper()
 	n := 10_000
-	if testing.Short() {
+	if short {
 		n = 2_000
 	}
 	if text := os.Getenv("AUDITRELAY_PAIRS"); text != "" {
@@ -257,7 +257,7 @@ func TestBruteRBAC(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	met := map[Direction]int{}
-	for range pairs(t, 15) {
+	for range pairs(t, 15, testing.Short()) {
 		a := randomPolicy(r)
 		b := altered(r, a)
 		if r.IntN(4) == 0 {
@@ -288,7 +288,7 @@ func TestBruteRBAC(t *testing.T) {
 func TestBruteRBACWhoCan(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 12))
-	for range pairs(t, 3) {
+	for range pairs(t, 3, testing.Short()) {
 		p := randomPolicy(r)
 		state := mustJSON(t, p)
 		for _, resource := range everyResource {
