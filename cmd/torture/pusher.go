@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -20,6 +21,7 @@ import (
 // client it hides none of them by trying again. A push is repeated until it is acknowledged.
 type pusher struct {
 	address string
+	began   time.Time
 	workers []*pushWorker
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -46,7 +48,7 @@ const (
 
 // startPusher pushes to the relay of a scene, at so many events a second.
 func (s *scene) startPusher(ctx context.Context, rate float64) *pusher {
-	p := &pusher{address: s.ingest}
+	p := &pusher{address: s.ingest, began: time.Now()}
 	ctx, p.end = context.WithCancel(ctx)
 	every := time.Duration(float64(time.Second) * pushWorkers * pushEvents / rate)
 	for i := range pushWorkers {
@@ -78,8 +80,9 @@ func (p *pusher) verdict() error {
 }
 
 func (p *pusher) String() string {
-	return fmt.Sprintf("%d connections, %d refused, %d reset, %d answers that asked to wait; the longest wait for an answer %s",
-		p.made.Load(), p.refused.Load(), p.reset.Load(), p.busy.Load(), time.Duration(p.slowest.Load()).Round(10*time.Millisecond))
+	rate := float64(p.acknowledged.Load()) / time.Since(p.began).Seconds()
+	return fmt.Sprintf("%.0f events/s, %d connections, %d refused, %d reset, %d answers that asked to wait; the longest wait for an answer %s",
+		rate, p.made.Load(), p.refused.Load(), p.reset.Load(), p.busy.Load(), time.Duration(p.slowest.Load()).Round(10*time.Millisecond))
 }
 
 func (w *pushWorker) run(ctx context.Context, every time.Duration) {
@@ -88,7 +91,10 @@ func (w *pushWorker) run(ctx context.Context, every time.Duration) {
 			_ = w.conn.Close()
 		}
 	}()
-	for tick := time.NewTicker(every); ctx.Err() == nil; <-tick.C {
+	for due := time.Now(); ctx.Err() == nil; due = due.Add(every) { // what was late is made up for
+		if retry.Sleep(ctx, time.Until(due)) != nil {
+			return
+		}
 		body := w.body()
 		for began := time.Now(); !w.push(body); time.Sleep(50 * time.Millisecond) {
 			if time.Since(began) > patience {
