@@ -49,18 +49,13 @@ func (r *examiner) glance(ctx context.Context) *examination {
 	return x
 }
 
-// newestKept is the last record of the log of checkpoints; nil where there is none.
+// newestKept is the last record of the log of checkpoints; nil where there is none, or not a good one.
 func (r *examiner) newestKept(ctx context.Context) (*Kept, error) {
 	state, err := r.checkpoints.State(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := at(ctx, r.checkpoints, state.End)
-	if err != nil || rec == nil {
-		return nil, err
-	}
-	c, err := decodeKept(rec)
-	return &c, err
+	return r.keptAt(ctx, uint64(state.End))
 }
 
 // continues reports whether all entries are there, and those of the newest generation are the ones

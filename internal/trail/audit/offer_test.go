@@ -67,7 +67,7 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 	if trail.keptSeq == 0 {
 		return false
 	}
-	c, err := keptRun{trail: trail}.get(t.Context(), trail.keptSeq)
+	c, err := trail.keptAt(t.Context(), trail.keptSeq)
 	require.NoError(t, err)
 	require.NotNil(t, c)
 	return c.Size == n && strings.Contains(c.Note, text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -105,12 +106,7 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 	if n == 0 {
 		return tree{}, nil
 	}
-	state, err := t.checkpoints.State(ctx)
-	if err != nil {
-		return tree{}, fmt.Errorf("read the end of the checkpoints: %w", err)
-	}
-	seqs := keptRun{t, g, uint64(state.First), uint64(state.End)}
-	c, err := seqs.covering(ctx, index)
+	c, newest, err := t.covering(ctx, index)
 	if err != nil {
 		return tree{}, err
 	}
@@ -120,9 +116,17 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 		}
 		return tree{}, errNoTree
 	}
-	at, err := seqs.newest(ctx)
-	if err != nil || n-at.Len() > maxLeaves {
-		return tree{}, errors.Join(err, errNoTree)
+	var at tree
+	for seq := newest; seq > 0 && seq+maxSteps > newest && at.Len() == 0; seq-- {
+		if c, err = t.keptAt(ctx, seq); err != nil {
+			return tree{}, err
+		}
+		if c != nil && c.Base == g.Base {
+			at, _ = c.at(c.Size)
+		}
+	}
+	if n-at.Len() > maxLeaves {
+		return tree{}, errNoTree
 	}
 	for at.Len() < n {
 		leaf, err := t.readLeaf(ctx, g.Base+at.Len())
@@ -146,76 +150,40 @@ func (c *Kept) at(n int64) (tree, bool) {
 	return before.With(c.Leaves[:n-c.from()]...), true
 }
 
-// keptRun are the kept checkpoints from first to last. Each covers more entries than the
-// one before.
-type keptRun struct {
-	trail       *Trail
-	generation  Generation
-	first, last uint64
-}
-
-// covering is the first checkpoint over the entries up to index, without it; nil for
-// none.
-func (k keptRun) covering(ctx context.Context, index int64) (found *Kept, err error) {
-	for low, high := k.first, k.last; low <= high && low > 0; {
-		middle := low + (high-low)/2
-		c, err := k.next(ctx, middle, high)
-		switch {
-		case err != nil:
-			return nil, err
-		case c == nil:
-			high = middle - 1
-		case c.Base+c.Size >= index:
-			found, high = c, middle-1
-		default:
-			low = c.Seq + 1
-		}
+// covering is the first checkpoint over the entries up to index, without it; nil for none. It gives
+// the number of the newest one too. Each covers more entries than the one before.
+func (t *Trail) covering(ctx context.Context, index int64) (found *Kept, newest uint64, err error) {
+	state, err := t.checkpoints.State(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the end of the checkpoints: %w", err)
 	}
-	return found, nil
-}
-
-// next is the first readable checkpoint from seq on to last; nil for none.
-func (k keptRun) next(ctx context.Context, seq, last uint64) (*Kept, error) {
-	for end := min(last, seq+maxSteps); seq <= end; seq++ {
-		if c, err := k.get(ctx, seq); c != nil || err != nil {
-			return c, err
+	first, newest := uint64(state.First), uint64(state.End)
+	sort.Search(int(newest+1-first), func(i int) bool { // the last one that it finds is the first
+		var c *Kept
+		for seq := first + uint64(i); c == nil && err == nil && seq <= min(newest, first+uint64(i)+maxSteps); seq++ {
+			c, err = t.keptAt(ctx, seq)
 		}
-	}
-	return nil, nil
+		if c != nil && c.Base+c.Size < index {
+			return false
+		}
+		found = c
+		return true
+	})
+	return found, newest, err
 }
 
-// get is one checkpoint, nil where it cannot be read or is not good.
-func (k keptRun) get(ctx context.Context, seq uint64) (*Kept, error) {
-	r, err := at(ctx, k.trail.checkpoints, store.Pos(seq))
+// keptAt is the checkpoint with a number, nil where it cannot be read or is not good.
+func (r *Reader) keptAt(ctx context.Context, seq uint64) (*Kept, error) {
+	rec, err := at(ctx, r.checkpoints, store.Pos(seq))
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint %d: %w", seq, err)
 	}
-	if r == nil {
+	if rec == nil {
 		return nil, nil
 	}
-	c, err := decodeKept(r)
+	c, err := decodeKept(rec)
 	if err != nil {
 		return nil, nil //nolint:nilerr // `trail verify` names it
 	}
 	return &c, nil
-}
-
-// newest is the tree of the generation's newest sound checkpoint, empty before the first.
-func (k keptRun) newest(ctx context.Context) (tree, error) {
-	for seq, tries := k.last, 0; seq >= k.first && seq > 0 && tries < maxSteps; seq, tries = seq-1, tries+1 {
-		c, err := k.get(ctx, seq)
-		if err != nil {
-			return tree{}, err
-		}
-		if c == nil {
-			continue
-		}
-		if c.Base < k.generation.Base {
-			break
-		}
-		if at, sound := c.alone(); sound && c.Base == k.generation.Base {
-			return at, nil
-		}
-	}
-	return tree{}, nil
 }
