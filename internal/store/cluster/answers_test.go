@@ -8,12 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -26,6 +28,7 @@ type line struct {
 	lost  atomic.Int64 // lost bytes
 	until atomic.Value // a string: the line goes deaf at it
 	held  sync.RWMutex // locked while answers have to wait
+	slow  atomic.Int64 // nanoseconds that an answer takes
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
 }
@@ -77,6 +80,7 @@ func (h hearing) Write(b []byte) (int, error) {
 	}
 	h.line.held.RLock()
 	defer h.line.held.RUnlock()
+	time.Sleep(time.Duration(h.line.slow.Load())) // as a slow network
 	return h.Conn.Write(b)
 }
 
@@ -199,6 +203,49 @@ func TestALostAnswerStoresOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, store.Value{Key: "k", Rev: rev, Data: fmt.Append(nil, i+1)}, v)
 	}
+}
+
+// A heartbeat whose first answer is lost is tried again before other relays take its writer for dead.
+func TestALostAnswerCostsNoHeartbeat(t *testing.T) {
+	t.Parallel()
+	attempts := firstPatience + retryPause + 2*firstPatience
+	require.Less(t, attempts, lease.DefaultTiming.Dead, "two attempts fit")
+	b, p, count := overLine(t)
+	put := make(chan error, 1)
+	p.deaf.Store(true)
+	go func() {
+		_, err := b.store.table.Put(t.Context(), "k", []byte("0"), store.If{Key: "k"})
+		put <- err
+	}()
+	waiting.Until(t, func() bool { return p.lost.Load() > 0 && count(b.store.table.stream, b.store.table.subject("k")) == 1 })
+	p.deaf.Store(false) // the connection stays, and nobody tells that the answer is lost
+	require.NoError(t, <-put)
+	assert.EqualValues(t, 1, count(b.store.table.stream, b.store.table.subject("k")))
+}
+
+// What takes longer than the first attempt is put, and heard, all the same.
+func TestASlowLeaderIsHeard(t *testing.T) {
+	t.Parallel()
+	b, p, _ := overLine(t)
+	table := b.store.table
+	heard := make(chan store.Value, 2)
+	go func() {
+		for v, err := range table.Watch(t.Context(), "k") {
+			if err != nil {
+				return
+			}
+			heard <- v
+		}
+	}()
+	rev, err := table.Put(t.Context(), "k", []byte("0"), store.If{Key: "k"})
+	require.NoError(t, err)
+	assert.Equal(t, store.Value{Key: "k", Rev: rev, Data: []byte("0")}, <-heard)
+	p.slow.Store(int64(firstPatience + firstPatience/5))
+	rev, err = table.Put(t.Context(), "k", []byte("1"), store.If{Key: "k", Rev: rev})
+	require.NoError(t, err)
+	waiting.Until(t, func() bool { return len(heard) > 0 }, "it is not heard")
+	assert.Equal(t, store.Value{Key: "k", Rev: rev, Data: []byte("1")}, <-heard)
+	p.slow.Store(0)
 }
 
 // While the answer to an append is missing, others go to the server all the same, and are

@@ -210,8 +210,12 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 	}
 	data := f.encode(t.stream)
 	p.rev = t.sequence(p.rev)
+	attempt := firstPatience
 	seq, err := t.store.insist(ctx, func(ctx context.Context) (uint64, error) {
-		seq, err := t.try(ctx, p, f.nonce, data)
+		trying, cancel := context.WithTimeout(ctx, attempt)
+		defer cancel()
+		attempt = min(2*attempt, attemptTimeout)
+		seq, err := t.try(trying, p, f.nonce, data)
 		if isWrongSequence(err) {
 			seq, err = t.conflict(ctx, p, f.nonce, err)
 		}
@@ -226,8 +230,6 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 }
 
 func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (seq uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
 	m := &nats.Msg{Subject: p.subject, Header: nats.Header{}, Data: data}
 	m.Header.Set(jetstream.MsgIDHeader, strconv.FormatUint(nonce, 16))
 	if p.guarded {

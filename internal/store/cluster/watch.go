@@ -16,9 +16,10 @@ import (
 const (
 	// watchInterval is how often a watch asks for new values.
 	watchInterval = 100 * time.Millisecond
-	// watchPatience bounds a round of questions. A question that a lost server leaves without
-	// an answer is asked again before other relays are taken for dead.
-	watchPatience = time.Second
+	// firstPatience bounds a question of a watch, and an attempt of a put. What a lost server leaves
+	// without an answer is asked again before other relays are taken for dead. A slow one is given
+	// twice as long each time, up to attemptTimeout: otherwise nobody would hear it at all.
+	firstPatience = time.Second
 )
 
 // Watch implements [store.Table]. It asks the leader for what was written since it asked last,
@@ -26,12 +27,12 @@ const (
 func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value, error] {
 	return func(yield func(store.Value, error) bool) {
 		seen := map[string]uint64{} // revisions, by key
-		seq, losses := uint64(1), 0
+		seq, losses, patience := uint64(1), 0, firstPatience
 		for {
 			if now := t.losses(); now != losses {
 				seq, losses = 1, now // sequences are given to other values
 			}
-			round, cancel := context.WithTimeout(ctx, watchPatience)
+			round, cancel := context.WithTimeout(ctx, patience)
 			next, err := t.scan(round, seq, prefix, func(v store.Value) bool {
 				rev, known := seen[v.Key]
 				seen[v.Key] = v.Rev
@@ -46,6 +47,9 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 				return
 			case err != nil:
 				t.store.log.Debug("watching the table was interrupted, and goes on", "error", err)
+				patience = min(2*patience, attemptTimeout)
+			default:
+				patience = firstPatience
 			}
 			seq = next
 			if err := retry.Sleep(ctx, watchInterval); err != nil {
