@@ -83,31 +83,35 @@ func TestEveryDestinationCanBeAnswered(t *testing.T) {
 	require.ErrorIs(t, err, errNothingWritten, "the input ended")
 }
 
+// interviewed plays the interview on a terminal. The question for the secret is answered with
+// these keys, and more questions may follow. It returns the file and what came of it.
+func interviewed(t *testing.T, x *terminal, secret string, more ...[2]string) (file string, err error) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "relay.yaml")
+	done := make(chan error, 1)
+	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
+	for _, step := range append([][2]string{
+		{"data, on a local disk", filepath.Join(t.TempDir(), "data\n")},
+		{"Management API", "http://127.0.0.1:8099\n"},
+		{"management key", "key-1\n"},
+		{"Where is it", "-\n"},
+		{"not shown: ", secret},
+	}, more...) {
+		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
+		_, err := x.keyboard.WriteString(step[1])
+		require.NoError(t, err)
+	}
+	return file, <-done
+}
+
 // On a terminal a typed secret is not shown, and is kept in a file that its owner alone can read.
 func TestInitAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	x := newTerminal(t, 200, 50)
-	file := filepath.Join(t.TempDir(), "relay.yaml")
-	done := make(chan error, 1)
-	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
-	for _, step := range [][2]string{
-		{"data, on a local disk", filepath.Join(t.TempDir(), "data")},
-		{"Management API", "http://127.0.0.1:8099"},
-		{"management key", "key-1"},
-		{"Where is it", "-"},
-		{"not shown: ", "hunter2-of-some-length"},
-		{"Slug of a project", "shop"},
-		{"one of its environments", "live"},
-		{"y or n", ""},
-		{"Host name", ""},
-		{"in the browser", ""},
-		{"First destination", "-"},
-	} {
-		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
-		_, err := x.keyboard.WriteString(step[1] + "\n")
-		require.NoError(t, err)
-	}
-	require.NoError(t, <-done)
+	file, err := interviewed(t, x, "hunter2-of-some-length\n",
+		[2]string{"Slug of a project", "shop\n"}, [2]string{"one of its environments", "live\n"}, [2]string{"y or n", "\n"},
+		[2]string{"Host name", "\n"}, [2]string{"in the browser", "\n"}, [2]string{"First destination", "-\n"})
+	require.NoError(t, err)
 	waiting.Until(t, func() bool { return strings.Contains(x.text(), "auditrelay run --config "+file) })
 	assert.NotContains(t, x.text(), "hunter2")
 	cfg, _, err := config.Kinds{}.Check(file)
@@ -126,24 +130,11 @@ func TestInitAsksOnATerminal(t *testing.T) {
 func TestCtrlCAtASecret(t *testing.T) {
 	t.Parallel()
 	x := newTerminal(t, 200, 50)
-	file := filepath.Join(t.TempDir(), "relay.yaml")
-	done := make(chan error, 1)
-	go func() { done <- Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false) }()
-	for _, step := range [][2]string{
-		{"data, on a local disk", filepath.Join(t.TempDir(), "data\n")},
-		{"Management API", "http://127.0.0.1:8099\n"},
-		{"management key", "key-1\n"},
-		{"Where is it", "-\n"},
-		{"not shown: ", "half a sec\x03"},
-	} {
-		waiting.Until(t, func() bool { return strings.Contains(x.text(), step[0]) }, "it does not ask %q", step[0])
-		_, err := x.keyboard.WriteString(step[1])
-		require.NoError(t, err)
-	}
-	require.ErrorIs(t, <-done, errNothingWritten)
+	file, err := interviewed(t, x, "half a sec\x03")
+	require.ErrorIs(t, err, errNothingWritten)
 	assert.NotContains(t, x.text(), "half a sec")
 	assert.NoFileExists(t, file)
-	_, err := x.keyboard.WriteString("shown again")
+	_, err = x.keyboard.WriteString("shown again")
 	require.NoError(t, err)
 	waiting.Until(t, func() bool { return strings.Contains(x.text(), "shown again") }, "the terminal shows nothing")
 }
