@@ -72,26 +72,34 @@ func (m *copying) continues() error {
 }
 
 // checkpoints gives those of the history, up to the one to copy, with the leaf hashes that each
-// adds, as the tiles have them: where they are damaged, the entries decide.
+// adds, as the tiles have them: where one is lost, the entries decide.
 func (m *copying) checkpoints(handle func(audit.Kept) error) error {
-	var leaves []tlog.Hash // of the last tile, and how many entries came before it
 	size := int64(0)
 	return m.from.eachLine(func(line proof.Line) error {
 		c, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
 		if err != nil || c.Size > m.upTo.Size {
 			return err
 		}
-		k := audit.Kept{Seq: line.Seq, PublicKey: line.Key, Note: line.Checkpoint, Size: c.Size, Root: c.Root}
-		for ; size < c.Size; size++ {
-			if n := size / proof.TileWidth; leaves == nil || size%proof.TileWidth == 0 {
-				width := int(min(proof.TileWidth, m.upTo.Size-n*proof.TileWidth))
-				data, _ := m.from.Tile(tile(0, n, width)) // without it, the hashes are none
-				leaves = append(proof.SplitHashes(data), make([]tlog.Hash, width)...)
-			}
-			k.Leaves = append(k.Leaves, leaves[size%proof.TileWidth])
-		}
+		k := audit.Kept{Seq: line.Seq, PublicKey: line.Key, Note: line.Checkpoint, Size: c.Size, Root: c.Root, Leaves: m.leaves(size, c.Size)}
+		size = c.Size
 		return handle(k)
 	})
+}
+
+// leaves are the leaf hashes in [from, to), as the tiles have them; none where a tile is lost. A size
+// may be signed of which nothing is there.
+func (m *copying) leaves(from, to int64) (leaves []tlog.Hash) {
+	for from < to {
+		n := from / proof.TileWidth
+		end := min(to, (n+1)*proof.TileWidth)
+		data, err := m.from.Tile(tile(0, n, int(end-n*proof.TileWidth)))
+		if err != nil {
+			return nil
+		}
+		leaves = append(leaves, proof.SplitHashes(data)[from-n*proof.TileWidth:]...)
+		from = end
+	}
+	return leaves
 }
 
 // records gives the entries in [from, to), by index over all generations.

@@ -1,13 +1,17 @@
 package tiles
 
 import (
+	"crypto/rand"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	cosign "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -132,4 +136,23 @@ func TestAnExportOfDamagedFilesFails(t *testing.T) {
 	require.ErrorIs(t, err, errDamaged)
 	require.NoFileExists(t, filepath.Join(dir, "0", proof.CheckpointFile))
 	require.NoFileExists(t, filepath.Join(dir, "0", proof.HistoryFile))
+}
+
+// Whoever has the key signs an absurd size in no time. It costs no memory, and is refused.
+func TestAnAbsurdSizeIsNotExported(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	secret, public, err := note.GenerateKey(rand.Reader, "example.com/trail")
+	require.NoError(t, err)
+	plain, err := note.NewSigner(secret)
+	require.NoError(t, err)
+	timed, err := cosign.NewSignerForCosignatureV1(secret)
+	require.NoError(t, err)
+	text, err := note.Sign(&note.Note{Text: proof.Checkpoint{Origin: "example.com/trail", Size: 1 << 50}.String()}, plain, timed)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "0"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "0", proof.CheckpointFile), text, 0o600))
+	require.NoError(t, OpenLog(filepath.Join(dir, "0")).addLines([]proof.Line{{Seq: 1, Key: public, Checkpoint: string(text)}}))
+	_, err = Open(dir).Export(t.Context(), filepath.Join(t.TempDir(), "export"), nil, nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
