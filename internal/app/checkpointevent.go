@@ -38,7 +38,7 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
 	}
 	return relay.Event{
-		ID: fmt.Sprintf("%s@checkpoint-%d-%d", c.Name(), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
+		ID: fmt.Sprintf("%s@checkpoint-%d-%d", audit.NameOf(c.PublicKey), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
 		Source: relay.TrailSource, Project: ownProject,
 		Time: c.Time, Received: c.Time, ContentType: audit.EventContentType, Body: body,
 	}, nil

@@ -241,16 +241,8 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 }
 
 func provenBy(policy proof.Policy, file, record []byte) (made proven, err error) {
-	p, err := proof.ParseProof(file)
-	if err != nil {
-		return made, err
-	}
-	own, err := verify.PolicyOf(policy, p)
-	if err != nil {
-		return made, err
-	}
-	c, by, err := p.Verify(proof.LeafHash(record), own)
-	made = proven{Origin: c.Origin, Index: p.Index, Size: c.Size, Key: by.Log}
+	index, c, by, err := verify.Proof(policy, file, record)
+	made = proven{Origin: c.Origin, Index: index, Size: c.Size, Key: by.Log}
 	for _, w := range by.Witnesses {
 		made.Witnesses = append(made.Witnesses, w.Witness)
 	}

@@ -58,9 +58,6 @@ type Kept struct {
 	edge []tlog.Hash // of the tree before Leaves
 }
 
-// Name is the key's, without its last part: with ORIGIN+HASH begin the ids of events.
-func (c *Kept) Name() string { return nameOf(c.PublicKey) }
-
 // repeats reports whether c signs the tree of old again: a heartbeat.
 func (c *Kept) repeats(old *Kept) bool {
 	return c.Base == old.Base && c.Size == old.Size && c.Root == old.Root && c.PublicKey == old.PublicKey && len(c.Leaves) == 0

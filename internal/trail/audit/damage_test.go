@@ -60,12 +60,12 @@ func (d *damageable) reopen(t *testing.T, entries, checkpoints []*store.Draft, d
 	return openTrail(t, st, d.o), st
 }
 
-func openingOf(t *testing.T, trail *Trail) opening {
+func openingOf(t *testing.T, trail *Trail) Opening {
 	t.Helper()
 	e, found, err := trail.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
 	require.True(t, found)
-	var o opening
+	var o Opening
 	require.NoError(t, json.Unmarshal(e.Detail, &o))
 	return o
 }

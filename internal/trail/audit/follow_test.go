@@ -92,7 +92,7 @@ func TestForwardedCheckpoints(t *testing.T) {
 		opened, err := openCheckpoint(d.public, []byte(c.Note))
 		require.NoError(t, err)
 		require.Equal(t, []any{opened.Size, opened.Root, "example.com/trail"}, []any{c.Size, c.Root, c.Origin})
-		require.Equal(t, trail.NameOf(0), c.Name())
+		require.Equal(t, trail.NameOf(0), NameOf(c.PublicKey))
 		require.False(t, c.Time.IsZero())
 	}
 	require.Equal(t, d.root, signed[len(signed)-1].Root)

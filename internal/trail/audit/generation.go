@@ -33,7 +33,7 @@ type Generation struct {
 
 // The types of the trail's entries about itself.
 const (
-	// TypeGeneration opens a generation; its Detail is an opening.
+	// TypeGeneration opens a generation; its Detail is an [Opening].
 	TypeGeneration = "trail.generation"
 	// TypeDamaged names damage; its Detail is a naming.
 	TypeDamaged = "trail.damaged"
@@ -49,8 +49,8 @@ const (
 	maxProblems = 100
 )
 
-// opening is the Detail of TypeGeneration.
-type opening struct {
+// Opening is the Detail of TypeGeneration.
+type Opening struct {
 	Reason string `json:"reason"`
 	// Key is the public key of the new generation.
 	Key string `json:"key"`

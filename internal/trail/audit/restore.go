@@ -185,7 +185,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	}
 	t.key, t.base, t.tree, t.signed, t.pending, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, nil, false
 	t.pinned.Store(false) // it is of the old generation
-	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
+	o := Opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]
 	}

@@ -36,11 +36,11 @@ import (
 // [Trail.Rotate] does all of it, and begins the generation at once. Of a stopped relay, a command
 // opens the trail for it.
 
-// TypeRotated names the key of the next generation; its Detail is a rotation.
+// TypeRotated names the key of the next generation; its Detail is a [Rotation].
 const TypeRotated = "trail.key_rotated"
 
-// rotation is the Detail of TypeRotated.
-type rotation struct {
+// Rotation is the Detail of TypeRotated.
+type Rotation struct {
 	// Key is the new public key, in the note form, Previous the old one.
 	Key      string `json:"key"`
 	Previous string `json:"previous"`
@@ -207,7 +207,7 @@ func (t *Trail) nameLast(ctx context.Context, public string, by Person) error {
 		named.take(&last.Entry)
 	}
 	if named[newest] != public {
-		if err := t.appendOwn(ctx, TypeRotated, rotation{Key: public, Previous: t.key.public, Person: by}); err != nil {
+		if err := t.appendOwn(ctx, TypeRotated, Rotation{Key: public, Previous: t.key.public, Person: by}); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (t *Trail) nameLast(ctx context.Context, public string, by Person) error {
 type rotations map[int64]string
 
 func (r rotations) take(e *Entry) {
-	var named rotation
+	var named Rotation
 	if e.Type == TypeRotated && json.Unmarshal(e.Detail, &named) == nil {
 		r[e.Index] = named.Key
 	}

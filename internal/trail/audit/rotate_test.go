@@ -34,7 +34,7 @@ func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	if steps == 2 { // the entry is there, and not signed
 		trail.stop()
 		<-trail.done
-		e, err := ownEntry(TypeRotated, rotation{Key: public, Previous: trail.PublicKey()})
+		e, err := ownEntry(TypeRotated, Rotation{Key: public, Previous: trail.PublicKey()})
 		require.NoError(t, err)
 		_, err = trail.Append(t.Context(), e)
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestARotationKilledAtEachStep(t *testing.T) {
 	}
 }
 
-func firstOpening(t *testing.T, trail *Trail) opening {
+func firstOpening(t *testing.T, trail *Trail) Opening {
 	t.Helper()
 	x, err := trail.examine(t.Context())
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func firstOpening(t *testing.T, trail *Trail) opening {
 	for _, o := range x.openings {
 		return o
 	}
-	return opening{}
+	return Opening{}
 }
 
 // A key that nobody has named is not endorsed; neither is one named by an altered entry.

@@ -258,7 +258,7 @@ func openAndName(t *testing.T, st *testStore, o Options) (named []truth.Finding)
 		if e.Project != OwnProject || e.Subject != ownSubject {
 			return nil
 		}
-		var o opening
+		var o Opening
 		require.NoError(t, json.Unmarshal(e.Detail, &o))
 		named = append(named, o.Problems...)
 		return nil

@@ -25,7 +25,7 @@ type examination struct {
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 	most   int64       // entries that there may have been: see mostLost
 
-	openings  map[int64]opening // the first entries of generations, by index
+	openings  map[int64]Opening // the first entries of generations, by index
 	rotations rotations         // by the trail's own entries
 	named     namedDamage       // by the trail's own entries
 	history   []Kept            // those with a good signature, in order, without heartbeats
@@ -89,7 +89,7 @@ type examiner struct {
 // begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
 // entries: each may speak of the next only, and all three grow while they are read.
 func (r *examiner) begin(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
+	x := &examination{openings: map[int64]Opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
 	if r.entries != nil {
 		state, err := r.entries.State(ctx)
 		if err != nil {
@@ -302,7 +302,7 @@ func (x *examination) take(e *Entry) {
 		return
 	}
 	x.rotations.take(e)
-	var o opening
+	var o Opening
 	if json.Unmarshal(e.Detail, &o) != nil {
 		return
 	}

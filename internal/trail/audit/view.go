@@ -82,16 +82,16 @@ func (t *Trail) Generations() []Generation {
 func (t *Trail) NameOf(index int64) string {
 	name := ""
 	for _, g := range t.Generations() {
-		if its := nameOf(g.PublicKey); its != "" && (g.Base <= index || name == "") {
+		if its := NameOf(g.PublicKey); its != "" && (g.Base <= index || name == "") {
 			name = its
 		}
 	}
 	return name
 }
 
-// nameOf is a public key up to its last plus. Ids of events are made of it, so it must stay
-// as it is, though the base64 of some keys has pluses of its own.
-func nameOf(public string) string { return public[:max(strings.LastIndex(public, "+"), 0)] }
+// NameOf is a public key up to its last plus, ORIGIN+HASH. Ids of events begin with it, so it must
+// stay as it is, though the base64 of some keys has pluses of its own.
+func NameOf(public string) string { return public[:max(strings.LastIndex(public, "+"), 0)] }
 
 // Remark is a line for people: how the trail is.
 func (t *Trail) Remark() string {

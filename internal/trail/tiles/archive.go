@@ -181,32 +181,21 @@ func (a *Archiver) open(number int, g audit.Generation) (*moving, error) {
 	return m, err
 }
 
-// made is when an entry was made; zero for a lost one.
-func made(record []byte) (time.Time, error) {
+// age is when an entry was made, zero for a lost one, and whether it is about the trail itself:
+// whoever verifies the trail needs its generations, keys and named damage.
+func age(record []byte) (made time.Time, stays bool, err error) {
 	var e struct {
+		Type string    `json:"type"`
 		Time time.Time `json:"time"`
 		Lost *int64    `json:"lost_entry"`
 	}
 	if err := json.Unmarshal(record, &e); err != nil {
-		return time.Time{}, err
+		return made, false, err
 	}
 	if e.Lost == nil && e.Time.IsZero() {
-		return time.Time{}, errors.New("it has no time")
+		return made, false, errors.New("it has no time")
 	}
-	return e.Time, nil
-}
-
-// stays reports whether an entry is about the trail itself: whoever verifies the trail needs
-// its generations, keys and named damage.
-func stays(record []byte) bool {
-	var e struct {
-		Type string `json:"type"`
-		Lost *int64 `json:"lost_entry"`
-	}
-	if json.Unmarshal(record, &e) != nil || e.Lost != nil {
-		return true
-	}
-	return strings.HasPrefix(e.Type, "trail.") && e.Type != "trail.annotated"
+	return e.Time, e.Lost != nil || strings.HasPrefix(e.Type, "trail.") && e.Type != "trail.annotated", nil
 }
 
 // remove removes files durably. A crash leaves some of them.

@@ -93,14 +93,14 @@ func (m *moving) bundle(n int64) (old, error) {
 			}
 			b.files, b.bytes = append(b.files, m.path(d.Path())), b.bytes+d.Bytes
 		}
-		at, err := made(record)
+		at, about, err := age(record)
 		if err != nil {
 			return old{}, fmt.Errorf("%s, entry %d: %w; start the relay again: it mends its files", name, i, err)
 		}
 		if at.After(b.newest) {
 			b.newest = at
 		}
-		b.stays = b.stays || stays(record)
+		b.stays = b.stays || about
 	}
 	signed, err := m.tree.ReadHashes([]int64{tlog.StoredHashIndex(proof.TileHeight, n)})
 	if err == nil && signed[0] != tree.Root() {

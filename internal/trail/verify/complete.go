@@ -69,12 +69,10 @@ type completeness struct {
 // place is the subject of attestations.
 type place struct{ kind, project, environment string }
 
-// opening is the detail of a generation's first entry.
+// opening is what a generation's first entry says, and its index.
 type opening struct {
-	index    int64
-	Key      string            `json:"key"`
-	Previous *audit.Generation `json:"previous"`
-	Problems []truth.Finding   `json:"problems"`
+	index int64
+	audit.Opening
 }
 
 // take takes in the next fact.
@@ -91,7 +89,7 @@ func (c *completeness) take(f fact) {
 	case settingsChecked, streamingChecked:
 		c.check(f.index, place{f.kind, e.Project, e.Environment}, workspace.CheckOf(e))
 	case audit.TypeGeneration, audit.TypeDamaged, audit.TypeRestored:
-		var o opening
+		var o audit.Opening
 		if json.Unmarshal(e.Detail, &o) == nil {
 			c.named(f, o)
 		}
@@ -133,10 +131,9 @@ func (c *completeness) succeeded() {
 
 // named reports the damage named by the trail itself. What it says to be restored is settled:
 // the entries are proven.
-func (c *completeness) named(f fact, o opening) {
+func (c *completeness) named(f fact, o audit.Opening) {
 	if f.kind == audit.TypeGeneration {
-		o.index = f.index
-		c.opened = o
+		c.opened = opening{f.index, o}
 	}
 	for _, p := range o.Problems {
 		if p.Kind == truth.Restored {

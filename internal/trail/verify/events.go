@@ -260,7 +260,7 @@ func (c *copied) tree(origin string, t *claims) {
 	made.Size, made.Root = int64(len(g.settled)), g.root
 	j := &judge{c: c, l: l, growth: &g, joins: l.base == c.report.end()}
 	if l.trusted && (len(signed) > 0 || len(c.endorsed) == 0) { // else a newer key may be this log's
-		j.name = (&audit.Kept{PublicKey: made.Key}).Name()
+		j.name = audit.NameOf(made.Key)
 	}
 	j.weigh(t.list)
 	if c.ofBodies() {

@@ -39,9 +39,7 @@ func (c *copied) endorse(l *logCheck, proven int64) {
 // keyNamedBy is the new key of a rotation, "" for none.
 func keyNamedBy(f fact) string {
 	var e audit.Entry
-	var named struct {
-		Key string `json:"key"`
-	}
+	var named audit.Rotation
 	if json.Unmarshal(f.record, &e) != nil || json.Unmarshal(e.Detail, &named) != nil {
 		return ""
 	}

@@ -75,7 +75,7 @@ func deliveredBody(t *testing.T, l *testLog, body []byte) relay.Event {
 		e.Subject, e.Project, id = audit.CheckpointSubject, audit.OwnProject, fmt.Sprintf("checkpoint-%d-7", e.Size)
 	}
 	return relay.Event{
-		ID: (&audit.Kept{PublicKey: l.key.verifier}).Name() + "@" + id, Source: relay.TrailSource, Type: e.Type, Subject: e.Subject,
+		ID: audit.NameOf(l.key.verifier) + "@" + id, Source: relay.TrailSource, Type: e.Type, Subject: e.Subject,
 		Project: e.Project, Environment: e.Environment, Time: e.Time, Received: e.Time, ContentType: "application/json", Body: body,
 	}
 }

@@ -198,28 +198,27 @@ func Entry(policy proof.Policy, file string, index int64, record string) (proof.
 	if file == "" {
 		return proof.Checkpoint{}, proof.Cosigned{}, errors.New("it has no proof of the trail: 'auditrelay trail prove' makes one")
 	}
-	p, err := proof.ParseProof([]byte(file))
-	if err != nil {
-		return proof.Checkpoint{}, proof.Cosigned{}, err
-	}
-	own, err := PolicyOf(policy, p)
-	if err != nil {
-		return proof.Checkpoint{}, proof.Cosigned{}, err
-	}
-	c, by, err := p.Verify(proof.LeafHash([]byte(record)), own)
-	if at := proof.BaseOf(c.Origin) + p.Index; err == nil && at != index {
+	n, c, by, err := Proof(policy, []byte(file), []byte(record))
+	if at := proof.BaseOf(c.Origin) + n; err == nil && at != index {
 		err = fmt.Errorf("the entry stands at index %d, not at %d", at, index)
 	}
 	return c, by, err
 }
 
-// PolicyOf is the policy for a proof, as [PolicyFor] for its generation.
-func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
-	origin, text := originIn(of.Checkpoint)
-	if !text {
-		return p, nil // verifying the proof says why
+// Proof checks a .tlog-proof of a record, and gives its index in its log. The policy may be of another
+// generation: see [PolicyFor].
+func Proof(policy proof.Policy, file, record []byte) (index int64, c proof.Checkpoint, by proof.Cosigned, err error) {
+	p, err := proof.ParseProof(file)
+	if err != nil {
+		return 0, c, by, err
 	}
-	return PolicyFor(p, origin)
+	if origin, text := originIn(p.Checkpoint); text { // else verifying the proof says why
+		if policy, err = PolicyFor(policy, origin); err != nil {
+			return 0, c, by, err
+		}
+	}
+	c, by, err = p.Verify(proof.LeafHash(record), policy)
+	return p.Index, c, by, err
 }
 
 // maxCached bounds the tiles in memory: 8 MB.

@@ -135,7 +135,7 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 	for _, index := range []int64{2, 7, 12} {
 		made, err := p.Prove(t.Context(), index)
 		require.NoError(t, err)
-		own, err := PolicyOf(trusted, made.Proof)
+		own, err := PolicyFor(trusted, made.Origin)
 		require.NoError(t, err)
 		c, _, err := made.Proof.Verify(ours.LeafHash(made.Record), own)
 		require.NoError(t, err, index)
