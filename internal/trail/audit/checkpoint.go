@@ -72,11 +72,10 @@ type tree = tlogproof.Edge
 // before is the tree before c's own leaves, and whether its hashes are those of such a tree.
 func (c *Kept) before() (tree, bool) { return tlogproof.EdgeOf(c.from(), c.edge) }
 
-// alone is the tree of c's own hashes, and whether its root is signed.
-func (c *Kept) alone() (tree, bool) {
+// isSound reports whether the hashes kept with c give its root.
+func (c *Kept) isSound() bool {
 	before, ok := c.before()
-	t := before.With(c.Leaves...)
-	return t, ok && t.Root() == c.Root
+	return ok && before.With(c.Leaves...).Root() == c.Root
 }
 
 // signCheckpoint gives the signed note of t, with an extension line or "", and with the

@@ -143,7 +143,7 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 
 // at is the tree of n leaves, as c's own hashes give it.
 func (c *Kept) at(n int64) (tree, bool) {
-	if _, sound := c.alone(); !sound || n < c.from() || n > c.Size {
+	if !c.isSound() || n < c.from() || n > c.Size {
 		return tree{}, false
 	}
 	before, _ := c.before()
