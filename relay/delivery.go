@@ -24,7 +24,8 @@ type Delivery struct {
 	// LastErrorClass is the class of LastError; see [ClassOf].
 	LastErrorClass Class `json:"last_error_class,omitempty"`
 
-	newest time.Time // when the relay received the event that was delivered last
+	newest  time.Time             // when the relay received the event that was delivered last
+	failing map[*outage]time.Time // since when each failing pump fails: a sink may have several
 }
 
 // deliveries holds the state of each sink's deliveries. Its zero value is empty.
@@ -69,8 +70,25 @@ func (s *deliveries) delivered(sink string, events []Event) {
 	})
 }
 
-func (s *deliveries) failing(sink string, since time.Time) {
-	s.note(sink, func(d *Delivery) { d.FailingSince = since })
+// failing notes since when a pump of a sink fails; zero for one that works, or has ended. It reports
+// whether some pump of the sink fails.
+func (s *deliveries) failing(sink string, pump *outage, since time.Time) (some bool) {
+	s.note(sink, func(d *Delivery) {
+		if d.failing == nil {
+			d.failing = map[*outage]time.Time{}
+		}
+		if d.failing[pump] = since; since.IsZero() {
+			delete(d.failing, pump)
+		}
+		d.FailingSince = time.Time{}
+		for _, at := range d.failing {
+			if d.FailingSince.IsZero() || at.Before(d.FailingSince) {
+				d.FailingSince = at
+			}
+		}
+		some = len(d.failing) > 0
+	})
+	return some
 }
 
 var (

@@ -112,7 +112,7 @@ func (m *Metrics) reject(sink string, events int) {
 	}
 }
 
-func (m *Metrics) failing(sink string, yes bool) {
+func (m *Metrics) failing(sink string, pump *outage, yes bool) {
 	if m == nil {
 		return
 	}
@@ -120,6 +120,5 @@ func (m *Metrics) failing(sink string, yes bool) {
 	if yes {
 		since = time.Now()
 	}
-	m.deliveries.failing(sink, since)
-	m.retrying.WithLabelValues(sink).Set(flag(yes))
+	m.retrying.WithLabelValues(sink).Set(flag(m.deliveries.failing(sink, pump, since)))
 }

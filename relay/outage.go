@@ -61,7 +61,7 @@ func (o *outage) retry(before, text string, events int) {
 	now := time.Now()
 	if o.failing == 0 {
 		o.since, o.attempts, o.every = now, 0, firstReminder
-		o.metrics.failing(o.sink, true)
+		o.metrics.failing(o.sink, o, true)
 	}
 	if before == "" {
 		o.failing++
@@ -97,6 +97,6 @@ func (o *outage) recover(before string) {
 	defer o.mu.Unlock()
 	if o.failing--; o.failing == 0 {
 		o.log.Info("delivery works again", "sink", o.sink, "after", time.Since(o.since).Round(time.Millisecond), "attempts", o.attempts)
-		o.metrics.failing(o.sink, false)
+		o.metrics.failing(o.sink, o, false)
 	}
 }

@@ -76,8 +76,9 @@ const batchesPerSink = 4
 // Unacknowledged batches are read again at the next start.
 func (p *Pump) Run(ctx context.Context) error {
 	p.Metrics.Begin(p.Name)
-	p.Metrics.failing(p.Name, false)
-	defer p.Metrics.failing(p.Name, false) // another process may go on
+	trouble := &outage{sink: p.Name, log: p.Logger, metrics: p.Metrics}
+	p.Metrics.failing(p.Name, trouble, false)
+	defer p.Metrics.failing(p.Name, trouble, false) // another process may go on
 	p.setDefaults()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -88,7 +89,6 @@ func (p *Pump) Run(ctx context.Context) error {
 	if len(sinks) > 1 {
 		pending = newWindow(p.Source, stop, batchesPerSink*len(sinks))
 	}
-	trouble := &outage{sink: p.Name, log: p.Logger, metrics: p.Metrics}
 	work := make(chan delivery)
 	var workers sync.WaitGroup
 	for _, sink := range sinks {

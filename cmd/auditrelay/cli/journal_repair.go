@@ -101,7 +101,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 			continue // the trail names its own damage, as at a start
 		}
 		opts := store.Options{}
-		if name == journal.EventsLog {
+		if journal.IsEvents(name) {
 			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
 		}
 		if err := repairLog(ctx, s, names, name, opts); err != nil {
@@ -133,7 +133,7 @@ func repairLog(ctx context.Context, s store.Store, names *journal.Quarantine, na
 		case err != nil:
 		case item.Gap != nil:
 			err = names.Name(ctx, name, *item.Gap)
-		case name == journal.EventsLog:
+		case journal.IsEvents(name):
 			if _, corrupt := record.Check(item.Record.Data); errors.Is(corrupt, record.ErrCorrupt) {
 				err = names.NameRecord(ctx, name, item.Record.Pos, corrupt.Error(), item.Record.Data)
 			}

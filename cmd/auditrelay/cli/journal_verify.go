@@ -244,7 +244,7 @@ func (v *verification) take(name string, item store.Item) *problem {
 	r := item.Record
 	v.Records++
 	v.Bytes += uint64(len(r.Key) + len(r.Data))
-	if name != journal.EventsLog {
+	if !journal.IsEvents(name) {
 		return nil
 	}
 	events, err := record.Check(r.Data)

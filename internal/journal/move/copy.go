@@ -96,10 +96,17 @@ func (m *mover) accepted(ctx context.Context) error {
 	return nil
 }
 
-// logs are those of the old place, and how many records there are. The quarantine is the last,
+// moved are the logs of a place that are moved. Those of shards that are not used any more stay, with
+// their values: every sink has had what they hold, and a disk has one log of events.
+func moved(ctx context.Context, from Place) ([]string, error) {
+	logs, err := from.Logs(ctx)
+	return slices.DeleteFunc(logs, func(name string) bool { return journal.IsEvents(name) && name != journal.EventsLog }), err
+}
+
+// logs are those that are moved, and how many records there are. The quarantine is the last,
 // since the others' gaps are named in it.
 func (m *mover) logs(ctx context.Context) ([]string, error) {
-	logs, err := m.From.Logs(ctx)
+	logs, err := moved(ctx, m.From)
 	if err != nil {
 		return nil, err
 	}
@@ -306,11 +313,11 @@ func (m *mover) tell(n uint64) {
 }
 
 // lazyKeys begin the keys whose values are put lazily, by the rooms that have them.
-var lazyKeys = []string{"position/", "position=", "quarantine/followed"}
+var lazyKeys = []string{"position/", "quarantine/followed"}
 
 // ownKeys begin the keys that are a place's own: marks of a move, what the disk knows of its
-// logs, and the jobs and heartbeats of the relays on a cluster.
-var ownKeys = []string{Key, "log/", "cluster/"} // no other key begins so
+// logs, the jobs and heartbeats of the relays on a cluster, and its shards after the first one.
+var ownKeys = []string{Key, "log/", "cluster/", "shards", "sink=", "position=", "trim="} // no other key begins so
 
 func begins(key string, with []string) bool {
 	return slices.ContainsFunc(with, func(prefix string) bool { return strings.HasPrefix(key, prefix) })

@@ -36,7 +36,7 @@ const (
 // Look reads everything in a place, and changes nothing.
 func Look(ctx context.Context, from Place) (p Plan, err error) {
 	began := time.Now()
-	logs, err := from.Logs(ctx)
+	logs, err := moved(ctx, from)
 	if err != nil {
 		return p, err
 	}
