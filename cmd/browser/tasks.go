@@ -231,18 +231,17 @@ func follow(t *tab, _ *stage) error {
 	if err := t.until("events are shown", `document.querySelectorAll("main article").length > 3`); err != nil {
 		return err
 	}
-	t.clicks++ // a choice from a list
-	if err := t.eval(`document.querySelector("[name=every]").value = "2"`, nil); err != nil {
+	newest := `document.querySelector("#sample article").innerText`
+	if err := t.until("newer events come into the same page", `(window.first ??= `+newest+`) !== `+newest); err != nil {
 		return err
 	}
-	if err := t.click(`//main//button[. = "Show"]`); err != nil {
+	if err := t.until("the newest 50 are shown, over one stream", `document.querySelectorAll("main article").length === 50 && document.querySelector(".lost").hidden`); err != nil {
 		return err
 	}
-	newest := `document.querySelector("#sample[hx-get] article")?.innerText`
-	if err := t.until("the events load again", `(window.first ??= `+newest+`) !== undefined`); err != nil {
+	if err := t.click(`//main//a[. = "Hold"]`); err != nil {
 		return err
 	}
-	return t.until("newer events come into the same page", `window.first !== undefined && `+newest+` !== undefined && `+newest+` !== window.first`)
+	return t.until("the page is held", `document.querySelector("#live[hx-sse\\:connect]") === null && document.querySelectorAll("main article").length > 3`)
 }
 
 // replayLetters replays what a destination has refused, once it accepts again.

@@ -38,11 +38,13 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("console: %w", err)
 	}
+	pages := web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Policies: func() config.Policies { return r.cfg().Policies }, Logger: r.log})
 	server := &http.Server{
-		Handler: web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Policies: func() config.Policies { return r.cfg().Policies }, Logger: r.log}), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
 	address, err := r.serve(ctx, &r.stack, listen, tlsConfig, server, connlimit.Options{Name: "console", Total: webConnections})
+	r.stack.push("streams of the console", func(context.Context) error { pages.EndStreams(); return nil })
 	switch {
 	case cfg.URL != "":
 		r.webURL = strings.TrimSuffix(cfg.URL, "/")

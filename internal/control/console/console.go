@@ -114,6 +114,7 @@ type Server struct {
 	// deliver each letter twice.
 	lettersTurn sync.Mutex
 	taps        chan struct{} // holds a token per tap
+	samples     chan struct{} // and one per sample
 	veil        veil
 	// archiving is held while bundles are moved out.
 	archiving sync.Mutex
@@ -127,7 +128,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, working: working, stop: stop, taps: make(chan struct{}, mostTaps)}
+	s := &Server{opts: opts, socket: socket, working: working, stop: stop, taps: make(chan struct{}, mostTaps), samples: make(chan struct{}, mostSamples)}
 	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
 		return nil, errors.Join(err, socket.close(), socket.listener.Close())
 	}

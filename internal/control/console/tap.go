@@ -32,6 +32,9 @@ type Tap struct {
 	// Newest, if set, asks for so many of the newest events that the journal has, at most, and not
 	// for those to come.
 	Newest int `json:"newest,omitempty"`
+	// Sample, if set, asks for a sample of the events to come, too: so many of them twice a second, at
+	// most.
+	Sample int `json:"sample,omitempty"`
 }
 
 // Tapped is a live event.
@@ -55,8 +58,8 @@ type TapCounts struct {
 	Withheld int64 `json:"withheld"`  // the sink's dead letters get them
 	Other    int64 `json:"unmatched"` // by Match
 	Failed   int64 `json:"failed"`    // Match failed for them
-	// Dropped events passed unseen, as the client was slower. SkippedRecords hold further
-	// ones, one or many each.
+	// Dropped events passed unseen, as the client was slower or they are not of the sample.
+	// SkippedRecords hold further ones, one or many each.
 	Dropped        int64 `json:"dropped"`
 	SkippedRecords int64 `json:"skipped_records"`
 }
@@ -74,22 +77,38 @@ const (
 	tapPause = 100 * time.Millisecond
 )
 
-// errTaps: there are enough taps.
-var errTaps = refuse(http.StatusTooManyRequests, "%d taps run already: end one first", mostTaps)
+// The errors say that there are enough taps.
+var (
+	errTaps    = refuse(http.StatusTooManyRequests, "%d taps run already: end one first", mostTaps)
+	errSamples = refuse(http.StatusTooManyRequests, "the live events are followed at %d places already: close one of those pages first", mostSamples)
+)
 
 func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 	t, err := s.openTap(ctx, &req)
 	if err != nil {
 		return err
 	}
-	defer func() { <-s.taps }()
-	if req.Newest > 0 {
-		return t.newest(ctx, min(req.Newest, tapEvents), out)
+	places, full := s.taps, errTaps
+	if req.Newest > 0 || req.Sample > 0 {
+		places, full = s.samples, errSamples
+	}
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	default:
+		return full
+	}
+	if req.Newest > 0 || req.Sample > 0 {
+		err = t.newest(ctx, min(req.Newest, tapEvents), out)
+		if err == nil && req.Sample > 0 {
+			err = t.sample(ctx, min(req.Sample, tapEvents), func() int { return len(places) }, out)
+		}
+		return err
 	}
 	return t.run(ctx, out)
 }
 
-// openTap takes a place among the taps; its caller gives it back.
+// openTap makes a tap that begins now.
 func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 	t := &tap{logs: s.opts.Journal.Logs(), waiting: make(chan waitingEvent, tapEvents)}
 	if req.Sink != "" {
@@ -118,12 +137,7 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 		}
 		t.next = append(t.next, last+1)
 	}
-	select {
-	case s.taps <- struct{}{}:
-		return t, nil
-	default:
-		return nil, errTaps
-	}
+	return t, nil
 }
 
 // send writes events and counts until ctx ends, or reading does.
@@ -217,67 +231,14 @@ func (t *tap) readLog(ctx context.Context, i int) (grown bool, err error) {
 	return true, t.logs[i].Records(ctx, next, last+1, func(_ uint64, data []byte) bool { t.record(data); return ctx.Err() == nil })
 }
 
-// newestRecords bounds the records that are read for the newest events.
-const newestRecords = 64
-
-// newest sends the newest events, the oldest of them first.
-func (t *tap) newest(ctx context.Context, most int, out *stream) error {
-	var all []waitingEvent
-	for i := range t.logs {
-		these, err := t.newestOf(ctx, i, most)
-		if err != nil {
-			return err
-		}
-		all = append(all, these...)
-	}
-	slices.SortStableFunc(all, func(a, b waitingEvent) int { return a.received.Compare(b.received) })
-	all = all[max(0, len(all)-most):]
-	t.count(func(c *TapCounts) { c.Shown = int64(len(all)) })
-	for _, w := range all {
-		if err := out.put(w.Tapped); err != nil {
-			return err
-		}
-	}
-	return out.tell(frame{Taps: t.snapshot()})
-}
-
-// newestOf reads a log record by record backwards, until there are enough events.
-func (t *tap) newestOf(ctx context.Context, i, most int) (all []waitingEvent, err error) {
-	size := int64(0)
-	for n, at := 0, t.next[i]-1; at > 0 && n < newestRecords && len(all) < most && size < tapBytes; n, at = n+1, at-1 {
-		var these []waitingEvent
-		err := t.logs[i].Records(ctx, at, at+1, func(_ uint64, data []byte) bool {
-			eachEvent(data, func(e *relay.Event) {
-				if w, outcome := t.shown(e); outcome != nil {
-					t.count(outcome)
-				} else if these = append(these, w); len(these) > most {
-					these = these[1:]
-				}
-			})
-			return ctx.Err() == nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range these {
-			size += w.size
-		}
-		all = append(these, all...)
-	}
-	return all, nil
-}
-
-// record passes on the events of a record.
-func (t *tap) record(data []byte) { eachEvent(data, t.event) }
-
-// eachEvent gives the events of a record. Live delivery tells of a damaged one.
-func eachEvent(data []byte, yield func(*relay.Event)) {
+// record passes on the events of a record. Live delivery tells of a damaged one.
+func (t *tap) record(data []byte) {
 	r, err := record.Open(data)
 	for err == nil && !r.Done() {
 		var events []relay.Event
 		events, _, err = r.Next(nil, record.PieceBytes)
 		for i := range events {
-			yield(&events[i])
+			t.event(&events[i])
 		}
 	}
 }

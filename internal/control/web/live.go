@@ -3,8 +3,6 @@ package web
 import (
 	"errors"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
@@ -14,38 +12,70 @@ import (
 
 // livePage has the newest events.
 type livePage struct {
-	Form    url.Values
-	Events  []liveEvent
-	Counts  console.TapCounts
-	Refresh int // seconds until the events are loaded again; 0: they are not
-	Address string
-	Veiled  bool
-	Sinks   []string
-	Error   string
+	Form   url.Values
+	Sample sample
+	// Stream is where the events to come are read; empty: they are not followed. Other is the page
+	// that follows if this one does not, and the other way round.
+	Address, Stream, Other string
+	Veiled                 bool
+	Sinks                  []string
 }
 
 // Value is what a field has.
 func (p livePage) Value(name string) string { return p.Form.Get(name) }
 
-// Intervals are the seconds to choose from.
-func (p livePage) Intervals() []int { return []int{2, 5, 10, 30} }
+// sample is what is shown of the live events, the newest first.
+type sample struct {
+	Events   []liveEvent
+	Counts   console.TapCounts
+	Followed bool
+	Error    string
+}
 
 type liveEvent struct {
 	relay.Event
-	Text string
+	// Number is the event's in its sample, by which a browser knows it again.
+	Number int
+	Text   string
 }
 
 const (
+	livePath   = "/live"
+	streamPath = livePath + "/events"
+	// liveShown is how many events a page has.
 	liveShown = 50
 	// longestEvent bounds what is shown of a body, in bytes.
 	longestEvent = 4 << 10
 )
 
-// liveOf samples the events: it shows the newest, however many pass.
+// add takes in an event, in place of the oldest one if there are too many.
+func (s *sample) add(t *console.Tapped) error {
+	e, err := t.Event()
+	if err != nil {
+		return err
+	}
+	shown := liveEvent{e, 1, cut(strings.ToValidUTF8(string(e.Body), "�"), longestEvent)}
+	shown.Body = nil // it may be large
+	if len(s.Events) > 0 {
+		shown.Number = s.Events[0].Number + 1
+	}
+	s.Events = append([]liveEvent{shown}, s.Events[:min(len(s.Events), liveShown-1)]...)
+	return nil
+}
+
+// liveOf shows the newest events, and says where to read those to come.
 func liveOf(a *asked) (any, error) {
 	p := livePage{Form: a.request.Form, Veiled: a.role < access.Auditor, Address: a.request.URL.RequestURI()}
-	if n, err := strconv.Atoi(a.value("every")); err == nil && n > 0 {
-		p.Refresh = min(max(n, 2), 60)
+	fields := url.Values{}
+	for _, name := range []string{"sink", "match"} {
+		if v := a.value(name); v != "" {
+			fields.Set(name, v)
+		}
+	}
+	if a.value("hold") == "" {
+		p.Stream, p.Other = address(streamPath, fields), address(livePath, with(fields, "hold", "yes"))
+	} else {
+		p.Other = address(livePath, fields)
 	}
 	sinks, err := a.client.Sinks(a.ctx)
 	if err != nil {
@@ -56,20 +86,17 @@ func liveOf(a *asked) (any, error) {
 			p.Sinks = append(p.Sinks, s.Name)
 		}
 	}
-	req := console.Tap{Sink: a.value("sink"), Match: a.value("match"), Veiled: p.Veiled, Newest: liveShown}
-	err = a.client.Tap(a.ctx, req, func(t *console.Tapped) error {
-		e, err := t.Event()
-		if err != nil {
-			return err
-		}
-		p.Events = append(p.Events, liveEvent{e, cut(strings.ToValidUTF8(string(e.Body), "�"), longestEvent)})
-		return nil
-	}, func(c *console.TapCounts) { p.Counts = *c })
+	req := tapOf(a)
+	req.Newest = liveShown
+	err = a.client.Tap(a.ctx, req, p.Sample.add, func(c *console.TapCounts) { p.Sample.Counts = *c })
 	if errors.Is(err, console.ErrRequest) {
-		p.Error, err = err.Error(), nil
+		p.Sample.Error, p.Stream, err = err.Error(), "", nil
 	}
-	slices.Reverse(p.Events)
 	return p, err
+}
+
+func tapOf(a *asked) console.Tap {
+	return console.Tap{Sink: a.value("sink"), Match: a.value("match"), Veiled: a.role < access.Auditor}
 }
 
 // sessionsOf are the people who are logged in.

@@ -64,7 +64,7 @@ var pages = []page{
 	{path: lettersPath, title: "Dead letters", file: "letters.html", least: access.Viewer, data: lettersOf, under: sinksPath},
 	{path: lettersPath + "/{number}", title: "Dead letter", file: "letter.html", least: access.Viewer, data: letterOf, under: sinksPath},
 	{path: jobsPath + "/{id}", title: "Work under way", file: "job.html", least: access.Operator, data: jobOf, under: sinksPath},
-	{path: "/live", title: "Live", file: "live.html", least: access.Viewer, data: liveOf},
+	{path: livePath, title: "Live", file: "live.html", least: access.Viewer, data: liveOf},
 	{path: "/sessions", title: "Sessions", file: "sessions.html", least: access.Operator, data: sessionsOf},
 	{path: "/prove", title: "Prove", file: "prove.html", least: access.Auditor, data: proveOf},
 }

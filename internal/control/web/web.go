@@ -51,12 +51,15 @@ type Console struct {
 	opts      Options
 	templates map[string]*template.Template // by file
 	all       http.Handler
+	streams   context.Context // ends when the streams of live events do
+	end       context.CancelFunc
 }
 
 // New makes a console.
 func New(o Options) *Console {
 	o.jobs, o.deeds = &jobs{}, &deeds{}
 	c := &Console{opts: o, templates: parse()}
+	c.streams, c.end = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for _, p := range pages {
 		mux.Handle("GET "+exactly(p.path), c.guard(p.least, c.page(p)))
@@ -67,6 +70,7 @@ func New(o Options) *Console {
 	for _, f := range feeds {
 		mux.Handle("GET "+f.path, c.guard(f.least, c.feed(f)))
 	}
+	mux.Handle("GET "+streamPath, c.guard(access.Viewer, c.follow))
 	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
@@ -80,6 +84,9 @@ func New(o Options) *Console {
 	c.all = http.NewCrossOriginProtection().Handler(mux)
 	return c
 }
+
+// EndStreams ends the streams of live events, which a server that shuts down would wait for.
+func (c *Console) EndStreams() { c.end() }
 
 // exactly is the pattern of a path alone, and not of those below it.
 func exactly(path string) string {

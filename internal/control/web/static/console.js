@@ -6,3 +6,11 @@ htmx.registerExtension("eval-free", {
     api.initSecurity(null, refuse, refuse);
   },
 });
+
+// A page says so while the stream that it follows is interrupted.
+for (const [event, lost] of [["htmx:sse:before:connection", true], ["htmx:sse:after:connection", false]]) {
+  document.addEventListener(event, e => {
+    const note = e.target.querySelector?.(".lost");
+    if (note) note.hidden = !lost;
+  });
+}

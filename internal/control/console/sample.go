@@ -1,0 +1,142 @@
+package console
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// mostSamples bounds the samples at a time.
+	mostSamples = 16
+	// sampledEvents bounds the events that all samples together look at in a second. So they cost
+	// the relay the same, however many events pass.
+	sampledEvents = 1000
+	// sampleEvery is the time between two looks of a sample.
+	sampleEvery = 500 * time.Millisecond
+	// newestRecords and newestEvents bound what is looked at for the newest events, and the records
+	// of each look of a sample.
+	newestRecords, newestEvents = 64, 5000
+)
+
+// look is how much a tap may still look at, going backwards from the newest record.
+type look struct {
+	records, events int
+	shown           int   // events to be shown
+	bytes           int64 // of those
+}
+
+func (l *look) spent() bool { return l.records <= 0 || l.events <= 0 || l.shown <= 0 || l.bytes <= 0 }
+
+// newest sends the newest events, the oldest of them first.
+func (t *tap) newest(ctx context.Context, most int, out *stream) error {
+	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes}, out); err != nil {
+		return err
+	}
+	t.count(func(c *TapCounts) { c.Dropped, c.SkippedRecords = 0, 0 }) // the older ones are no loss
+	return out.tell(frame{Taps: t.snapshot()})
+}
+
+// sample sends some of the events that pass until ctx ends. While its client does not read, it reads
+// nothing either.
+func (t *tap) sample(ctx context.Context, most int, samples func() int, out *stream) error {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		first := slices.Clone(t.next)
+		for i, log := range t.logs {
+			_, last, err := log.Ends(ctx)
+			if err != nil {
+				return err
+			}
+			first[i], t.next[i] = min(first[i], last+1), last+1 // the log may have gone back
+		}
+		share := int(sampledEvents*sampleEvery/time.Second) / max(1, samples())
+		if err := t.show(ctx, first, look{newestRecords, share, most, tapBytes / mostSamples}, out); err != nil {
+			return err
+		}
+		if err := out.tell(frame{Taps: t.snapshot()}); err != nil {
+			return err
+		}
+	}
+}
+
+// show sends the newest events of the records from first up to next of each log. Each log has an
+// equal part of the look.
+func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) error {
+	var all []waitingEvent
+	l.events = max(1, l.events/len(t.logs))
+	for i := range t.logs {
+		these, err := t.back(ctx, i, max(1, first[i]), l)
+		if err != nil {
+			return err
+		}
+		all = append(all, these...)
+	}
+	slices.SortStableFunc(all, func(a, b waitingEvent) int { return a.received.Compare(b.received) })
+	unseen := max(0, len(all)-l.shown)
+	t.count(func(c *TapCounts) { c.Shown += int64(len(all) - unseen); c.Dropped += int64(unseen) })
+	for _, w := range all[unseen:] {
+		if err := out.put(w.Tapped); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// back reads a log record by record backwards, down to the record first or until the look is spent,
+// and counts what it passes over.
+func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []waitingEvent, err error) {
+	at := t.next[i] - 1
+	for ; at >= first && !l.spent(); at-- {
+		l.records--
+		var these []waitingEvent
+		err := t.logs[i].Records(ctx, at, at+1, func(_ uint64, data []byte) bool {
+			these = t.lookAt(data, &l)
+			return ctx.Err() == nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(these, all...)
+	}
+	if at >= first {
+		t.count(func(c *TapCounts) { c.SkippedRecords += int64(at - first + 1) })
+	}
+	return all, nil
+}
+
+// lookAt gives the events of a record to be shown, as far as the look goes. Live delivery tells of a
+// damaged record.
+func (t *tap) lookAt(data []byte, l *look) (these []waitingEvent) {
+	unseen := int64(record.Count(data))
+	r, err := record.Open(data)
+	for err == nil && !r.Done() && l.events > 0 {
+		var events []relay.Event
+		events, _, err = r.Next(nil, record.PieceBytes)
+		for e := 0; e < len(events) && l.events > 0; e++ {
+			l.events, unseen = l.events-1, unseen-1
+			w, outcome := t.shown(&events[e])
+			if outcome != nil {
+				t.count(outcome)
+				continue
+			}
+			these, l.bytes = append(these, w), l.bytes-w.size
+		}
+		for ; len(these) > l.shown || len(these) > 1 && l.bytes < 0; unseen++ { // one is shown, however large
+			l.bytes += these[0].size
+			these = these[1:]
+		}
+	}
+	l.shown -= len(these)
+	t.count(func(c *TapCounts) { c.Dropped += unseen })
+	return these
+}
