@@ -74,7 +74,10 @@ func startWith(t *testing.T, cfg *config.Config, o Options) *running {
 		o.Started = func(a Addresses) { started <- a }
 		ended <- Run(ctx, cfg, o)
 	}()
-	r := &running{t: t, path: cfg.Sinks[0].File.Path, data: cfg.DataDir}
+	r := &running{t: t, data: cfg.DataDir}
+	if file := cfg.Sinks[0].File; file != nil {
+		r.path = file.Path
+	}
 	r.stop = func() error { cancel(); return <-ended }
 	select {
 	case r.Addresses = <-started:
