@@ -86,9 +86,7 @@ type eventStream struct {
 func newEventStream(w http.ResponseWriter) *eventStream {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy passes each piece on at once
-	answer := http.NewResponseController(w)
-	_ = answer.SetReadDeadline(time.Time{}) // without, the request's own ends the stream
-	return &eventStream{w, answer}
+	return &eventStream{w, http.NewResponseController(w)}
 }
 
 func (s *eventStream) write(text string) error {

@@ -21,9 +21,16 @@ var helpers = template.FuncMap{
 	"size":   size,
 	"cut":    func(most int, text string) string { return cut(text, most) },
 	"window": func(w *audit.Window) string { return w.Until.Sub(w.After).Round(time.Second).String() },
-	"place":  func(project, environment string) string { return strings.TrimSuffix(project+"/"+environment, "/") },
+	"place": func(project, environment string) string {
+		return strings.TrimSuffix(name(project)+"/"+name(environment), "/")
+	},
+	"name":   name,
 	"script": func(name string) (string, error) { return theScripts().path(name) },
 }
+
+// name bounds a name in a page, which may be of any length where it is an event's or the API's. The
+// exports and the command line have the whole.
+func name(text string) string { return cut(strings.ToValidUTF8(text, "�"), 200) }
 
 func rate(perSecond float64) string {
 	if perSecond > 0 && perSecond < 1 {
