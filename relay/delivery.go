@@ -31,23 +31,29 @@ type Delivery struct {
 // deliveries holds the state of each sink's deliveries. Its zero value is empty.
 type deliveries struct {
 	mu sync.Mutex
-	by map[string]*Delivery // by sink; guarded by mu
+	by map[string]*kept // by sink; guarded by mu
+}
+
+// kept is what is known of the deliveries to one sink.
+type kept struct {
+	Delivery
+	past
 }
 
 // Delivery returns the state of the deliveries to a sink.
 func (m *Metrics) Delivery(sink string) (d Delivery) {
-	m.deliveries.note(sink, func(now *Delivery) { d = *now })
+	m.deliveries.note(sink, func(now *kept) { d = now.Delivery })
 	return d
 }
 
-func (s *deliveries) note(sink string, change func(*Delivery)) {
+func (s *deliveries) note(sink string, change func(*kept)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[string]*Delivery{}
+		s.by = map[string]*kept{}
 	}
 	if s.by[sink] == nil {
-		s.by[sink] = &Delivery{}
+		s.by[sink] = &kept{past: past{began: time.Now()}}
 	}
 	change(s.by[sink])
 }
@@ -59,21 +65,28 @@ func (s *deliveries) forget(sink string) {
 }
 
 func (s *deliveries) failed(sink string, err error) {
-	s.note(sink, func(d *Delivery) {
+	s.note(sink, func(d *kept) {
 		d.LastError, d.LastErrorAt, d.LastErrorClass = err.Error(), time.Now(), ClassOf(err)
+		d.add(d.LastErrorAt, func(m *Minute) { m.Failed++ })
+		d.failed(d.LastErrorAt, d.LastError, d.LastErrorClass)
 	})
 }
 
+func (s *deliveries) refused(sink string, events int) {
+	s.note(sink, func(d *kept) { d.add(time.Now(), func(m *Minute) { m.Refused += int64(events) }) })
+}
+
 func (s *deliveries) delivered(sink string, events []Event) {
-	s.note(sink, func(d *Delivery) {
+	s.note(sink, func(d *kept) {
 		d.Events, d.LastSuccess, d.newest = d.Events+int64(len(events)), time.Now(), events[len(events)-1].Received
+		d.add(d.LastSuccess, func(m *Minute) { m.Delivered += int64(len(events)) })
 	})
 }
 
 // failing notes since when a pump of a sink fails; zero for one that works, or has ended. It reports
 // whether some pump of the sink fails.
 func (s *deliveries) failing(sink string, pump *outage, since time.Time) (some bool) {
-	s.note(sink, func(d *Delivery) {
+	s.note(sink, func(d *kept) {
 		if d.failing == nil {
 			d.failing = map[*outage]time.Time{}
 		}
@@ -111,7 +124,7 @@ func (s *deliveries) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
 	now := make(map[string]Delivery, len(s.by))
 	for sink, d := range s.by {
-		now[sink] = *d
+		now[sink] = d.Delivery
 	}
 	s.mu.Unlock()
 	for sink, d := range now {

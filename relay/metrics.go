@@ -56,7 +56,7 @@ func (m *Metrics) Begin(sink string) {
 	}
 	m.seconds.WithLabelValues(sink)
 	m.retrying.WithLabelValues(sink)
-	m.deliveries.note(sink, func(*Delivery) {})
+	m.deliveries.note(sink, func(*kept) {})
 }
 
 // End removes the series of a sink that is delivered to no more.
@@ -109,6 +109,7 @@ func (m *Metrics) retry(sink string) {
 func (m *Metrics) reject(sink string, events int) {
 	if m != nil {
 		m.rejected.WithLabelValues(sink).Add(float64(events))
+		m.deliveries.refused(sink, events)
 	}
 }
 

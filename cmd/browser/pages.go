@@ -48,7 +48,7 @@ func (t *tab) paths(s *stage) (all []string, err error) {
 		all = append(all, fmt.Sprintf("/changes/%d", s.weakened), "/changes?text=breach", "/states", "/changes?text=template")
 	}
 	if slices.Contains(all, "/sinks") {
-		all = append(all, "/sinks/letters", fmt.Sprintf("/streaming/%s/%s", s.silent.Project, s.silent.Environment))
+		all = append(all, "/sinks/history/dead", "/sinks/history/picky?hours=12", "/sinks/letters", fmt.Sprintf("/sinks/letters/%d", s.refused(t.ctx)), fmt.Sprintf("/streaming/%s/%s", s.silent.Project, s.silent.Environment))
 	}
 	return append(all, fmt.Sprintf("/prove?entry=%d", s.weakened)), nil
 }
@@ -56,6 +56,9 @@ func (t *tab) paths(s *stage) (all []string, err error) {
 // lookAtPages has axe-core look at each page, takes pictures, and reads them without scripts.
 func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 	r.say("\n%-34s %-10s %8s", "page", "look", "findings")
+	if err := s.refuse(b.ctx); err != nil {
+		return err
+	}
 	b.expectRefusals(true) // of the page that does not exist
 	defer b.expectRefusals(false)
 	for _, l := range []look{light, dark, phone, plain} {
@@ -78,9 +81,28 @@ func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 				r.fail("%s, %s: %v", path, l.name, err)
 			}
 		}
+		if err := t.lookAtAPlan(s, l, axe, o, r); err != nil {
+			r.fail("a plan, %s: %v", l.name, err)
+		}
 		t.close()
 	}
 	return nil
+}
+
+// lookAtAPlan looks at a page that only a form leads to.
+func (t *tab) lookAtAPlan(s *stage, l look, axe string, o options, r *report) error {
+	if err := t.goTo(s.web + "/sinks/letters?sink=picky"); err != nil {
+		return err
+	}
+	if err := t.click(`//button[. = "Discard all that fit"]`); err != nil {
+		return err
+	}
+	if err := t.says("would be removed for good"); err != nil {
+		return err
+	}
+	const name = "/plan"
+	r.say("%-34s %-10s %8d", name, l.name, t.inspect(name, l, axe, r))
+	return t.keep(o, name, l)
 }
 
 // inspect counts what is wrong with a page, and reports it.
@@ -109,7 +131,7 @@ func (t *tab) inspect(path string, l look, axe string, r *report) (findings int)
 		ID, Help string
 		Nodes    []struct{ HTML, FailureSummary string }
 	}
-	script := axe + `;axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`
+	script := axe + `;axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => r.violations)`
 	if err := t.eval(script, &violations); err != nil {
 		r.fail("%s, %s: axe-core: %v", path, l.name, err)
 	}

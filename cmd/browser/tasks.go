@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
@@ -39,6 +41,7 @@ var tasks = []task{
 	{name: "replay dead letters", play: replayLetters},
 	{name: "go to the state before a change", play: goBack},
 	{name: "export what is seen", play: export},
+	{name: "read a chart with the keys", play: readChart},
 	{name: "acknowledge a change", play: acknowledge},
 	{name: "follow the live events", play: follow, needs: "/live"},
 	{name: "see a policy's violation", play: findViolation},
@@ -246,14 +249,7 @@ func follow(t *tab, _ *stage) error {
 
 // replayLetters replays what a destination has refused, once it accepts again.
 func replayLetters(t *tab, s *stage) error {
-	refused := func() (n int) {
-		_ = s.client().Letters(t.ctx, console.ListLetters{Filter: deadletters.Filter{Sink: "picky"}}, func(*console.Letter) error { n++; return nil })
-		return n
-	}
-	s.picky.status.Store(http.StatusBadRequest)
-	err := rig.Until(t.ctx, patience, "an event is refused", func() bool { return refused() > 0 }, s.relay.Process())
-	s.picky.status.Store(http.StatusNoContent)
-	if err != nil {
+	if err := s.refuse(t.ctx); err != nil {
 		return err
 	}
 	if err := t.goTo(s.web + "/"); err != nil {
@@ -267,10 +263,42 @@ func replayLetters(t *tab, s *stage) error {
 	if err := t.says("It has ended."); err != nil {
 		return err
 	}
-	if n := refused(); n > 0 {
-		return fmt.Errorf("%d dead letters are left", n)
+	if n := s.refused(t.ctx); n > 0 {
+		return fmt.Errorf("dead letter %d is left", n)
 	}
 	return nil
+}
+
+// readChart moves the cursor of an environment's history to the change before, with a key.
+func readChart(t *tab, s *stage) error {
+	for _, what := range []string{`//nav//a[. = "Streaming"]`, `//main//a[contains(., "` + s.silent.Environment + `")]`} {
+		if err := t.click(what); err != nil {
+			return err
+		}
+	}
+	says := `document.querySelector(".cursor-says").innerText`
+	if err := t.until("the cursor says what is now", says+`.includes("Observed by the relay: silent")`); err != nil {
+		return err
+	}
+	for _, key := range []string{kb.ArrowLeft, kb.ArrowLeft} {
+		if err := t.do("press a key", chromedp.SendKeys("#cursor", key)); err != nil {
+			return err
+		}
+	}
+	return t.until("the cursor says what was before", says+`.includes("Observed by the relay: ") && !`+says+`.includes("relay: silent") && document.getElementById("cursor").getAttribute("aria-valuetext") === `+says)
+}
+
+// refuse has the picky sink refuse an event, and accept again from then on.
+func (s *stage) refuse(ctx context.Context) error {
+	s.picky.status.Store(http.StatusBadRequest)
+	defer s.picky.status.Store(http.StatusNoContent)
+	return rig.Until(ctx, patience, "an event is refused", func() bool { return s.refused(ctx) > 0 }, s.relay.Process())
+}
+
+// refused is the number of the newest dead letter of the picky sink; 0: there is none.
+func (s *stage) refused(ctx context.Context) (number uint64) {
+	_ = s.client().Letters(ctx, console.ListLetters{Filter: deadletters.Filter{Sink: "picky"}}, func(l *console.Letter) error { number = l.Sequence; return nil })
+	return number
 }
 
 func findViolation(t *tab, s *stage) error {

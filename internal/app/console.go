@@ -40,7 +40,7 @@ func (c *control) startConsole(ctx context.Context) error {
 		}
 	}
 	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
-		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
+		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, History: c.deliveries.History, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
 		Timeline: c.timeline, Trail: c.trail, Event: c.auditEvent,
 		ArchiveTrail: c.archiveTrail, Status: c.admin.Status, Reload: c.Reload, OpenWeb: c.openWeb, Visitors: c.visitors, Redact: c.cfg().Console.Redact, Logger: c.log,

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,6 +186,20 @@ func (p people) does(d deed) (page string) {
 	return pages[0]
 }
 
+// history sums up the table of a sink's history.
+func (p people) history(sink string) (sums [3]int) {
+	p.operator.t.Helper()
+	page := p.viewer.sees("/sinks/history/" + sink)
+	for _, row := range regexp.MustCompile(`<td class="number">(\d+)</td><td class="number">(\d+)</td><td class="number">(\d+)</td></tr>`).FindAllStringSubmatch(page, -1) {
+		for i := range sums {
+			n, err := strconv.Atoi(row[i+1])
+			require.NoError(p.operator.t, err)
+			sums[i] += n
+		}
+	}
+	return sums
+}
+
 // ended waits for the end of a piece of work.
 func (p people) ended(page string) (body string) {
 	waiting.Until(p.operator.t, func() bool {
@@ -270,6 +285,16 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 		assert.Equal(t, has, strings.Contains(live, "ann@example.com"), "console.redact")
 	}
 
+	assert.Contains(t, p.viewer.sees("/sinks"), `<a href="/sinks/history/picky">`)
+	passed := p.history("picky") // delivered events, failed attempts, refused events
+	assert.GreaterOrEqual(t, passed[1], 3)
+	assert.Equal(t, 3, passed[2])
+	errors := p.viewer.sees("/sinks/history/picky?hours=12")
+	assert.Contains(t, errors, "The last 12 hours")
+	assert.Regexp(t, `<td class="number">\d+</td><td class="text"><bdi>[^<]*no room for &lt;b&gt;you`, errors)
+	code, _ := p.viewer.ask(http.MethodGet, "/sinks/history/none", nil)
+	assert.Equal(t, http.StatusNotFound, code)
+
 	discard := byOperator
 	discard.path, discard.form, discard.kind = "/sinks/letters/discard", url.Values{"number": {strings.TrimPrefix(one, "/sinks/letters/")}}, "deadletters.discarded"
 	discard.plan = "1 dead letters would be removed for good."
@@ -284,6 +309,10 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 	assert.Contains(t, p.ended(p.does(replay)), "<dt>Delivered</dt><dd>2</dd>")
 	assert.Zero(t, letters())
 	assert.Equal(t, []int{0, 1, 1}, []int{to.count("first"), to.count("second"), to.count("third")})
+	now := p.history("picky")
+	assert.Equal(t, passed[1:], now[1:], "replays are no live delivery")
+	waiting.Until(t, func() bool { now = p.history("file"); return now[0] >= 3 })
+	assert.Equal(t, []int{0, 0}, now[1:])
 	code, body := p.operator.ask(http.MethodPost, "/sinks/letters/replay", url.Values{"sink": {"picky"}})
 	assert.Equal(t, http.StatusOK, code)
 	assert.Contains(t, body, "There is nothing to do.")

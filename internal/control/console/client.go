@@ -23,6 +23,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Client asks the relay of a data directory. It is safe for concurrent use.
@@ -114,6 +115,11 @@ func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s health.Silen
 // EnterMigration enters the start or the end of a run into the trail.
 func (c *Client) EnterMigration(ctx context.Context, req EnterMigration) error {
 	return c.call(ctx, http.MethodPost, "/v1/migration/enter", req, &none{})
+}
+
+// SinkHistory tells what became of the deliveries to a configured sink.
+func (c *Client) SinkHistory(ctx context.Context, which OfSink) (h relay.History, err error) {
+	return h, c.call(ctx, http.MethodPost, "/v1/sinks/history", which, &h)
 }
 
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the

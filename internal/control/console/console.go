@@ -66,6 +66,8 @@ type Options struct {
 	Visitors *access.Access
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
+	// History tells how it went.
+	History func(sink string) relay.History
 	// Route gives the choice, redaction and format of a sink's events.
 	Route func(config.Sink) (*routing.Route, error)
 	// Open opens a sink for a replay, in addition to the one for live delivery. The console
@@ -172,6 +174,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/console/sessions/revoke": answers(s.revokeSession),
 		"POST /v1/console/stop":            answers(s.enterStop),
 		"GET /v1/sinks":                    answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
+		"POST /v1/sinks/history":           answers(s.sinkHistory),
 		"POST /v1/sinks/retire":            answers(s.retire),
 		"POST /v1/deadletters":             lists(s.listLetters),
 		"POST /v1/deadletters/replay":      works(s.replayLetters),

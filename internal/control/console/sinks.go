@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Sinks brings together the configured sinks, those with a position, and those with
@@ -71,6 +72,13 @@ func (s *Sink) setPosition(at *journal.SinkPosition, j *shards.Set) {
 // OfSink names a sink.
 type OfSink struct {
 	Name string `json:"name"`
+}
+
+func (s *Server) sinkHistory(_ context.Context, which OfSink) (relay.History, error) {
+	if _, err := s.sink(which.Name); err != nil {
+		return relay.History{}, err
+	}
+	return s.opts.History(which.Name), nil
 }
 
 // retire removes a position, and returns it.

@@ -15,6 +15,9 @@ import (
 // axisWidth is the width of the picture of an axis, in its own units.
 const axisWidth = 1000
 
+// laneHeight is that of a lane.
+const laneHeight = 20
+
 // axis is an environment's history on one axis of time.
 type axis struct {
 	From, Until time.Time
@@ -27,13 +30,14 @@ type lane struct {
 	Segments []segment
 }
 
-// segment is a stretch of time in one state, or a moment at which something happened. X and Width are
-// those of its picture.
+// segment is a stretch of time in one state, or a moment at which something happened. X, Y, Width and
+// Height are those of its picture, which fills its lane where Height is zero at first.
 type segment struct {
 	From, Until time.Time // a moment has no Until
 	State       string
 	Colour      string // good, warn, bad, unknown or mark
 	X, Width    float64
+	Y, Height   float64
 }
 
 // add adds the part of a segment that is on the axis.
@@ -51,6 +55,10 @@ func (l *lane) add(x axis, s segment) {
 	scale := axisWidth / x.Until.Sub(x.From).Seconds()
 	s.X = s.From.Sub(x.From).Seconds() * scale
 	s.Width = max(3, end.Sub(s.From).Seconds()*scale) // a narrower one could not be seen
+	if s.Height == 0 {
+		s.Height = laneHeight
+	}
+	s.Y = laneHeight - s.Height
 	l.Segments = append(l.Segments, s)
 }
 

@@ -12,6 +12,7 @@ import (
 // helpers are the functions of the templates.
 var helpers = template.FuncMap{
 	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"unix":   func(t time.Time) int64 { return t.Unix() },
 	"at":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"length": length,
 	"percent": func(part, whole int64) string {

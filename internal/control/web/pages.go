@@ -61,6 +61,7 @@ var pages = []page{
 	{path: streamingPath, title: "Streaming", file: "streaming.html", least: access.Viewer, data: flowOf},
 	{path: streamingPath + "/{project}/{environment}", title: "Streaming", file: "history.html", least: access.Viewer, data: historyOf, under: streamingPath},
 	{path: sinksPath, title: "Sinks", file: "sinks.html", least: access.Viewer, data: sinksOf},
+	{path: sinkPath + "{sink}", title: "Sink", file: "sink.html", least: access.Viewer, data: sinkOf, under: sinksPath},
 	{path: lettersPath, title: "Dead letters", file: "letters.html", least: access.Viewer, data: lettersOf, under: sinksPath},
 	{path: lettersPath + "/{number}", title: "Dead letter", file: "letter.html", least: access.Viewer, data: letterOf, under: sinksPath},
 	{path: jobsPath + "/{id}", title: "Work under way", file: "job.html", least: access.Operator, data: jobOf, under: sinksPath},

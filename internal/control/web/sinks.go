@@ -11,10 +11,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 const (
 	sinksPath   = "/sinks"
+	sinkPath    = "/sinks/history/" // followed by its name
 	lettersPath = "/sinks/letters"
 )
 
@@ -44,9 +46,16 @@ func sinksOf(a *asked) (any, error) {
 	if p.Sinks, err = a.client.Sinks(a.ctx); err != nil {
 		return nil, err
 	}
+	p.Reasons, p.Cut, err = reasonsOf(a, "")
+	return p, err
+}
+
+// reasonsOf groups the dead letters of a sink, or of all, by their reasons. It tells whether there are
+// more letters than were read.
+func reasonsOf(a *asked, sink string) (list []reason, cut bool, err error) {
 	by, n := map[[2]string]*reason{}, 0
-	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Limit: mostGrouped}, Veiled: true}, func(l *console.Letter) error {
-		key := [2]string{l.Sink, shape(l.Reason)}
+	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Sink: sink, Limit: mostGrouped}, Veiled: true}, func(l *console.Letter) error {
+		key := [2]string{l.Sink, relay.Digitless(l.Reason)}
 		if by[key] == nil {
 			by[key] = &reason{Sink: l.Sink, Reason: l.Reason, Letters: lettersPath + "?" + url.Values{"sink": {l.Sink}, "reason": {longestPart(l.Reason)}}.Encode()}
 		}
@@ -56,22 +65,15 @@ func sinksOf(a *asked) (any, error) {
 		return nil
 	})
 	for _, r := range by {
-		p.Reasons = append(p.Reasons, *r)
+		list = append(list, *r)
 	}
-	slices.SortFunc(p.Reasons, func(a, b reason) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason)) })
-	p.Reasons, p.Cut = p.Reasons[:min(len(p.Reasons), 50)], n >= mostGrouped
-	return p, err
+	slices.SortFunc(list, func(a, b reason) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason)) })
+	return list[:min(len(list), 50)], n >= mostGrouped, err
 }
-
-// shape is a reason without its numbers, by which reasons are grouped.
-func shape(text string) string {
-	return strings.Join(strings.FieldsFunc(text, isDigit), "0")
-}
-
-func isDigit(r rune) bool { return r >= '0' && r <= '9' }
 
 // longestPart is the longest part without numbers, which all reasons of a group have.
 func longestPart(text string) string {
+	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
 	return slices.MaxFunc(append(strings.FieldsFunc(text, isDigit), ""), func(a, b string) int { return len(a) - len(b) })
 }
 
