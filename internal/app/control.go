@@ -32,6 +32,7 @@ type control struct {
 	acting   stack           // of the second one; guarded by starting
 	life     context.Context // ends when the relay begins to stop
 	endLife  context.CancelFunc
+	beats    *beats // of the heartbeat; nil until it has started; guarded by starting
 
 	trail      *audit.Trail
 	files      *tiles.Keeper // of the trail

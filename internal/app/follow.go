@@ -252,6 +252,7 @@ func readAtConnections(c *config.Config) map[string]func() (*tls.Config, error) 
 		"ingest.tls": c.Ingest.TLS.ServerConfig, "admin.tls": c.Admin.TLS.ServerConfig, "audit.serve.tls": c.Audit.Serve.TLS.ServerConfig,
 		"console.tls": c.Console.ServerConfig, "console.certificates": c.Console.ServerConfig,
 		"journal.tls": c.Journal.TLS.ClientConfig, "traces.tls": c.Traces.TLS.ClientConfig,
+		"heartbeat.tls": c.Heartbeat.TLS.ClientConfig,
 	}
 	if c.Console.OIDC != nil {
 		all["console.oidc.tls"] = c.Console.OIDC.TLS.ClientConfig

@@ -126,6 +126,11 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 			return err
 		}
 	}
+	if files == nil { // a change of files alone tries its own in any case
+		if _, err := next.Heartbeat.TLS.ClientConfig(); err != nil {
+			return fmt.Errorf("heartbeat.tls: %w", err)
+		}
+	}
 	for _, cfg := range next.Sinks {
 		if err := r.journal.Register(ctx, cfg.Name); err != nil {
 			return err
@@ -143,9 +148,6 @@ func (r *process) tryEnvironments(next *config.Config) error {
 		if _, err := health.DestinationOf(&next.Environments[i]); err != nil {
 			return fmt.Errorf("environments[%d].%w", i, err)
 		}
-	}
-	if _, err := next.Heartbeat.TLS.ClientConfig(); err != nil {
-		return fmt.Errorf("heartbeat: %w", err)
 	}
 	if next.Workspace == nil {
 		return nil

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -22,7 +22,8 @@ type HeartbeatOptions struct {
 	URL secret.Text
 	// Every is the time between two calls.
 	Every time.Duration
-	TLS   *tls.Config // nil: the system's roots
+	// Transport makes the connections; see [HeartbeatTransport].
+	Transport http.RoundTripper
 	// Alive reports whether the relay does its work. No call is made while it does not.
 	Alive  func(ctx context.Context) bool
 	Logger *slog.Logger
@@ -35,6 +36,12 @@ const (
 	maxHeartbeatReason = 300
 )
 
+// HeartbeatTransport makes connections with the TLS of the section, which follow its files. Errors
+// name the file.
+func HeartbeatTransport(t *config.TLSClient) (http.RoundTripper, error) {
+	return t.Transport(&http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10})
+}
+
 // Heartbeat calls a dead-man's switch until ctx ends: a service that raises an alarm when the
 // calls stop. So a dead or hanging relay, or one that refuses pushes, is noticed, although it can
 // tell nobody. A failed beat is not repeated: the next one is due soon.
@@ -42,9 +49,7 @@ func Heartbeat(ctx context.Context, o HeartbeatOptions) {
 	client := &http.Client{
 		Timeout:       heartbeatTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
-		},
+		Transport:     o.Transport,
 	}
 	var failing retry.Failure
 	for {

@@ -20,6 +20,9 @@ import (
 // run makes the calls, with a log of its own, until stop.
 func run(t *testing.T, o HeartbeatOptions) (log *waiting.Output, stop func()) {
 	t.Helper()
+	var err error
+	o.Transport, err = HeartbeatTransport(nil)
+	require.NoError(t, err)
 	log = &waiting.Output{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
