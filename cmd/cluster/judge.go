@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // judge checks what has to hold after each round. It remembers what it saw, and what it has told: a
@@ -24,6 +23,8 @@ type judge struct {
 	puts      int64
 	key       string // the trail's
 	newest    string // the file of the checkpoint that was served last
+	began     time.Time
+	clocks    map[truth.Finding]bool // whether what the trail lacks is a wrong clock's doing
 	tally     tally
 }
 
@@ -36,6 +37,7 @@ type entriesAt struct {
 // tally is what the checks have counted.
 type tally struct {
 	verified, forks int // of the trail
+	clocks          int // findings in it that name the time of a wrong clock, as they should
 	changes         int // of settings
 	puts, fights    int // most PUTs in a round, and rounds with too many
 	zombies, silent int // relays that were replaced while they could not know it, and those that tried nothing
@@ -43,7 +45,10 @@ type tally struct {
 }
 
 func newJudge(s *scene) *judge {
-	return &judge{scene: s, positions: map[string]uint64{}, changes: map[changed]int{}, beyond: map[entriesAt]int{}}
+	return &judge{
+		scene: s, positions: map[string]uint64{}, changes: map[changed]int{}, beyond: map[entriesAt]int{},
+		began: time.Now(), clocks: map[truth.Finding]bool{},
+	}
 }
 
 // looked waits until the relays have looked at each setting: what was before is no change.
@@ -231,36 +236,6 @@ func (j *judge) verified(ctx context.Context) error {
 		return j.verify(ctx, r)
 	}
 	return errors.New("no relay writes the trail, so none was verified")
-}
-
-func (j *judge) verify(ctx context.Context, r *relayNode) error {
-	token, err := os.ReadFile(r.dataDir() + "/admin.token")
-	if err != nil {
-		return err
-	}
-	args := []string{"trail", "verify", "--url", "http://" + r.admin + "/tlog/", "--key", j.key}
-	if j.newest != "" {
-		args = append(args, "--checkpoint", j.newest)
-	}
-	cmd := exec.CommandContext(ctx, j.binary, args...)
-	cmd.Env = append(os.Environ(), "AUDITRELAY_TLOG_TOKEN="+strings.TrimSpace(string(token)))
-	j.tally.verified++
-	said, err := cmd.CombinedOutput()
-	var ended *exec.ExitError
-	const incomplete = 3
-	if errors.As(err, &ended) && ended.ExitCode() == incomplete {
-		return fmt.Errorf("the trail of %s is not complete: %s", r.name, strings.TrimSpace(string(said)))
-	}
-	if err != nil {
-		j.tally.forks++
-		return fmt.Errorf("FORK: the trail of %s does not verify (%w): %s", r.name, err, strings.TrimSpace(string(said)))
-	}
-	checkpoint, err := r.get(ctx, "/tlog/0/checkpoint")
-	if err != nil {
-		return err
-	}
-	j.newest = filepath.Join(j.dir, "checkpoint")
-	return os.WriteFile(j.newest, checkpoint, 0o600)
 }
 
 // fightsFrom is how many PUTs of one environment's streaming config in a round are a fight.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // A finding counts against the round after which it was found, and not against those that follow.
@@ -71,4 +74,26 @@ func TestAWrongClockEndsWithItsRound(t *testing.T) {
 	require.ErrorContains(t, r.endedBadly(), "no disk")
 	require.NoError(t, r.endedBadly())
 	r.kill()
+}
+
+// What a wrong clock has left in the trail is known by its times, for ever. What else it lacks is a
+// fault.
+func TestATrailLacksWhatAWrongClockCost(t *testing.T) {
+	t.Parallel()
+	j := newJudge(&scene{})
+	at := func(d time.Duration) string { return j.began.Add(d).UTC().Format(time.RFC3339) }
+	clock := truth.Finding{Kind: truth.Heartbeat, From: 3, To: 3, Detail: "from " + at(-time.Hour) + " to " + at(time.Second) + ": the clock went back"}
+	gap := truth.Finding{Kind: truth.Looks, From: 4, To: 4, Detail: "nobody looked between " + at(0) + " and " + at(10*time.Minute)}
+	lost := truth.Finding{Kind: truth.Lost, From: 5, To: 5, Detail: "entries of " + at(time.Hour)}
+	of := func(all ...truth.Finding) []byte {
+		said, err := json.Marshal(verify.Report{Completeness: verify.Verdict{Findings: all}})
+		require.NoError(t, err)
+		return said
+	}
+	require.NoError(t, j.complete(of(clock)))
+	j.began = j.began.Add(-time.Hour) // it is no longer far from the present
+	require.NoError(t, j.complete(of(clock)))
+	assert.Equal(t, 1, j.tally.clocks)
+	require.ErrorContains(t, j.complete(of(clock, gap)), "nobody looked")
+	require.ErrorContains(t, j.complete(of(lost)), "lost")
 }

@@ -188,6 +188,9 @@ func (rep *report) table(s *scene) string {
 	_ = w.Flush() // to a strings.Builder
 	t := rep.judge.tally
 	fmt.Fprintf(&b, "\nThe trail was verified %d times: %d forks. %d changes of settings: %d entries twice.\n", t.verified, t.forks, t.changes, rep.judge.doubled())
+	if t.clocks > 0 {
+		fmt.Fprintf(&b, "Of what it lacks, %d findings name the times of wrong clocks, as they should.\n", t.clocks)
+	}
 	fmt.Fprintf(&b, "%d PUTs of streaming configs for %d environments, at most %d in a round: %d fights.\n", s.puts.Load(), len(s.workspace.Environments()), t.puts, t.fights)
 	for _, r := range s.relays {
 		for _, end := range r.ends {
