@@ -49,6 +49,7 @@ func describeAPI(schemas object) object {
 			"/readyz":             readyz,
 			"/status":             private("status", "The state of every part, as JSON", token, guarded("A section for each part.", asJSON(ref("Status")))),
 			"/metrics":            private("metrics", "Metrics for Prometheus", []object{{}, {"token": []string{}}}, guarded("Without admin.token, no token is asked for.", text)),
+			"/openapi.json":       private("describe", "This description", []object{{}}, object{"200": answer("OpenAPI 3.1; `auditrelay openapi` prints the same.", asJSON(object{"type": "object"})), "403": refused}),
 			"/tlog/{path}":        tree,
 			"/loki/api/v1/push":   pushPath("pushLoki", "Events, as Loki takes them: JSON, or protobuf with snappy", object{"204": answer("All of it is durable.", nil)}, text, nil),
 			"/api/v2/logs":        pushPath("pushDatadogV2", "Events, as Datadog's logs intake takes them", datadogTaken, text, ref("DatadogV2Refusal")),

@@ -71,9 +71,11 @@ func TestOpenAPIReferenceIs(t *testing.T) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
 	require.NoError(t, encoder.Encode(description))
-	reference.Page(t, "openapi.json", made.String())
+	if reference.File(t, "internal/control/admin/openapi.json", made.String()) {
+		return // the program has the one before
+	}
 	for _, r := range on {
-		answersFit(t, r, made.Bytes())
+		answersFit(t, r, admin.OpenAPI())
 	}
 }
 
@@ -134,6 +136,7 @@ func answersFit(t *testing.T, r *running, description []byte) {
 		{"/status", get("/status", false), 401},
 		{"/status", elsewhere, 403},
 		{"/metrics", get("/metrics", false), 200},
+		{"/openapi.json", get("/openapi.json", false), 200},
 		{"/tlog/{path}", get("/tlog/0/checkpoint", false), 401},
 		{"/tlog/{path}", get("/tlog/nothing", true), 404},
 		{"/loki/api/v1/push", push("/loki/api/v1/push", "application/json", `{"streams":[]}`, false), 401},
@@ -165,6 +168,9 @@ func answersFit(t *testing.T, r *running, description []byte) {
 		kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 		content, _ := contents[kind].(object)
 		require.NotNil(t, content, "%s %d has no %s", c.path, c.want, kind)
+		if c.path == "/openapi.json" {
+			assert.Equal(t, string(description), body.String(), "what a relay publishes is what its answers are held against")
+		}
 		if kind != "application/json" {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 )
 
 // errReported ends a command after it has printed the reason of its failure.
@@ -67,7 +68,7 @@ try, trail verify and some others have further ones: see their --help.`,
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
 		group("sinks", "Check the sinks, list their lag, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksRetire()),
 		group("credentials", "List, rotate and revoke the push credentials of a running relay", "", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
-		newStreaming(), newSilence(), newWorkspace(), p.newPolicy(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck(),
+		newStreaming(), newSilence(), newWorkspace(), p.newPolicy(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newOpenAPI(), newHealthcheck(),
 	)
 	markFailures(root)
 	return root
@@ -223,6 +224,21 @@ func (b build) String() string {
 		text += ")"
 	}
 	return text + " " + b.Go + " " + b.Platform
+}
+
+func newOpenAPI() *cobra.Command {
+	return command(&cobra.Command{
+		Use:   "openapi",
+		Short: "Print the OpenAPI description of the HTTP endpoints",
+		Long: exits("0 printed, 1 not printed", `Prints the OpenAPI 3.1 description of the HTTP endpoints, as JSON: those of the private
+listener, such as /status, and those that take pushes. A running relay serves the same at
+/openapi.json of the private listener, without a token.`),
+		Example: `  auditrelay openapi > auditrelay.openapi.json
+  curl http://127.0.0.1:9100/openapi.json`,
+	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		_, err := cmd.OutOrStdout().Write(admin.OpenAPI())
+		return err
+	})
 }
 
 func newHealthcheck() *cobra.Command {

@@ -6,6 +6,7 @@
 //	          may quote a destination, so they need the token.
 //	/metrics  Prometheus
 //	/status   JSON: the state of the environments and sinks
+//	/openapi.json  a description of all HTTP endpoints, for everybody
 //	/tlog/    the audit trail's files, unless configured otherwise
 //	/debug/pprof/  profiles, for go tool pprof, if configured
 //
@@ -53,6 +54,7 @@ func New(reg *prometheus.Registry, o Options) *Handler {
 	h.AddStatus("ready", func(ctx context.Context) (any, error) { return h.Readiness(ctx), nil })
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
+	h.mux.HandleFunc("GET /openapi.json", describe)
 	h.mux.Handle("GET /status", Guarded(h.private, http.HandlerFunc(h.status)))
 	reg.MustRegister(h.readyGauge())
 	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})

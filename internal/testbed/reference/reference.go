@@ -1,4 +1,5 @@
-// Package reference keeps the pages of deploy/docs/reference equal to what is made from the code.
+// Package reference keeps the pages of deploy/docs/reference, and the description of the HTTP endpoints, equal to what
+// is made from the code.
 package reference
 
 import (
@@ -16,17 +17,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Page compares the page with text, or writes it if UPDATE_REFERENCE is set.
+// Page compares the page of deploy/docs/reference with text, or writes it if UPDATE_REFERENCE is set.
 func Page(t *testing.T, page, text string) {
 	t.Helper()
-	file := filepath.Join(Root(t), "deploy", "docs", "reference", page)
+	File(t, "deploy/docs/reference/"+page, text)
+}
+
+// File is Page for any file of the repository. It reports whether it has written the file.
+func File(t *testing.T, path, text string) (written bool) {
+	t.Helper()
+	file := filepath.Join(Root(t), filepath.FromSlash(path))
 	if os.Getenv("UPDATE_REFERENCE") != "" {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644)) //nolint:gosec // it is public
-		return
+		return true
 	}
 	have, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, string(have), text, "deploy/docs/reference/%s is stale; renew it with make reference", page)
+	assert.Equal(t, string(have), text, "%s is stale; renew it with make reference", path)
+	return false
 }
 
 // Root is the repository's folder.
