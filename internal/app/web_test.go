@@ -77,7 +77,7 @@ func TestPagesOfTheStreamAndTheSinks(t *testing.T) {
 
 	for path, want := range map[string][]string{
 		"/streaming":                      {"acme/live"},
-		"/streaming/acme/live?days=1":     {"The last day", "Plan a silence"},
+		"/streaming/acme/live?days=1":     {"The last day", "Plan the silence"},
 		"/sinks":                          {"<bdi>file</bdi>", "Replay a time"},
 		"/sinks/letters?since=2026-01-01": {"No dead letter fits"},
 		"/sinks/letters?since=nonsense":   {"cannot be read"},
@@ -109,7 +109,7 @@ func TestPagesOfTheStreamAndTheSinks(t *testing.T) {
 	assert.Contains(t, body, "event-1")
 	assert.NotContains(t, body, "<pre")
 	_, body, _ = visit(t, front+"/streaming/acme/live", nil, pair)
-	assert.NotContains(t, body, "Plan a silence")
+	assert.NotContains(t, body, "Plan the silence")
 	code, _, _ = visit(t, front+"/sessions", nil, pair)
 	assert.Equal(t, http.StatusForbidden, code)
 
