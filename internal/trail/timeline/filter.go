@@ -66,24 +66,23 @@ type matcher struct {
 	since, until int64
 	names        []allowed
 	without      []bool // by place in table.names; nil: none
-	severity     uint8
-	direction    int // -1: any
 	unreviewed   bool
 	states       bool
 	phrase       phrase
 	any          bool // of all entries, missing ones too
 }
 
-// allowed are the names of one column.
+// allowed are the names of one column that fit, by their places in table.names.
 type allowed struct {
-	of func(*row) uint16
-	ok []bool // by place in table.names
+	column int // of columns
+	ok     []bool
+	set    nameSet // of the allowed ones
 }
 
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
-		table: t, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
-		direction: -1, before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
+		table: t, since: -1 << 63, until: 1<<63 - 1,
+		before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
 	}
 	if f.From != nil {
 		m.from = *f.From
@@ -100,16 +99,16 @@ func (f *Filter) matcher(t *table) *matcher {
 	if !f.Until.IsZero() {
 		m.until = nanos(f.Until)
 	}
-	if f.Direction != "" {
-		m.direction = int(place(directions, f.Direction))
+	for column, pattern := range [...]string{ofKind: f.Type, ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
+		if pattern != "" {
+			m.allow(column, named(t, pattern))
+		}
 	}
-	m.allow(f.Type, func(r *row) uint16 { return r.Kind })
-	m.allow(f.Project, func(r *row) uint16 { return r.Project })
-	m.allow(f.Environment, func(r *row) uint16 { return r.Environment })
-	m.allow(f.Setting, func(r *row) uint16 { return r.Subject })
-	m.allow(f.Cause, func(r *row) uint16 { return r.Cause })
 	if f.Actor != "" {
-		m.names = append(m.names, allowed{func(r *row) uint16 { return r.Actor }, actors(t, f.Actor)})
+		m.allow(ofActor, actors(t, f.Actor))
+	}
+	if f.Severity != "" || f.Direction != "" {
+		m.allow(ofLevels, leveled(f))
 	}
 	if f.Without != "" {
 		m.without = named(t, f.Without)
@@ -130,11 +129,24 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func (m *matcher) allow(pattern string, of func(*row) uint16) {
-	if pattern == "" {
-		return
+func (m *matcher) allow(column int, ok []bool) {
+	a := allowed{column: column, ok: ok}
+	for id, fits := range ok {
+		if fits {
+			a.set.add(uint16(id))
+		}
 	}
-	m.names = append(m.names, allowed{of, named(m.table, pattern)})
+	m.names = append(m.names, a)
+}
+
+// leveled returns the fitting levels.
+func leveled(f *Filter) []bool {
+	least, direction, ok := place(severities, f.Severity), place(directions, f.Direction), make([]bool, math.MaxUint8+1)
+	for id := range ok {
+		l := levels(id)
+		ok[id] = l.severity() >= least && (f.Direction == "" || l.direction() == direction)
+	}
+	return ok
 }
 
 // named returns the fitting names of a table.
@@ -175,17 +187,15 @@ func (m *matcher) matches(index int64) bool {
 		return m.any && (r.Flags&isMissing != 0 || !m.isWithout(r))
 	case m.isWithout(r):
 		return false
-	case r.Time < m.since, r.Time >= m.until, r.Levels.severity() < m.severity:
+	case r.Time < m.since, r.Time >= m.until:
 		return false
 	case m.states && r.Flags&isState == 0:
-		return false
-	case m.direction >= 0 && int(r.Levels.direction()) != m.direction:
 		return false
 	case m.unreviewed && (r.Flags&needsReview == 0 || m.table.isReviewed(index)):
 		return false
 	}
 	for i := range m.names {
-		if !m.names[i].ok[m.names[i].of(r)] {
+		if a := &m.names[i]; !a.ok[columns[a.column](r)] {
 			return false
 		}
 	}

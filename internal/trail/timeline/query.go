@@ -91,13 +91,16 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 // newest are the indexes of the newest f.Limit entries chosen by f, the oldest first.
 func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err error) {
 	m := f.matcher(&r.table)
-	for index := m.before - 1; index >= max(0, m.from) && len(found) < f.Limit; index-- {
+	for index := range m.down {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
 			return nil, err
 		}
 		if fits {
 			found = append(found, index)
+		}
+		if len(found) >= f.Limit {
+			break
 		}
 	}
 	slices.Reverse(found)
@@ -106,7 +109,8 @@ func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err erro
 
 func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
 	m := f.matcher(&r.table)
-	for index := max(from, m.from, 0); index < m.before; index++ {
+	m.from = max(m.from, from)
+	for index := range m.up {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
 			return err
@@ -132,10 +136,10 @@ func (r *reading) yield(index int64, yield func(Row) error) (err error) {
 }
 
 func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, error) {
-	if index%chunkRows == 0 && ctx.Err() != nil {
+	if index%blockRows == 0 && ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	if !m.phrase.mayBeIn(&r.table, index) || !m.matches(index) {
+	if !m.matches(index) {
 		return false, nil
 	}
 	return m.phrase.isIn(r, index)

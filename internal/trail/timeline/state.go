@@ -93,7 +93,7 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 
 func (r *reading) settings(m *matcher) (list []Setting) {
 	places := map[uint64]int{} // by the names
-	for index := m.from; index < m.before; index++ {
+	for index := range m.up {
 		row := r.table.at(index)
 		if row.Flags&isState == 0 || !m.matches(index) {
 			continue

@@ -42,7 +42,7 @@ const chunkRows = 1 << 14
 // readers, except for reviewed.
 type table struct {
 	chunks   []*[chunkRows]row
-	grams    []*grams // of each block of rows
+	blocks   []*block
 	n        int64
 	names    []string
 	reviewed []uint64 // a bit for each row
@@ -61,9 +61,9 @@ func (t *table) add(r row, text []byte) {
 		t.reviewed = append(t.reviewed, make([]uint64, chunkRows/64)...)
 	}
 	if t.n%blockRows == 0 {
-		t.grams = append(t.grams, new(grams))
+		t.blocks = append(t.blocks, newBlock())
 	}
-	t.grams[t.n/blockRows].add(text)
+	t.blocks[t.n/blockRows].add(&r, text)
 	t.n++
 	*t.at(t.n - 1) = r
 }

@@ -3,8 +3,8 @@
 //
 // # The index
 //
-// An [Index] has a row of 32 bytes in memory for each entry of the trail, 8 bytes by which a
-// search for words passes over most sentences, and the entry's sentence in a file. It is
+// An [Index] has a row of 32 bytes in memory for each entry of the trail, 10 bytes by which a
+// question passes over most rows and sentences, and the entry's sentence in a file. It is
 // derived: the trail alone decides. A start takes the file over as far as it is whole and of
 // this trail, and reads the rest from the trail; a lost, damaged or foreign file is made
 // again. The file's part of an entry is for lists. Whole entries and states are read from

@@ -7,17 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// A search passes over most texts of a long trail without reading them: for each block of rows the
-// table knows which runs of one to three bytes occur in its texts, as one bit for each of their
-// hashes. A text stands nowhere in a block that lacks one of the text's own runs. The bits say "no"
-// for certain and "yes" perhaps, so the texts of the blocks that are left are read, and decide.
-const (
-	blockRows = 256
-	// blockBits is 64 for each row, which is 8 bytes in memory.
-	blockBits = 1 << 14
-)
+// blockBits is 64 for each row, which is 8 bytes in memory.
+const blockBits = 1 << 14
 
-// grams are the runs of bytes of a block.
+// grams are the runs of one to three bytes in a block's texts. A text stands nowhere in a block that
+// lacks one of the text's own runs.
 type grams [blockBits / 64]uint64
 
 // The number of a run is that of its bytes. These tell short ones from those with zero bytes.
@@ -62,13 +56,12 @@ func bitsOf(text []byte) (bits []uint16) {
 	return bits
 }
 
-// mayHave reports whether a block may have a text with these bits. The keeper still adds to a block
-// that is not full, so that nobody else reads its bits.
+// mayHave reports whether a block may have a text with these bits.
 func (t *table) mayHave(block int64, bits []uint16) bool {
 	if (block+1)*blockRows > t.n {
 		return true
 	}
-	g := t.grams[block]
+	g := &t.blocks[block].grams
 	for _, bit := range bits {
 		if g[bit/64]&(1<<(bit%64)) == 0 {
 			return false
@@ -79,14 +72,12 @@ func (t *table) mayHave(block int64, bits []uint16) bool {
 
 // phrase is a text that is looked for, in one block of rows after the other.
 type phrase struct {
-	text   []byte // folded; empty is in every row
-	bits   []uint16
-	block  int64 // the one that the fields below are of; -1 before the first one
-	may    bool  // it may have the text
-	looked bool  // hits are known
-	hits   [blockRows]bool
-	low    []byte // the folded texts of its rows, one after the other
-	ends   []int  // of each of them
+	text  []byte // folded; empty is in every row
+	bits  []uint16
+	block int64 // the one that the fields below are of; -1 before the first one
+	hits  [blockRows]bool
+	low   []byte // the folded texts of its rows, one after the other
+	ends  []int  // of each of them
 }
 
 func phraseOf(text string) phrase {
@@ -94,24 +85,16 @@ func phraseOf(text string) phrase {
 	return phrase{text: folded, bits: bitsOf(folded), block: -1}
 }
 
-// mayBeIn reports false where no text has to be read to know that a row lacks the phrase.
-func (p *phrase) mayBeIn(t *table, index int64) bool {
-	if block := index / blockRows; block != p.block {
-		p.block, p.may, p.looked = block, t.mayHave(block, p.bits), false
-	}
-	return p.may
-}
-
-// isIn reports whether a row that may have the phrase has it.
+// isIn reports whether a row has the phrase.
 func (p *phrase) isIn(r *reading, index int64) (bool, error) {
 	if len(p.text) == 0 {
 		return true, nil
 	}
-	if !p.looked {
-		if err := p.look(r, p.block); err != nil {
+	if block := index / blockRows; block != p.block {
+		if err := p.look(r, block); err != nil {
 			return false, err
 		}
-		p.looked = true
+		p.block = block
 	}
 	return p.hits[index%blockRows], nil
 }
@@ -119,6 +102,9 @@ func (p *phrase) isIn(r *reading, index int64) (bool, error) {
 // look finds the rows of a block that have the phrase.
 func (p *phrase) look(r *reading, block int64) error {
 	clear(p.hits[:])
+	if !r.table.mayHave(block, p.bits) {
+		return nil
+	}
 	if err := p.read(r, block*blockRows, min((block+1)*blockRows, r.table.n)); err != nil {
 		return err
 	}

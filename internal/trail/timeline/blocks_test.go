@@ -1,0 +1,117 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+)
+
+// Rows in stretches of few names, of more names than a block has bits for, with clocks that go back
+// and forth, and with holes: what is found by passing over blocks is what is found by looking at each
+// row.
+func TestPassingOverBlocksMissesNothing(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(23, 2))
+	const n = 12*blockRows + 31
+	x := Open(Options{Path: filepath.Join(t.TempDir(), FileName)})
+	require.NoError(t, x.create())
+	t.Cleanup(x.closeFile)
+	name := func(of string, i, most int) string { return fmt.Sprint(of, "-", (i/200*7+random.IntN(2))%most) }
+	for i := range n {
+		if random.IntN(50) == 0 || i/blockRows == 5 {
+			continue
+		}
+		detail, err := json.Marshal(told{
+			Summary: fmt.Sprint("change ", i), Severity: severities[i/300%len(severities)], Direction: directions[i/500%len(directions)],
+			Cause: name("cause", i, 3), Actor: name("actor", i, 40),
+		})
+		require.NoError(t, err)
+		require.NoError(t, x.take(audit.Recorded{Entry: audit.Entry{
+			Index: int64(i), Type: name("settings.kind", i, 9), Project: name("project", i, 5), Environment: fmt.Sprint("env-", i*i%1500),
+			Subject: name("setting", i, 12), Time: start.Add(time.Duration(i+random.IntN(400)) * time.Minute), Detail: detail,
+		}}))
+	}
+	require.NoError(t, x.flush())
+	found, passed := 0, 0
+	for range 500 {
+		of := x.rows.show(int64(random.IntN(n)))
+		f := Filter{Environment: of.Environment} // of a missing row none
+		for range 1 + random.IntN(3) {
+			switch random.IntN(9) {
+			case 0:
+				f.Type, f.Cause = of.Type, of.Cause
+			case 1:
+				f.Project, f.Environment = "*"+strings.TrimPrefix(of.Project, "project"), ""
+			case 2:
+				f.Environment = fmt.Sprint("env-", random.IntN(1500))
+			case 3:
+				f.Setting, f.Without = of.Setting, "settings.kind-1"
+			case 4:
+				f.Actor, f.Environment = of.Actor, ""
+			case 5:
+				f.Severity, f.Direction, f.Environment = of.Severity, []string{"", of.Direction}[random.IntN(2)], ""
+			case 6:
+				f.Since, f.Until, f.Environment = of.Time, of.Time.Add(time.Duration(random.IntN(1000))*time.Minute), ""
+			case 7:
+				if b := x.rows.blocks[of.Index/blockRows]; b.first < b.last {
+					f.Since, f.Until = time.Unix(0, b.last-int64(random.IntN(2))), time.Unix(0, b.last+1)
+					if random.IntN(2) == 0 {
+						f.Since, f.Until = time.Unix(0, b.first-1), time.Unix(0, b.first+int64(random.IntN(2)))
+					}
+				}
+			case 8:
+				f.From, f.Before = new(of.Index-50), new(of.Index+700)
+			}
+		}
+		m := f.matcher(&x.rows)
+		var want []int64
+		for index := range x.rows.n {
+			if m.matches(index) {
+				want = append(want, index)
+			}
+		}
+		up, down := slices.Collect(m.up), slices.Collect(m.down)
+		slices.Reverse(down)
+		require.Equal(t, up, down)
+		left := slices.DeleteFunc(slices.Clone(up), func(index int64) bool { return !m.matches(index) })
+		require.Equal(t, fmt.Sprint(want), fmt.Sprint(left), "%+v", f)
+		f.Limit = 7
+		newest, err := x.reading().newest(t.Context(), f)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(want[max(0, len(want)-7):]), fmt.Sprint(newest), "%+v", f)
+		found, passed = found+len(want), passed+n-len(up)
+	}
+	require.NotZero(t, found)
+	require.Greater(t, passed, 250*n, "half of all rows are never looked at")
+}
+
+// A question about what few entries have looks at few of a long trail's rows.
+func TestAQuestionLooksAtFewRows(t *testing.T) {
+	t.Parallel()
+	const n = 40 * blockRows
+	x := filled(t, n, func(i int) string { return fmt.Sprint("country GB allowed, by change ", i) })
+	for most, f := range map[int]Filter{
+		blockRows - 1: {Type: "streaming.*", Environment: "env-07"},
+		blockRows - 2: {Environment: "env-77"},
+		blockRows - 3: {Severity: "high"},
+		blockRows - 4: {Direction: "stronger"},
+		2 * blockRows: {Since: start.Add(1000 * time.Second), Until: start.Add(1060 * time.Second)},
+		n:             {Environment: "env-07"},
+	} {
+		looked := 0
+		for range f.matcher(&x.rows).up {
+			looked++
+		}
+		assert.LessOrEqual(t, looked, most, "%+v", f)
+	}
+}
