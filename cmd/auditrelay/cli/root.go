@@ -58,6 +58,7 @@ try, trail verify and some others have further ones: see their --help.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	showHelpWithin(root)
 	root.AddCommand(
 		p.newRun(),
@@ -263,8 +264,8 @@ shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.`),
 
 func healthcheck(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("check health: %w", err)
+	if err != nil || request.URL.Host == "" || request.URL.Scheme != "http" && request.URL.Scheme != "https" {
+		return misuse{fmt.Errorf("--url %q: write an address such as http://127.0.0.1:9100/readyz", url)}
 	}
 	client := http.Client{}
 	if host := request.URL.Hostname(); config.IsLoopback(host) {
