@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -315,12 +316,16 @@ var ErrNoRelay = errors.New("no relay runs on the data directory")
 
 // unreachable adds advice if no relay answers.
 func (c *Client) unreachable(ctx context.Context, err error) error {
+	var request *url.Error // it names an address within the socket
+	if errors.As(err, &request) {
+		err = request.Err
+	}
 	_, noDir := os.Stat(c.dir)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case c.dir == "": // within the relay
-		return errors.Unwrap(err)
+		return err
 	case errors.Is(noDir, fs.ErrNotExist):
 		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", c.dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -15,6 +15,9 @@ import (
 )
 
 func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) (err error) {
+	if err := s.knownToLetters(ctx, req.Filter.Sink); err != nil {
+		return err
+	}
 	failed := s.opts.Letters.Find(ctx, req.Filter, func(d deadletters.Letter) bool {
 		if req.Veiled {
 			d.Event = s.veil(d.Event)
@@ -23,6 +26,22 @@ func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) 
 		return err == nil
 	})
 	return errors.Join(err, failed)
+}
+
+// knownToLetters refuses a sink that is not configured and has no dead letters: it is misspelt.
+func (s *Server) knownToLetters(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, unknown := s.sink(name)
+	if unknown == nil {
+		return nil
+	}
+	err := s.opts.Letters.Find(ctx, deadletters.Filter{Sink: name}, func(deadletters.Letter) bool {
+		unknown = nil
+		return false
+	})
+	return errors.Join(unknown, err)
 }
 
 // selection is the dead letters of a request by their sinks, in ascending order, as they stood when
@@ -37,6 +56,9 @@ type chosen struct {
 
 // changeLetters changes the chosen dead letters, unless another command does so.
 func (s *Server) changeLetters(ctx context.Context, filter deadletters.Filter, j *job, change func(selection) error) error {
+	if err := s.knownToLetters(ctx, filter.Sink); err != nil {
+		return err
+	}
 	if !s.lettersTurn.TryLock() {
 		return refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C")
 	}

@@ -38,7 +38,6 @@ func TestLettersAreListed(t *testing.T) {
 		want   []relay.Event
 	}{
 		"sink":        {deadletters.Filter{Sink: "b"}, events[4:]},
-		"no sink":     {deadletters.Filter{Sink: "c"}, nil},
 		"since":       {deadletters.Filter{Since: between}, events[4:]},
 		"until":       {deadletters.Filter{Until: between}, events[:4]},
 		"reason":      {deadletters.Filter{Reason: "too large"}, events[:4]},
@@ -97,6 +96,14 @@ func TestLettersGoToAnotherSink(t *testing.T) {
 	require.ErrorContains(t, err, `4 dead letters are of sink "gone", which is not in the running configuration: name a sink by --to`)
 	_, err = s.replayed(console.ReplayLetters{To: "other"})
 	require.ErrorContains(t, err, `there is no sink "other" in the running configuration; it has a`)
+
+	misspelt := deadletters.Filter{Sink: "gnoe"}
+	_, err = s.replayed(console.ReplayLetters{Filter: misspelt})
+	require.ErrorContains(t, err, `there is no sink "gnoe" in the running configuration; it has a`)
+	err = s.Letters(t.Context(), console.ListLetters{Filter: misspelt}, nil)
+	require.ErrorContains(t, err, `there is no sink "gnoe" in the running configuration; it has a`)
+	require.Len(t, s.letters(deadletters.Filter{Sink: "gone"}, false), 4, "it has letters")
+	require.Empty(t, s.letters(deadletters.Filter{Sink: "a"}, false), "it is configured")
 
 	s.sinks["a"].Respond = relaytest.Naming(relay.Permanent(errors.New("no such topic")), events[1].ID)
 	p, err := s.replayed(console.ReplayLetters{To: "a"})
