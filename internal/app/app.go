@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -30,7 +29,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -170,8 +168,8 @@ func (r *process) fail(err error) {
 // start starts the parts, each on those before it: pushes are taken before the provider
 // is told to send them, and the stop order is the reverse.
 func (r *process) start(ctx context.Context) error {
-	if err := durable.MakeDir(r.cfg().DataDir); err != nil {
-		return fmt.Errorf("make data_dir: %w", err)
+	if err := makeDataDir(r.cfg().DataDir); err != nil {
+		return err
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startReloads, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
