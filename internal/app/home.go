@@ -160,8 +160,7 @@ func (h *homes) gaveUp(home Home) bool {
 	return slices.ContainsFunc(h.LetGo, func(l LetGo) bool { return l.Home == home })
 }
 
-// settleHome reads where the journal was kept, refuses to leave an undrained one, and then notes
-// the present one. After a crash before the note is written, the next start looks again.
+// settleHome reads where the journal was kept, and refuses to leave an undrained one.
 func (r *process) settleHome(ctx context.Context) error {
 	r.homes = readHomes(r.cfg().DataDir, r.log)
 	h, now := &r.homes, homeOf(r.cfg().Journal)
@@ -179,6 +178,13 @@ func (r *process) settleHome(ctx context.Context) error {
 		}
 		r.log.Info("the journal before is drained", "journal", old.String())
 	}
+	return nil
+}
+
+// noteHome notes where the journal is kept, once its store is open and before it takes anything: a
+// mistyped address is not noted. After a crash before the note is written, the next start looks again.
+func (r *process) noteHome() error {
+	h, now := &r.homes, homeOf(r.cfg().Journal)
 	known := h.Used != nil && *h.Used == now && !h.gaveUp(now)
 	h.Used = &now
 	h.LetGo = slices.DeleteFunc(h.LetGo, func(l LetGo) bool { return l.Home == now })

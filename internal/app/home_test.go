@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,7 +25,11 @@ import (
 // settle does what a start does about the journal's home.
 func settle(t *testing.T, cfg *config.Config) error {
 	t.Helper()
-	return runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg).settleHome(t.Context())
+	r := runsWith(&process{log: slog.New(slog.DiscardHandler)}, cfg)
+	if err := r.settleHome(t.Context()); err != nil {
+		return err
+	}
+	return r.noteHome()
 }
 
 // keep starts on a journal, and has a sink take n of so many new events, one to a record, and
@@ -104,6 +109,21 @@ func TestAMoveToAClusterAndBackStrandsNothing(t *testing.T) {
 	}))
 	err = settle(t, onDisk)
 	require.NoError(t, err)
+}
+
+// A first start with a mistyped address binds the relay to nothing.
+func TestAnAddressWhereNobodyAnswersIsNotNoted(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	mistyped := *cfg
+	mistyped.Journal.URL = "nats://127.0.0.1:1"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // so that it does not wait for servers that are starting
+	require.NoError(t, makeDataDir(cfg.DataDir))
+	r := newProcess(&mistyped, Options{Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, r.startStore(ctx), "journal.url nats://127.0.0.1:1: connect to the journal's NATS")
+	require.NoError(t, r.stack.unwind(t.Context()))
+	require.NoError(t, settle(t, cfg))
 }
 
 func TestEventsForNobodyAndDeadLettersAreNotStranded(t *testing.T) {

@@ -46,6 +46,9 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	if err := r.refusingMeanwhile(ctx, r.openStore); err != nil {
 		return err
 	}
+	if err := r.noteHome(); err != nil {
+		return err
+	}
 	// On servers of others there is no fuse: the relay cannot bring back what they lost.
 	r.quarantine, err = journal.OpenQuarantine(ctx, r.store, journal.QuarantineOptions{
 		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Ready: r.calm, Fuse: r.cfg().Journal.URL == "",
