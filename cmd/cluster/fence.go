@@ -147,11 +147,18 @@ func (f *fence) guardOf(subject string, h nats.Header) (key, guard string, rev u
 // keyOf is the key whose values stand at a subject.
 func (f *fence) keyOf(subject string) string {
 	if key, is := strings.CutPrefix(subject, f.stream+".key."); is {
-		return key
+		return strings.Replace(key, ".", "/", 1)
 	}
-	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(subject, f.stream+".b64."))
+	group, encoded, grouped := strings.Cut(strings.TrimPrefix(subject, f.stream+".b64."), ".")
+	if !grouped {
+		group, encoded = "", group
+	}
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
 		return ""
+	}
+	if grouped {
+		return group + "/" + string(text)
 	}
 	return string(text)
 }

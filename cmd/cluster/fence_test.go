@@ -26,8 +26,8 @@ func guarded(id, guard string, rev uint64) nats.Header {
 func TestRefusedWritesAreCounted(t *testing.T) {
 	t.Parallel()
 	f := &fence{stream: "T", newest: map[string]uint64{}, stored: map[string]bool{}, refused: map[string]refusal{}}
-	const epoch, position = "T.key.cluster/epoch/sink/hook-a", "T.key.position/hook-a"
-	beat := "T.b64." + base64.RawURLEncoding.EncodeToString([]byte("cluster/beat/r1.ab"))
+	const epoch, position = "T.key.cluster.epoch/sink/hook-a", "T.key.position.hook-a"
+	beat := "T.b64.cluster." + base64.RawURLEncoding.EncodeToString([]byte("beat/r1.ab"))
 	v := victim{member: "r1.ab", sinks: []string{"hook-a"}}
 	other := victim{member: "r2.cd", sinks: []string{"hook-b"}, jobs: []string{"control"}}
 	f.holds(epoch, guarded("1", "", 0), 10)
@@ -45,7 +45,7 @@ func TestRefusedWritesAreCounted(t *testing.T) {
 	f.passes(position, guarded("8", epoch, 10), nil)
 	f.passes(position, guarded("8", epoch, 10), nil) // at another server
 	f.passes(beat, guarded("9", "", 11), []byte(`{"jobs":[]}`))
-	f.passes("T.key.trimmed", guarded("10", "T.key.cluster/epoch/control", 0), nil)
+	f.passes("T.key.trimmed", guarded("10", "T.key.cluster.epoch/control", 0), nil)
 	assert.Equal(t, attempts{beats: 1, positions: 1}, f.attempts(v))
 	assert.Equal(t, attempts{}, f.attempts(other))
 	moves, trespass := f.sum()

@@ -186,7 +186,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 	stream, err := b.store.js.Stream(t.Context(), other.stream)
 	require.NoError(t, err)
 	c := stream.CachedInfo().Config
-	c.Metadata[metaForm], c.Metadata[metaVersion] = "2", "v9"
+	c.Metadata[metaForm], c.Metadata[metaVersion] = "3", "v9"
 	_, err = b.store.js.UpdateStream(t.Context(), c)
 	require.NoError(t, err)
 	b.Kill(t)
@@ -199,8 +199,12 @@ func TestStreamsOfAnotherProgramAreRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir())
 	js := natstest.JetStream(t, srv)
-	for prefix, name := range map[string]string{"OLD1": "OLD1_TABLE", "OLD2": "OLD2_EVENTS"} {
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{prefix + ".>"}}) // as an early version made it
+	for prefix, name := range map[string]string{"OLD1": "OLD1_TABLE", "OLD2": "OLD2_EVENTS", "OLD3": "OLD3_TABLE"} {
+		c := jetstream.StreamConfig{Name: name, Subjects: []string{prefix + ".>"}} // as an early version made it
+		if prefix == "OLD3" {
+			c.Metadata = map[string]string{metaForm: "1"}
+		}
+		_, err := js.CreateStream(t.Context(), c)
 		require.NoError(t, err)
 		s, err := Open(t.Context(), Config{
 			Journal: config.Journal{URL: srv.ClientURL(), Replicas: 1, StreamPrefix: prefix}, Logger: slog.New(slog.DiscardHandler),

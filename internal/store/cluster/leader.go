@@ -87,7 +87,12 @@ func (s *Store) askOnce(ctx context.Context, stream string, q query) (message, e
 
 // next asks the leader for the first message from a sequence on.
 func (s *Store) next(ctx context.Context, stream string, seq uint64) (message, error) {
-	return s.ask(ctx, stream, query{Seq: max(seq, 1), Next: ">"})
+	return s.nextOf(ctx, stream, seq, ">")
+}
+
+// nextOf asks the leader for the first message from a sequence on that stands at one of some subjects.
+func (s *Store) nextOf(ctx context.Context, stream string, seq uint64, subjects string) (message, error) {
+	return s.ask(ctx, stream, query{Seq: max(seq, 1), Next: subjects})
 }
 
 // info asks the leader of a stream for its state.

@@ -23,7 +23,7 @@ const (
 	metaForm    = "auditrelay.form"    // of the stream and its messages
 	metaVersion = "auditrelay.version" // of the program that wrote last
 	metaLog     = "auditrelay.log"     // the id of a log
-	form        = 1
+	form        = 2
 )
 
 // tableName is the log that no log can be: the names of logs are in small letters.
@@ -84,15 +84,16 @@ func orSubject(c jetstream.StreamConfig) []string {
 	return []string{c.Name}
 }
 
-// checkForm refuses a stream that another program or a later version made.
+// checkForm refuses a stream that another program made, or a version that keeps things elsewhere.
 func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 	noted := info.Config.Metadata[metaForm]
-	if noted == "" {
+	n, err := strconv.Atoi(noted)
+	if noted == "" || err == nil && n < form {
 		return fmt.Errorf("stream %s was not made by this version of auditrelay: it keeps its records in another form; "+
 			"set another journal.stream_prefix, or delete all streams whose names begin with %s_ (what they hold is lost then); the stream was not changed",
 			info.Config.Name, s.prefix)
 	}
-	if n, err := strconv.Atoi(noted); err != nil || n > form {
+	if err != nil || n > form {
 		return fmt.Errorf("stream %s has the form %s of auditrelay %s, and this version knows forms up to %d: %w",
 			info.Config.Name, noted, info.Config.Metadata[metaVersion], form, ErrVersion)
 	}

@@ -48,13 +48,31 @@ const (
 	kindTombstone = 2
 )
 
-// subject is where the values of a key stand. A key that a subject can hold stands there as
-// it is, for people who look at the stream.
+// subject is where the values of a key stand. A key that a subject can hold stands there nearly as
+// it is, for people who look at the stream: what is before its first slash is a token of its own, by
+// which a watch can ask for it.
 func (t *Table) subject(key string) string {
-	if key != "" && len(key) <= 255 && !strings.ContainsFunc(key, isUnsafe) {
-		return t.stream + ".key." + key
+	group, rest := "", key
+	if first, second, found := strings.Cut(key, "/"); found && isPlain(first) && second != "" {
+		group, rest = "."+first, second
 	}
-	return t.stream + ".b64." + base64.RawURLEncoding.EncodeToString([]byte(key))
+	if isPlain(rest) {
+		return t.stream + ".key" + group + "." + rest
+	}
+	return t.stream + ".b64" + group + "." + base64.RawURLEncoding.EncodeToString([]byte(rest))
+}
+
+// filter has all subjects at which the keys with a prefix stand, and perhaps others.
+func (t *Table) filter(prefix string) string {
+	if group, _, found := strings.Cut(prefix, "/"); found && isPlain(group) {
+		return t.stream + ".*." + group + ".>"
+	}
+	return ">"
+}
+
+// isPlain reports whether a text stands in a subject as it is.
+func isPlain(text string) bool {
+	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, isUnsafe)
 }
 
 // isUnsafe says what does not stand in a subject as it is.
@@ -115,14 +133,18 @@ func (t *Table) keys(ctx context.Context, prefix string) (keys []string, err err
 	return keys, t.store.closedOr(err)
 }
 
-// keyAt is the key whose values stand at a subject.
+// keyAt is the key whose values stand at a subject, as [Table.subject] names it.
 func (t *Table) keyAt(subject string) (key string, is bool) {
 	if key, is = strings.CutPrefix(subject, t.stream+".key."); is {
-		return key, true
+		return strings.Replace(key, ".", "/", 1), true
 	}
-	text, is := strings.CutPrefix(subject, t.stream+".b64.")
-	decoded, err := base64.RawURLEncoding.DecodeString(text)
-	return string(decoded), is && err == nil
+	rest, is := strings.CutPrefix(subject, t.stream+".b64.")
+	if !is {
+		return "", false
+	}
+	dot := strings.IndexByte(rest, '.') + 1
+	text, err := base64.RawURLEncoding.DecodeString(rest[dot:])
+	return strings.Replace(rest[:dot], ".", "/", 1) + string(text), err == nil
 }
 
 func (t *Table) tellDamage(m message) {

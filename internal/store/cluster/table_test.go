@@ -346,3 +346,49 @@ func TestTheTableIsGone(t *testing.T) {
 	}
 	assert.Len(t, records, 7)
 }
+
+// Each key has a subject of its own, and a watch of a prefix asks for the subjects of all keys that
+// begin with it.
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	table := &Table{stream: "T"}
+	for key, subject := range map[string]string{
+		"shards": "T.key.shards", "cluster/epoch/sink/a": "T.key.cluster.epoch/sink/a", "cluster/beat/h.1": "T.b64.cluster.YmVhdC9oLjE",
+		"a.b/c": "T.b64.YS5iL2M", "/a": "T.key./a", "a/": "T.key.a/", "a": "T.key.a", "a.b": "T.b64.YS5i", "a/.": "T.b64.a.Lg",
+	} {
+		assert.Equal(t, subject, table.subject(key), key)
+		back, is := table.keyAt(subject)
+		assert.True(t, is)
+		assert.Equal(t, key, back)
+	}
+	for prefix, subjects := range map[string]string{
+		"cluster/": "T.*.cluster.>", "cluster/epoch/": "T.*.cluster.>", "cluster": ">", "": ">", "a.b/": ">", "/": ">",
+	} {
+		assert.Equal(t, subjects, table.filter(prefix), prefix)
+	}
+}
+
+// Other keys that are written all the time are passed over by a watch: it makes no more requests
+// than its own keys need.
+func TestAWatchPassesOverOtherKeys(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	table := newBackend(t, srv.ClientURL(), 1).store.table
+	for i := range 300 {
+		_, err := table.Put(t.Context(), fmt.Sprintf("position/%d", i), []byte("1"), store.If{})
+		require.NoError(t, err)
+	}
+	for i, key := range []string{"cluster/epoch/a", "cluster/beat/h.1", "cluster/x y"} {
+		_, err := table.Put(t.Context(), key, []byte(fmt.Sprint(i)), store.If{})
+		require.NoError(t, err)
+	}
+	for _, key := range []string{"position/8", "clusters/x", "position/9"} {
+		_, err := table.Put(t.Context(), key, []byte("2"), store.If{})
+		require.NoError(t, err)
+	}
+	var keys []string
+	next, err := table.scan(t.Context(), 1, "cluster/", func(v store.Value) bool { keys = append(keys, v.Key); return true })
+	require.NoError(t, err)
+	assert.Equal(t, []string{"cluster/epoch/a", "cluster/beat/h.1", "cluster/x y"}, keys)
+	assert.EqualValues(t, 304, next, "not to the end of the stream")
+}

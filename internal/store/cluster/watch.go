@@ -66,10 +66,11 @@ var errEnough = errors.New("the caller wants no more")
 // scan calls take with the values of a prefix whose messages stand at a sequence or later, until
 // it returns false. A value that is written meanwhile is given again. The sequence that it
 // returns is where another scan goes on. As long as it finds messages, it asks for more of them at
-// once.
+// once. It passes over those of other groups of keys: sinks store their positions many times a
+// second, and whoever waits for an epoch reads none of that.
 func (t *Table) scan(ctx context.Context, seq uint64, prefix string, take func(store.Value) bool) (next uint64, err error) {
 	for many := 0; ; many = min(2*many+1, watchAhead) {
-		first, err := t.store.next(ctx, t.stream, seq)
+		first, err := t.store.nextOf(ctx, t.stream, seq, t.filter(prefix))
 		if errors.Is(err, errMissing) {
 			return seq, nil
 		}
