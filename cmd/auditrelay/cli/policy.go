@@ -171,6 +171,10 @@ violations are excepted until when. 'auditrelay trail list --setting policies' h
 }
 
 func printPolicies(p *page, all []workspace.PolicyStatus) {
+	if !slices.ContainsFunc(all, func(s workspace.PolicyStatus) bool { return len(s.Violations) > 0 }) {
+		p.line("no rule is violated")
+		return
+	}
 	p.row("ENVIRONMENT", "RULE", "SEVERITY", "SETTING", "WHY")
 	for _, s := range all {
 		for _, v := range s.Violations {
