@@ -108,7 +108,7 @@ func (p *entryPage) link() {
 	where := url.Values{}
 	for name, value := range map[string]string{"project": p.Project, "environment": p.Environment, "setting": p.Setting} {
 		if value != "" {
-			where.Set(name, value)
+			where.Set(name, timeline.ShortName(value))
 		}
 	}
 	p.History = address(changesPath, where)

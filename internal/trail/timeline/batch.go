@@ -18,8 +18,8 @@ type line struct {
 	kind, project, environment, subject, cause, actor string
 	severity, direction                               uint8
 	flags                                             flags
-	reviews                                           int64 // with isAnnotation: the entry it marks
-	summary, further                                  string
+	reviews                                           int64  // with isAnnotation: the entry it marks
+	text                                              string // its sentences as they stand in the file
 }
 
 const (
@@ -31,11 +31,11 @@ const (
 	behindSummary = 0
 )
 
-// text is the line's sentences as they stand in the file.
-func (l *line) text() string {
-	text := strings.ReplaceAll(bounded(l.summary, maxSummary), "\x00", " ")
-	if l.further != "" {
-		text += "\x00" + l.further
+// textOf joins the sentences of an entry.
+func textOf(summary, further string) string {
+	text := strings.ReplaceAll(bounded(summary, maxSummary), "\x00", " ")
+	if further != "" {
+		text += "\x00" + further
 	}
 	return text
 }
@@ -74,14 +74,13 @@ func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [
 		if rows[i].Flags = l.flags; l.flags&isMissing != 0 {
 			continue
 		}
-		text := l.text()
 		rows[i] = row{
-			Time: l.time.UnixNano(), Text: int64(len(texts)), Length: uint16(len(text)),
+			Time: l.time.UnixNano(), Text: int64(len(texts)), Length: uint16(len(l.text)),
 			Kind: name(l.kind, maxNames-1), Project: name(l.project, maxNames-1), Environment: name(l.environment, maxNames-1),
 			Subject: name(l.subject, maxNames-1), Cause: name(l.cause, maxNames-1), Actor: name(l.actor, maxActors),
 			Levels: levelsOf(l.severity, l.direction), Flags: l.flags,
 		}
-		texts = append(texts, text...)
+		texts = append(texts, l.text...)
 		if l.flags&isAnnotation != 0 {
 			reviews = append(reviews, review{Of: l.reviews, By: t.n + int64(i)})
 		}
@@ -99,7 +98,7 @@ func bounded(s string, limit int) string {
 		return s
 	}
 	cut := limit - len("…")
-	for !utf8.RuneStart(s[cut]) {
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
 	return s[:cut] + "…"
@@ -118,7 +117,8 @@ func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, 
 	}
 	var names []string
 	rows, reviews := make([]row, head.Rows), make([]review, head.Reviews)
-	bad := json.Unmarshal(rest[:head.Names], &names) != nil || len(t.names)+len(names) > maxNames
+	bad := json.Unmarshal(rest[:head.Names], &names) != nil || len(t.names)+len(names) > maxNames ||
+		slices.ContainsFunc(names, func(name string) bool { return len(name) > maxName })
 	t.names, rest = append(t.names, names...), rest[head.Names:]
 	for _, list := range []any{rows, reviews} {
 		n, err = binary.Decode(rest, binary.LittleEndian, list)

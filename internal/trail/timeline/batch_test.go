@@ -18,7 +18,7 @@ func TestBatchesKeepTheirRows(t *testing.T) {
 		long[i] = "ä"[i%2]
 	}
 	batch := batchOf(
-		line{time: at(0), kind: "settings.changed", project: "acme", subject: "rbac_policy", severity: 3, direction: 4, flags: isState | needsReview, summary: string(long)},
+		line{time: at(0), kind: "settings.changed", project: "acme", subject: "rbac_policy", severity: 3, direction: 4, flags: isState | needsReview, text: textOf(string(long), "")},
 		line{flags: isMissing},
 		line{time: at(1), kind: TypeAnnotated, flags: isAnnotation, reviews: 0},
 	)
@@ -38,7 +38,7 @@ func TestBatchesKeepTheirRows(t *testing.T) {
 }
 
 func FuzzBatch(f *testing.F) {
-	f.Add(batchOf(line{time: at(0), kind: "a", summary: "b"}, line{flags: isMissing}, line{flags: isAnnotation, reviews: 0}))
+	f.Add(batchOf(line{time: at(0), kind: "a", text: "b"}, line{flags: isMissing}, line{flags: isAnnotation, reviews: 0}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, batch []byte) {
 		var made table

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -114,4 +116,30 @@ func TestAQuestionLooksAtFewRows(t *testing.T) {
 		}
 		assert.LessOrEqual(t, looked, most, "%+v", f)
 	}
+}
+
+// Questions are answered while the keeper adds to a block that is half full: each finds at least what
+// was there when it was asked.
+func TestQuestionsWhileTheKeeperAdds(t *testing.T) {
+	t.Parallel()
+	trail := trailtest.New(t)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	const n = blockRows + 40
+	var adding sync.WaitGroup
+	adding.Go(func() {
+		for i := range n {
+			if _, err := trail.Append(t.Context(), change(i, 8, 12)); !assert.NoError(t, err) {
+				return
+			}
+		}
+	})
+	for found := 0; found < n && !t.Failed(); {
+		before := int(trail.Size())
+		rows := list(t, v, Filter{Text: "LUDS", Environment: "live", Severity: "low"})
+		require.GreaterOrEqual(t, len(rows), before)
+		_, err := v.Settings(t.Context(), Filter{Environment: "live"})
+		require.NoError(t, err)
+		found = len(rows)
+	}
+	adding.Wait()
 }

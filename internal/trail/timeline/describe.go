@@ -57,9 +57,9 @@ func lineOf(e audit.Recorded) line {
 		t = describe(e.Entry, t.Cause)
 	}
 	l := line{
-		time: e.Time, kind: e.Type, project: e.Project, environment: e.Environment, subject: e.Subject,
-		cause: t.Cause, actor: cmp.Or(actor, t.actor()), severity: place(severities, t.Severity), direction: place(directions, t.Direction), summary: t.Summary,
-		further: t.further(),
+		time: e.Time, kind: ShortName(e.Type), project: ShortName(e.Project), environment: ShortName(e.Environment), subject: ShortName(e.Subject),
+		cause: ShortName(t.Cause), actor: ShortName(cmp.Or(actor, t.actor())), severity: place(severities, t.Severity), direction: place(directions, t.Direction),
+		text: textOf(t.Summary, t.further()),
 	}
 	if hasState(&e.Entry) {
 		l.flags |= isState
@@ -70,7 +70,7 @@ func lineOf(e audit.Recorded) line {
 	if of, ok := annotationOf(&e.Entry); ok {
 		l.flags |= isAnnotation
 		l.reviews = of.Index
-		l.actor = of.String()
+		l.actor = ShortName(of.String())
 	}
 	return l
 }

@@ -76,6 +76,7 @@ func (x *Index) entry(ctx context.Context, row Row) (Entry, error) {
 }
 
 func whole(row Row, e audit.Recorded) Entry {
+	row.Type, row.Project, row.Environment, row.Setting = e.Type, e.Project, e.Environment, e.Subject
 	return Entry{
 		Row: row, Leaf: e.Leaf.String(), Window: e.Window, Before: e.Before, After: e.After, Detail: e.Detail, Unsound: e.Unsound,
 	}

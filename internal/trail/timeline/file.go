@@ -21,7 +21,7 @@ import (
 // The file begins with formatLine. Each batch follows with its length and its CRC-32C, 4
 // bytes each.
 const (
-	formatLine = "auditrelay trail index 4\n"
+	formatLine = "auditrelay trail index 5\n"
 	frameBytes = 8
 	maxBatch   = 64 << 20
 )

@@ -149,11 +149,11 @@ func leveled(f *Filter) []bool {
 	return ok
 }
 
-// named returns the fitting names of a table.
+// named returns the fitting names of a table. A long one fits by its start, and as a whole.
 func named(t *table, pattern string) []bool {
-	p, ok := match.ParsePattern(pattern), make([]bool, len(t.names))
+	p, short, ok := match.ParsePattern(pattern), ShortName(pattern), make([]bool, len(t.names))
 	for id, name := range t.names {
-		ok[id] = p.Matches(name)
+		ok[id] = name == short || p.Matches(name)
 	}
 	return ok
 }
