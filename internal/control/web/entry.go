@@ -133,13 +133,37 @@ func textOf(index int64, part string, raw json.RawMessage) stateText {
 	return s
 }
 
+// deepest is how deeply JSON may be nested to be indented. The indents of a deeper one would take far
+// more room than the JSON itself: they grow with the square of its depth.
+const deepest = 100
+
 // prettyJSON is JSON for people. Characters that could hide or reorder text stand as escapes.
 func prettyJSON(raw json.RawMessage) string {
 	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
+	if depth(raw) > deepest || json.Indent(&b, raw, "", "  ") != nil {
 		return readable(raw)
 	}
 	return readable(b.Bytes())
+}
+
+// depth is how deeply JSON is nested.
+func depth(raw []byte) (most int) {
+	now, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
 }
 
 // escapes are all escapes in JSON, so that the second half of one is not taken for another.

@@ -66,7 +66,7 @@ func templatesIn(raw json.RawMessage) map[string]mailTemplate {
 	_ = json.Unmarshal(raw, &list) // of a state of another form, what could be read
 	byID := map[string]mailTemplate{}
 	for _, t := range list {
-		byID[t.ID] = t
+		byID[timeline.ShortName(t.ID)] = t
 	}
 	return byID
 }
