@@ -48,7 +48,13 @@ func (t *tab) paths(s *stage) (all []string, err error) {
 		all = append(all, fmt.Sprintf("/changes/%d", s.weakened), "/changes?text=breach", "/states", "/changes?text=template")
 	}
 	if slices.Contains(all, "/sinks") {
-		all = append(all, "/sinks/history/dead", "/sinks/history/picky?hours=12", "/sinks/letters", fmt.Sprintf("/sinks/letters/%d", s.refused(t.ctx)), fmt.Sprintf("/streaming/%s/%s", s.silent.Project, s.silent.Environment))
+		for i, name := range s.sinks {
+			all = append(all, fmt.Sprintf("/sinks/history/%s?hours=%d", name, 1+11*i))
+		}
+		if letter := s.refused(t.ctx); letter > 0 {
+			all = append(all, fmt.Sprintf("/sinks/letters/%d", letter))
+		}
+		all = append(all, "/sinks/letters", fmt.Sprintf("/streaming/%s/%s", s.silent.Project, s.silent.Environment))
 	}
 	return append(all, fmt.Sprintf("/prove?entry=%d", s.weakened)), nil
 }

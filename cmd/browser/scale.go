@@ -82,7 +82,7 @@ func (t *tab) timed(address string) (time.Duration, error) {
 
 // longStage is a relay whose trail was filled while it was stopped.
 func longStage(ctx context.Context, o options, dir string) (s *stage, err error) {
-	s = &stage{binary: o.binary, weakened: int64(o.entries / 2), silent: workspacesim.Environment{Project: "shop", Environment: "env-7"}}
+	s = &stage{binary: o.binary, sinks: []string{"archive"}, weakened: int64(o.entries / 2), silent: workspacesim.Environment{Project: "shop", Environment: "env-7"}}
 	if s.relay, err = rig.NewRelay(ctx, o.binary, dir); err != nil {
 		return s, err
 	}

@@ -43,11 +43,12 @@ type stage struct {
 	provider  *oidctest.Provider
 
 	flowing, silent workspacesim.Environment
-	weakened        int64 // the index of the entry about the weakened policy
+	weakened        int64    // the index of the entry about the weakened policy
+	sinks           []string // whose pages are looked at
 }
 
 func newStage(ctx context.Context, o options, dir string) (s *stage, err error) {
-	s = &stage{binary: o.binary, picky: newReceiver(http.StatusBadRequest)}
+	s = &stage{binary: o.binary, sinks: []string{"dead", "picky"}, picky: newReceiver(http.StatusBadRequest)}
 	if s.workspace, err = rig.StartWorkspace(ctx, workspacesim.Options{Projects: 1}); err != nil {
 		return s, err
 	}

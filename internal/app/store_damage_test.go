@@ -308,7 +308,11 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 			o.still()
 			o.settle()
 			if slices.Contains([]string{"the store is gone", "the events are gone", "the folders exchanged"}, name) {
-				waiting.Until(t, func() bool { return len(o.owed.lacks(o.ids)) == len(pushed) }, "what was pushed since is not delivered")
+				lacks := 0
+				waiting.While(t, func() any { return lacks }, func() bool {
+					lacks = len(o.owed.lacks(o.ids))
+					return lacks == len(pushed)
+				}, "what was pushed since is not delivered")
 				assert.Equal(t, pushed, o.owed.lacks(o.ids))
 				assert.GreaterOrEqual(t, o.named(events), len(pushed))
 			}
