@@ -148,15 +148,20 @@ func (o *owing) restart(harm func() error) {
 // what that is. A relay that waits for a person to accept the damage is told so.
 func (o *owing) settle() (lost []string) {
 	o.t.Helper()
-	client := console.NewClient(o.cfg.DataDir)
 	waiting.While(o.t, func() any { return len(lost) }, func() bool {
-		if damage, err := client.Damage(o.t.Context()); err == nil && damage.Held {
-			_, _ = client.AcceptDamage(o.t.Context()) // there may be more to come
-		}
+		o.accept()
 		lost = o.owed.lacks(o.ids)
 		return len(lost) <= o.named(events)
 	}, "events are neither delivered nor named")
 	return lost
+}
+
+// accept tells a relay that waits for a person to accept the damage that it is accepted.
+func (o *owing) accept() {
+	client := console.NewClient(o.cfg.DataDir)
+	if damage, err := client.Damage(o.t.Context()); err == nil && damage.Held {
+		_, _ = client.AcceptDamage(o.t.Context()) // there may be more to come
+	}
 }
 
 // named is how many positions of a log the quarantine names.
@@ -310,6 +315,7 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 			if slices.Contains([]string{"the store is gone", "the events are gone", "the folders exchanged"}, name) {
 				lacks := 0
 				waiting.While(t, func() any { return lacks }, func() bool {
+					o.accept() // a sink may come to the damage after another has named it
 					lacks = len(o.owed.lacks(o.ids))
 					return lacks == len(pushed)
 				}, "what was pushed since is not delivered")
