@@ -260,6 +260,18 @@ func (m *mutual) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}, err
 }
 
+// newMutual starts one with a certificate of an authority, and returns its address.
+func newMutual(t *testing.T, of *authority) (m *mutual, url string) {
+	t.Helper()
+	m = &mutual{now: of}
+	server := httptest.NewUnstartedServer(m)
+	server.TLS = &tls.Config{GetConfigForClient: m.config, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return m, server.URL
+}
+
 func (m *mutual) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,12 +285,7 @@ func (m *mutual) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestChangedCertificatesAreUsed(t *testing.T) {
 	t.Parallel()
 	first, second := newAuthority(t), newAuthority(t)
-	receiver := &mutual{now: first}
-	server := httptest.NewUnstartedServer(receiver)
-	server.TLS = &tls.Config{GetConfigForClient: receiver.config, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	receiver, url := newMutual(t, first)
 	files := func(a *authority, name string) map[string]string {
 		all := map[string]string{"push": "the-push-password", "ca.crt": pemOf(a.cert)}
 		all["tls.crt"], all["tls.key"] = a.pair(name)
@@ -289,7 +296,7 @@ ingest: {listen: "127.0.0.1:0", tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.
 admin: {listen: "127.0.0.1:0"}
 sinks:
   - name: hook
-    webhook: {url: "`+server.URL+`", tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+    webhook: {url: "`+url+`", tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
 `, files(first, "one"))
 	// push pushes over a fresh connection, and returns the name in the listener's certificate.
 	push := func(a *authority) string {
@@ -339,12 +346,7 @@ sinks:
 func TestChangedFilesOfTracesAreUsed(t *testing.T) {
 	t.Parallel()
 	first, second := newAuthority(t), newAuthority(t)
-	receiver := &mutual{now: first}
-	server := httptest.NewUnstartedServer(receiver)
-	server.TLS = &tls.Config{GetConfigForClient: receiver.config, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	receiver, url := newMutual(t, first)
 	files := func(a *authority, name string) map[string]string {
 		all := map[string]string{"push": "the-push-password", "ca.crt": pemOf(a.cert), "key": "the-key-of-" + name}
 		all["tls.crt"], all["tls.key"] = a.pair(name)
@@ -353,7 +355,7 @@ func TestChangedFilesOfTracesAreUsed(t *testing.T) {
 	r, v, log := startOnFiles(t, `
 ingest: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0"}
-traces: {endpoint: "`+server.URL+`/v1/traces", ratio: 1, headers: {X-Key: "file:DIR/key"}, tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+traces: {endpoint: "`+url+`/v1/traces", ratio: 1, headers: {X-Key: "file:DIR/key"}, tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
 sinks:
 `, files(first, "one"))
 	sent := func(name string) {

@@ -1,9 +1,6 @@
 package app
 
 import (
-	"crypto/tls"
-	"log/slog"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,12 +20,7 @@ func (m *mutual) count() int {
 func TestABrokenFileOfTheHeartbeatHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	first, second := newAuthority(t), newAuthority(t)
-	receiver := &mutual{now: first}
-	server := httptest.NewUnstartedServer(receiver)
-	server.TLS = &tls.Config{GetConfigForClient: receiver.config, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	receiver, url := newMutual(t, first)
 	files := func(a *authority, name string) map[string]string {
 		all := map[string]string{"push": "the-push-password-" + name, "ca.crt": pemOf(a.cert)}
 		all["tls.crt"], all["tls.key"] = a.pair(name)
@@ -37,7 +29,7 @@ func TestABrokenFileOfTheHeartbeatHoldsUpNoOther(t *testing.T) {
 	r, v, log := startOnFiles(t, `
 ingest: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0"}
-heartbeat: {url: "`+server.URL+`", interval: 1s, tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+heartbeat: {url: "`+url+`", interval: 1s, tls: {ca_file: DIR/ca.crt, cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
 sinks:
 `, files(first, "one"))
 	waiting.Until(t, func() bool { return receiver.last() == "one" }, log.text.String())
