@@ -18,8 +18,9 @@ import (
 
 const streamingPath = "/streaming"
 
-// flowPage has the streams of all environments.
+// flowPage has the streams of environments.
 type flowPage struct {
+	environments
 	Rows     []flowRow
 	Silences []health.Silence
 	MayAct   bool
@@ -38,20 +39,28 @@ func flowOf(a *asked) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.environments, err = environmentsOf(a, streamingPath, all); err != nil {
+		return nil, err
+	}
 	configs, err := a.client.Streaming(a.ctx)
 	if err != nil {
 		p.Watched = err.Error()
 	}
-	for _, s := range all {
-		row := flowRow{Status: s}
-		if i := slices.IndexFunc(configs, func(h streaming.Health) bool { return h.Project == s.Project && h.Environment == s.Environment }); i >= 0 {
-			row.Config = &configs[i]
-		}
-		p.Rows = append(p.Rows, row)
+	for _, s := range p.Shown {
+		p.Rows = append(p.Rows, flowRow{s, configOf(configs, s)})
 	}
-	slices.SortStableFunc(p.Rows, func(a, b flowRow) int { return worstFirst(a.State, b.State) })
 	p.Silences, err = a.client.Silences(a.ctx)
 	return p, err
+}
+
+// configOf is the streaming config of an environment; nil: it has none.
+func configOf(all []streaming.Health, of health.Status) *streaming.Health {
+	for i := range all {
+		if all[i].Project == of.Project && all[i].Environment == of.Environment {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 func statuses(a *asked) (all []health.Status, err error) {
@@ -92,9 +101,7 @@ func historyOf(a *asked) (any, error) {
 	now := time.Now().UTC()
 	p.Axis = axis{From: now.AddDate(0, 0, -p.Days), Until: now}
 	if configs, err := a.client.Streaming(a.ctx); err == nil {
-		if i := slices.IndexFunc(configs, func(h streaming.Health) bool { return h.Project == project && h.Environment == environment }); i >= 0 {
-			p.Config = &configs[i]
-		}
+		p.Config = configOf(configs, all[i])
 	}
 	if err := p.read(a); err != nil {
 		return nil, err

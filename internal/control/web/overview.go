@@ -1,14 +1,11 @@
 package web
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -18,37 +15,20 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
-const (
-	// environmentsPerPage is how many environments the overview shows at once, and changesShown how many
-	// weakening changes.
-	environmentsPerPage = 60
-	changesShown        = 5
-)
+// changesShown is how many weakening changes the overview has.
+const changesShown = 5
 
 // overview is the relay at a glance.
 type overview struct {
-	// All counts the environments, and Troubled those with something to do.
-	All, Troubled int
-	States        []stateCount
-	Environments  []environment // of this page, the troubled ones first
-	Chosen        int           // how many fit Words and State
-	Words, State  string
-	From          int // the place of the first one shown
-	Earlier       string
-	Later         string
-	Sinks         []console.Sink
-	Failing       int // of the sinks
-	Journal       *journal.Usage
-	Weaker        []timeline.Row
-	Elsewhere     string // why the trail is not shown
+	environments
+	Rows      []environment // of this page
+	Sinks     []console.Sink
+	Failing   int // of the sinks
+	Journal   *journal.Usage
+	Weaker    []timeline.Row
+	Elsewhere string // why the trail is not shown
 	// Unreadable says of sections why they cannot be shown.
 	Unreadable []string
-}
-
-type stateCount struct {
-	State   health.State
-	N       int
-	Address string
 }
 
 // environment is one with its picture.
@@ -58,17 +38,12 @@ type environment struct {
 	Spark   spark
 }
 
-// troubled reports whether somebody should do something.
-func troubled(s *health.Status) bool {
-	return s.State != health.Flowing && s.Action != "" && !s.Silenced
-}
-
 func overviewOf(a *asked) (any, error) {
 	sections, err := a.client.Status(a.ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := &overview{Words: a.value("words"), State: a.value("state")}
+	o := &overview{}
 	var all []health.Status
 	for name, into := range map[string]any{"environments": &all, "sinks": &o.Sinks, "journal": &o.Journal} {
 		if err := section(sections[name], into); err != nil {
@@ -76,12 +51,13 @@ func overviewOf(a *asked) (any, error) {
 		}
 	}
 	slices.Sort(o.Unreadable)
-	from, _, err := indexIn(a.request.Form, "from")
-	if err != nil {
+	if o.environments, err = environmentsOf(a, "/", all); err != nil {
 		return nil, err
 	}
-	o.count(all)
-	o.choose(all, int(from))
+	for _, e := range o.Shown {
+		where := with(with(url.Values{}, "project", e.Project), "environment", e.Environment)
+		o.Rows = append(o.Rows, environment{e, address(changesPath, where), sparkOf(e.EventsByMinute)})
+	}
 	for i := range o.Sinks {
 		if d := o.Sinks[i].Delivery; d != nil && !d.FailingSince.IsZero() {
 			o.Failing++
@@ -102,63 +78,6 @@ func section(raw json.RawMessage, into any) error {
 		return errors.New(failed.Error)
 	}
 	return json.Unmarshal(raw, into)
-}
-
-func (o *overview) count(all []health.Status) {
-	counts := map[health.State]int{}
-	o.All = len(all)
-	for i := range all {
-		counts[all[i].State]++
-		if troubled(&all[i]) {
-			o.Troubled++
-		}
-	}
-	for _, state := range slices.SortedFunc(maps.Keys(counts), worstFirst) {
-		o.States = append(o.States, stateCount{state, counts[state], address("/", url.Values{"state": {string(state)}})})
-	}
-}
-
-// severities ascend.
-var severities = []meaning.Severity{meaning.Info, meaning.Low, meaning.Medium, meaning.High, meaning.Critical}
-
-func worstFirst(a, b health.State) int {
-	return cmp.Or(slices.Index(severities, b.Severity())-slices.Index(severities, a.Severity()), cmp.Compare(a, b))
-}
-
-// choose takes a page of the environments that fit.
-func (o *overview) choose(all []health.Status, from int) {
-	words := strings.ToLower(o.Words)
-	var fitting []*health.Status
-	for i := range all {
-		s := &all[i]
-		if strings.Contains(strings.ToLower(s.Project+"/"+s.Environment), words) && (o.State == "" || o.State == string(s.State)) {
-			fitting = append(fitting, s)
-		}
-	}
-	slices.SortStableFunc(fitting, func(a, b *health.Status) int {
-		last := func(s *health.Status) int {
-			if troubled(s) {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(last(a)-last(b), worstFirst(a.State, b.State))
-	})
-	o.Chosen, o.From = len(fitting), min(from, len(fitting))
-	end := min(o.From+environmentsPerPage, len(fitting))
-	for _, s := range fitting[o.From:end] {
-		where := with(with(url.Values{}, "project", s.Project), "environment", s.Environment)
-		o.Environments = append(o.Environments, environment{*s, address(changesPath, where), sparkOf(s.EventsByMinute)})
-	}
-	at := func(from int) string {
-		return address("/", with(with(with(url.Values{}, "words", o.Words), "state", o.State), "from", strconv.Itoa(from)))
-	}
-	if o.From > 0 {
-		o.Earlier = at(max(0, o.From-environmentsPerPage))
-	}
-	if end < len(fitting) {
-		o.Later = at(end)
-	}
 }
 
 // readWeaker reads the newest weakening changes. Another relay of the cluster may have the trail.
