@@ -127,7 +127,7 @@ func TestReplayBesideLiveDelivery(t *testing.T) {
 	}
 	assert.Contains(t, command("--dry-run"), "events would be delivered")
 	before := s.sim.Counts().Acknowledged
-	out := command("--match", "type=event_log.*")
+	out := command("--match", `type.startsWith("event_log.")`)
 	t.Logf("%d events came in meanwhile; %s", s.sim.Counts().Acknowledged-before, out)
 	assert.Contains(t, out, " 0 refused")
 

@@ -31,7 +31,7 @@ func TestReplaysAndDeadLettersOfOCSF(t *testing.T) {
 		assert.Equal(t, "a text of c@example.com", string(l.Body))
 		return nil
 	}))
-	require.NoError(t, client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "siem", Match: "id=a"}, func(*console.Progress) {}))
+	require.NoError(t, client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "siem", Match: `id == "a"`}, func(*console.Progress) {}))
 	require.NoError(t, r.stop())
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -95,7 +95,7 @@ func TestRoutedAndRedacted(t *testing.T) {
 		return all
 	}
 	assert.Equal(t, []string{c, d}, letters(), "dead letters are the events as they came")
-	require.NoError(t, client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "routed", Match: "id=a"}, func(*console.Progress) {}))
+	require.NoError(t, client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "routed", Match: `id == "a"`}, func(*console.Progress) {}))
 	assert.Equal(t, []string{redacted, redacted}, bodies(t, path))
 	require.NoError(t, r.stop())
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
 func newReplay() *cobra.Command {
@@ -27,13 +28,14 @@ it passes. Ctrl-C ends the replay; another run begins from the start.
 The journal keeps undelivered events, and delivered ones for journal.replay_window (72h by
 default) as far as its disk budget allows. An earlier begin is cut, with a note.
 
---match takes terms KEY=VALUE joined with commas; all must hold. KEY is type, project,
-environment, id or subject; in VALUE a * stands for any text.`),
+--match takes a CEL expression over the event as received, with the variables of a sink's
+match.cel: `+strings.Join(match.Names(), ", ")+`.
+An event that it fails for is delivered.`),
 		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
   auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
-  auditrelay replay --config relay.yaml --sink file --since 24h --match "environment=production,type=event_log.*"`,
+  auditrelay replay --config relay.yaml --sink file --since 24h --match 'environment == "production" && type.startsWith("event_log.")'`,
 		PreRunE: func(*cobra.Command, []string) error {
-			_, err := console.ParseMatch(request.Match)
+			err := checkMatch(request.Match)
 			if err == nil && !until.time.IsZero() && !since.time.Before(until.time) {
 				err = errors.New("--since must be before --until")
 			}
@@ -46,7 +48,7 @@ environment, id or subject; in VALUE a * stands for any text.`),
 	}, text(&request.Sink, "sink", "the receiving sink's `NAME`"),
 		parsed(&since, "since", "the span's begin; "+timeFlagHelp),
 		parsed(&until, "until", "the span's end, likewise (default: now)"),
-		text(&request.Match, "match", "only events matching `EXPR`: type=event_log.*,environment=production"),
+		text(&request.Match, "match", "only events for which the expression `CEL` holds"),
 		onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
 }
 

@@ -40,15 +40,7 @@ escapes for characters that would steer a terminal.`),
   auditrelay tap --config relay.yaml --sink kafka-eu
   auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
   auditrelay tap --config relay.yaml --output json --limit 1 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		PreRunE: func(*cobra.Command, []string) error {
-			if t.request.Match == "" {
-				return nil
-			}
-			if _, err := match.Compile(t.request.Match); err != nil {
-				return fmt.Errorf("--match: %w", err)
-			}
-			return nil
-		},
+		PreRunE: func(*cobra.Command, []string) error { return checkMatch(t.request.Match) },
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		file := fileOf(cmd.OutOrStdout())
 		t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
@@ -59,6 +51,17 @@ escapes for characters that would steer a terminal.`),
 	}, &colour, &t.output, text(&t.request.Sink, "sink", "show events as the sink `NAME` gets them"), text(&t.request.Match, "match", "show events for which the expression `CEL` holds"), flagFunc(func(flags *pflag.FlagSet) {
 		flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
 	}))
+}
+
+// checkMatch checks the expression of --match, if there is one.
+func checkMatch(expression string) error {
+	if expression == "" {
+		return nil
+	}
+	if _, err := match.Compile(expression); err != nil {
+		return fmt.Errorf("--match: %w", err)
+	}
+	return nil
 }
 
 // tapping prints live events.

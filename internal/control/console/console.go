@@ -101,16 +101,12 @@ type Options struct {
 
 // Server serves a console.
 type Server struct {
-	opts   Options
-	http   *http.Server
-	socket *socket
-	// handler answers calls whose context has the person.
-	handler http.Handler
+	opts    Options
+	http    *http.Server
+	socket  *socket
 	working context.Context    // of the work under way
 	stop    context.CancelFunc // ends it
-
-	entering sync.Mutex     // held while a call within the relay begins, and while working ends
-	inside   sync.WaitGroup // the calls within the relay
+	inside  chan insideConn    // takes the connections within the relay
 
 	// lettersTurn is held while the dead letters are being changed: two replays at once would
 	// deliver each letter twice.
@@ -130,16 +126,16 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, working: working, stop: stop, taps: make(chan struct{}, mostTaps), samples: make(chan struct{}, mostSamples)}
+	s := &Server{opts: opts, socket: socket, working: working, stop: stop, inside: make(chan insideConn), taps: make(chan struct{}, mostTaps), samples: make(chan struct{}, mostSamples)}
 	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
 		return nil, errors.Join(err, socket.close(), socket.listener.Close())
 	}
-	s.handler = cutOff(s.routes())
+	routes := s.routes
 	if opts.Elsewhere {
-		s.handler = cutOff(s.elsewhere())
+		routes = s.elsewhere
 	}
 	s.http = &http.Server{
-		Handler: withPerson(s.handler), ReadHeaderTimeout: 10 * time.Second,
+		Handler: withPerson(cutOff(routes())), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
 	}
@@ -148,6 +144,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 			failed(fmt.Errorf("console at %s: %w", socket.path, err))
 		}
 	}()
+	go func() { _ = s.http.Serve(insideListener{s}) }() // until it stops
 	return s, nil
 }
 
@@ -219,25 +216,13 @@ func (s *Server) routes() *http.ServeMux {
 // Close ends the work under way, each piece at a point without loss,
 // and tells its clients. ctx bounds the wait.
 func (s *Server) Close(ctx context.Context) error {
-	s.entering.Lock()
 	s.stop()
-	s.entering.Unlock()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	ended := make(chan struct{})
-	go func() { s.inside.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("questions of the console have not ended: %w", ctx.Err()))
-	}
 	return errors.Join(err, s.socket.close())
 }
-
-// errClosed ends the calls within a relay that stops.
-var errClosed = errors.New("the relay is shutting down; ask again when it is back")
 
 // sink finds a configured sink.
 func (s *Server) sink(name string) (config.Sink, error) {

@@ -103,7 +103,7 @@ type ReplaySpan struct {
 	Sink   string    `json:"sink"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until,omitzero"`
-	Match  string    `json:"match,omitempty"` // see ParseMatch
+	Match  string    `json:"match,omitempty"` // a CEL expression, as in a sink's match
 	DryRun bool      `json:"dry_run,omitempty"`
 }
 

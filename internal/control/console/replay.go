@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
-	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/relay"
@@ -157,14 +154,15 @@ type spanSource struct {
 }
 
 func (s *Server) openSpan(ctx context.Context, sink config.Sink, req *ReplaySpan, j *job) (*spanSource, error) {
-	match, err := ParseMatch(req.Match)
+	// Where the expression fails for an event, it is delivered, as by a sink's match.
+	match, err := s.matching(req.Match, "deliver")
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "%v", err)
+		return nil, err
 	}
 	if !req.Until.IsZero() && !req.Since.Before(req.Until) {
 		return nil, refuse(http.StatusBadRequest, "the span is empty: it begins at %s and ends at %s", at(req.Since), at(req.Until))
 	}
-	span, err := s.opts.Journal.Span(ctx, req.Since, req.Until, limitOf(sink), match.Keeps)
+	span, err := s.opts.Journal.Span(ctx, req.Since, req.Until, limitOf(sink), func(e *relay.Event) bool { return match == nil || match.Try(*e).Delivered })
 	if err != nil {
 		return nil, err
 	}
@@ -272,59 +270,4 @@ func (s *Server) eventOf(ctx context.Context, index int64, j *job) (relay.Event,
 	}
 	event, err := s.opts.Event(ctx, e)
 	return event, true, err
-}
-
-// Match chooses the events with every term true.
-type Match []term
-
-type term struct {
-	key   string
-	value match.Pattern
-}
-
-// matchKeys are the attributes in terms.
-func matchKeys() []string { return []string{"type", "project", "environment", "id", "subject"} }
-
-// ParseMatch reads terms KEY=VALUE, joined with commas. KEY is type, project,
-// environment, id or subject; in VALUE each * stands for any text. An empty
-// expression matches everything.
-func ParseMatch(expr string) (Match, error) {
-	if strings.TrimSpace(expr) == "" {
-		return nil, nil
-	}
-	var m Match
-	for text := range strings.SplitSeq(expr, ",") {
-		key, value, ok := strings.Cut(strings.TrimSpace(text), "=")
-		if key = strings.TrimSpace(key); !ok || !slices.Contains(matchKeys(), key) {
-			return nil, fmt.Errorf("match %q: write KEY=VALUE, where KEY is one of %s and VALUE may hold *",
-				strings.TrimSpace(text), strings.Join(matchKeys(), ", "))
-		}
-		m = append(m, term{key, match.ParsePattern(strings.TrimSpace(value))})
-	}
-	return m, nil
-}
-
-// Keeps reports whether e is meant.
-func (m Match) Keeps(e *relay.Event) bool {
-	for _, t := range m {
-		if !t.value.Matches(attribute(e, t.key)) {
-			return false
-		}
-	}
-	return true
-}
-
-func attribute(e *relay.Event, key string) string {
-	switch key {
-	case "type":
-		return e.Type
-	case "project":
-		return e.Project
-	case "environment":
-		return e.Environment
-	case "id":
-		return e.ID
-	default:
-		return e.Subject
-	}
 }

@@ -41,7 +41,7 @@ func TestASpanIsReplayed(t *testing.T) {
 	assert.Equal(t, []uint64{30, 30, 0, 30}, []uint64{p.Matched, p.Delivered, p.Refused, p.Done})
 	assert.Equal(t, events[30:60], s.sinks["a"].Arrived(), "the same events, in order")
 
-	p, err = s.spanned(console.ReplaySpan{Sink: "a", Since: start.Add(-time.Hour), Match: "environment=test,type=event_log.*"})
+	p, err = s.spanned(console.ReplaySpan{Sink: "a", Since: start.Add(-time.Hour), Match: `environment == "test" && type.startsWith("event_log.")`})
 	require.NoError(t, err)
 	assert.Equal(t, uint64(45), p.Delivered)
 	assert.Empty(t, p.Notes, "nothing was trimmed")
@@ -60,7 +60,7 @@ func TestASpanRefused(t *testing.T) {
 
 	for want, req := range map[string]console.ReplaySpan{
 		`there is no sink "b"`:  {Sink: "b"},
-		"write KEY=VALUE":       {Sink: "a", Match: "colour=red"},
+		"match.cel: column 1":   {Sink: "a", Match: "colour"},
 		"the span is empty: it": {Sink: "a", Since: time.Now(), Until: time.Now().Add(-time.Hour)},
 	} {
 		_, err := s.spanned(req)

@@ -31,19 +31,24 @@ type look struct {
 
 func (l *look) spent() bool { return l.records <= 0 || l.events <= 0 || l.shown <= 0 || l.bytes <= 0 }
 
+// sampled is what one of so many samples looks at.
+func sampled(samples, shown int) look {
+	return look{newestRecords, int(sampledEvents*sampleEvery/time.Second) / max(1, samples), shown, tapBytes / mostSamples}
+}
+
 // newest sends the newest events, the oldest of them first.
 func (t *tap) newest(ctx context.Context, most int, out *stream) error {
 	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes}, out); err != nil {
 		return err
 	}
-	t.count(func(c *TapCounts) { c.Dropped, c.SkippedRecords = 0, 0 }) // the older ones are no loss
-	return out.tell(frame{Taps: t.snapshot()})
+	t.counts.Dropped, t.counts.SkippedRecords = 0, 0 // the older ones are no loss
+	return t.tell(out)
 }
 
-// sample sends some of the events that pass until ctx ends. While its client does not read, it reads
-// nothing either.
-func (t *tap) sample(ctx context.Context, most int, samples func() int, out *stream) error {
-	tick := time.NewTicker(sampleEvery)
+// follow sends the events that pass until ctx ends, as far as each look goes. While its client does
+// not read, it reads nothing either.
+func (t *tap) follow(ctx context.Context, every time.Duration, most func() look, out *stream) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -59,11 +64,10 @@ func (t *tap) sample(ctx context.Context, most int, samples func() int, out *str
 			}
 			first[i], t.next[i] = min(first[i], last+1), last+1 // the log may have gone back
 		}
-		share := int(sampledEvents*sampleEvery/time.Second) / max(1, samples())
-		if err := t.show(ctx, first, look{newestRecords, share, most, tapBytes / mostSamples}, out); err != nil {
+		if err := t.show(ctx, first, most(), out); err != nil {
 			return err
 		}
-		if err := out.tell(frame{Taps: t.snapshot()}); err != nil {
+		if err := t.tell(out); err != nil {
 			return err
 		}
 	}
@@ -72,7 +76,7 @@ func (t *tap) sample(ctx context.Context, most int, samples func() int, out *str
 // show sends the newest events of the records from first up to next of each log. Each log has an
 // equal part of the look.
 func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) error {
-	var all []waitingEvent
+	var all []shownEvent
 	l.events = max(1, l.events/len(t.logs))
 	for i := range t.logs {
 		these, err := t.back(ctx, i, max(1, first[i]), l)
@@ -81,9 +85,9 @@ func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) err
 		}
 		all = append(all, these...)
 	}
-	slices.SortStableFunc(all, func(a, b waitingEvent) int { return a.received.Compare(b.received) })
+	slices.SortStableFunc(all, func(a, b shownEvent) int { return a.received.Compare(b.received) })
 	unseen := max(0, len(all)-l.shown)
-	t.count(func(c *TapCounts) { c.Shown += int64(len(all) - unseen); c.Dropped += int64(unseen) })
+	t.counts.Shown, t.counts.Dropped = t.counts.Shown+int64(len(all)-unseen), t.counts.Dropped+int64(unseen)
 	for _, w := range all[unseen:] {
 		if err := out.put(w.Tapped); err != nil {
 			return err
@@ -94,11 +98,11 @@ func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) err
 
 // back reads a log record by record backwards, down to the record first or until the look is spent,
 // and counts what it passes over.
-func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []waitingEvent, err error) {
+func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []shownEvent, err error) {
 	at := t.next[i] - 1
 	for ; at >= first && !l.spent(); at-- {
 		l.records--
-		var these []waitingEvent
+		var these []shownEvent
 		err := t.logs[i].Records(ctx, at, at+1, func(_ uint64, data []byte) bool {
 			these = t.lookAt(data, &l)
 			return ctx.Err() == nil
@@ -109,14 +113,14 @@ func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []wait
 		all = append(these, all...)
 	}
 	if at >= first {
-		t.count(func(c *TapCounts) { c.SkippedRecords += int64(at - first + 1) })
+		t.counts.SkippedRecords += int64(at - first + 1)
 	}
 	return all, nil
 }
 
 // lookAt gives the events of a record to be shown, as far as the look goes. Live delivery tells of a
 // damaged record.
-func (t *tap) lookAt(data []byte, l *look) (these []waitingEvent) {
+func (t *tap) lookAt(data []byte, l *look) (these []shownEvent) {
 	unseen := int64(record.Count(data))
 	r, err := record.Open(data)
 	for err == nil && !r.Done() && l.events > 0 {
@@ -126,7 +130,7 @@ func (t *tap) lookAt(data []byte, l *look) (these []waitingEvent) {
 			l.events, unseen = l.events-1, unseen-1
 			w, outcome := t.shown(&events[e])
 			if outcome != nil {
-				t.count(outcome)
+				outcome(&t.counts)
 				continue
 			}
 			these, l.bytes = append(these, w), l.bytes-w.size
@@ -137,6 +141,6 @@ func (t *tap) lookAt(data []byte, l *look) (these []waitingEvent) {
 		}
 	}
 	l.shown -= len(these)
-	t.count(func(c *TapCounts) { c.Dropped += unseen })
+	t.counts.Dropped += unseen
 	return these
 }

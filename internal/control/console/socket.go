@@ -113,8 +113,12 @@ type (
 	peerKey   struct{}
 )
 
-// withPeer keeps in the context of a connection who has opened it.
+// withPeer keeps in the context of a connection who has opened it. Of one within the relay that is
+// the person who asks, and nothing is left to be claimed.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if inside, is := c.(insideConn); is {
+		return context.WithValue(ctx, personKey{}, inside.by)
+	}
 	var p workspace.Person
 	p.User, p.UID = peerOf(c)
 	p.Host, _ = os.Hostname() // unknown: the socket is on the relay's host all the same
@@ -125,6 +129,10 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 // socket, and what the request claims beyond that.
 func withPerson(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(personKey{}) != nil {
+			next.ServeHTTP(w, r)
+			return
+		}
 		p, _ := r.Context().Value(peerKey{}).(workspace.Person)
 		query := r.URL.Query()
 		p.Claimed = claimOf(p, claimed(query.Get("user")), claimed(query.Get("host")))

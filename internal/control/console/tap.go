@@ -3,17 +3,12 @@ package console
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
@@ -67,14 +62,14 @@ type TapCounts struct {
 const (
 	// mostTaps bounds the taps at a time.
 	mostTaps = 4
-	// tapEvents and tapBytes bound the events waiting for the client of a tap.
-	tapEvents = 1024
-	tapBytes  = 8 << 20
-	// tapBehind bounds the records a tap reads in one go. Behind more, it skips some: a tap
-	// shows the events passing now.
-	tapBehind = 512
-	// tapPause is the time between two looks for new records.
-	tapPause = 100 * time.Millisecond
+	// tapRecords, tapEvents and tapBytes bound what a tap shows at each look, and tapLooked the events
+	// that it looks at for that. It passes over older ones: a tap shows the events passing now.
+	tapRecords = 512
+	tapEvents  = 1024
+	tapBytes   = 8 << 20
+	tapLooked  = 10_000
+	// tapEvery is the time between two looks.
+	tapEvery = 100 * time.Millisecond
 )
 
 // The errors say that there are enough taps.
@@ -98,19 +93,21 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 	default:
 		return full
 	}
-	if req.Newest > 0 || req.Sample > 0 {
-		err = t.newest(ctx, min(req.Newest, tapEvents), out)
-		if err == nil && req.Sample > 0 {
-			err = t.sample(ctx, min(req.Sample, tapEvents), func() int { return len(places) }, out)
-		}
+	if err := t.newest(ctx, min(req.Newest, tapEvents), out); err != nil {
 		return err
 	}
-	return t.run(ctx, out)
+	switch {
+	case req.Sample > 0:
+		return t.follow(ctx, sampleEvery, func() look { return sampled(len(places), min(req.Sample, tapEvents)) }, out)
+	case req.Newest > 0:
+		return nil
+	}
+	return t.follow(ctx, tapEvery, func() look { return look{tapRecords, tapLooked, tapEvents, tapBytes} }, out)
 }
 
 // openTap makes a tap that begins now.
 func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
-	t := &tap{logs: s.opts.Journal.Logs(), waiting: make(chan waitingEvent, tapEvents)}
+	t := &tap{logs: s.opts.Journal.Logs()}
 	if req.Sink != "" {
 		sink, err := s.sink(req.Sink)
 		if err == nil {
@@ -123,12 +120,9 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 	if req.Veiled {
 		t.veil = s.veil
 	}
-	if req.Match != "" {
-		match, err := routing.New(&config.Match{CEL: req.Match, OnError: "withhold"}, nil, routing.Options{Logger: s.opts.Logger})
-		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "%v", err)
-		}
-		t.match = match
+	var err error
+	if t.match, err = s.matching(req.Match, "withhold"); err != nil {
+		return nil, err
 	}
 	for _, log := range s.opts.Journal.Logs() {
 		_, last, err := log.Ends(ctx)
@@ -140,137 +134,45 @@ func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 	return t, nil
 }
 
-// send writes events and counts until ctx ends, or reading does.
-func (t *tap) send(ctx context.Context, out *stream, ended <-chan error) error {
-	tick := time.NewTicker(progressInterval)
-	defer tick.Stop()
-	err := out.tell(frame{Taps: t.snapshot()}) // the tap has begun
-	for err == nil {
-		select {
-		case e := <-t.waiting:
-			t.bytes.Add(-e.size)
-			err = out.send(e.Tapped)
-		case <-tick.C:
-			err = out.tell(frame{Taps: t.snapshot()})
-		case err := <-ended:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// matching is the choice by an expression; nil without one.
+func (s *Server) matching(expression, onError string) (*routing.Route, error) {
+	if expression == "" {
+		return nil, nil //nolint:nilnil // as documented
 	}
-	return fmt.Errorf("the client has gone: %w", err)
+	route, err := routing.New(&config.Match{CEL: expression, OnError: onError}, nil, routing.Options{Logger: s.opts.Logger})
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "%v", err)
+	}
+	return route, nil
 }
 
-// tap reads the journal's live end. It keeps no position, and waits for nobody: an event
-// without room among those for the client is dropped, and counted. So it holds up neither
+// tap looks at the journal's live end now and then. It keeps no position, and waits for nobody: what
+// has passed while its client did not read is counted, and not shown. So it holds up neither
 // delivery nor ingest.
 type tap struct {
 	logs  []*journal.Journal
 	route *routing.Route // nil: events as they were received
 	veil  veil           // nil: they are shown whole
 	match *routing.Route // nil: all of them
-	next  []uint64       // the first record of each log not read yet; the reading goroutine's own
+	next  []uint64       // the first record of each log that was not looked at yet
 
-	waiting chan waitingEvent
-	bytes   atomic.Int64 // of the waiting events
-
-	mu     sync.Mutex
-	counts TapCounts // guarded by mu
+	counts TapCounts
 }
 
-// waitingEvent is an event for the client.
-type waitingEvent struct {
+// shownEvent is an event for the client.
+type shownEvent struct {
 	Tapped
 	size     int64
 	received time.Time
 }
 
-// run reads and sends until ctx ends, or one of the two fails.
-func (t *tap) run(ctx context.Context, out *stream) error {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- t.read(ctx) }()
-	err := t.send(ctx, out, ended)
-	cancel()
-	return err
-}
-
-func (t *tap) read(ctx context.Context) error {
-	for {
-		grown := false
-		for i := range t.logs {
-			more, err := t.readLog(ctx, i)
-			if err != nil {
-				return err
-			}
-			grown = grown || more
-		}
-		if !grown {
-			if err := retry.Sleep(ctx, tapPause); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// readLog reads what is new in a log, and reports whether there was anything.
-func (t *tap) readLog(ctx context.Context, i int) (grown bool, err error) {
-	_, last, err := t.logs[i].Ends(ctx)
-	if err != nil {
-		return false, err
-	}
-	next := min(t.next[i], last+1) // the log may have gone back
-	if behind := last + 1 - next; behind > tapBehind {
-		t.count(func(c *TapCounts) { c.SkippedRecords += int64(behind - tapBehind) })
-		next = last + 1 - tapBehind
-	}
-	t.next[i] = last + 1
-	if next > last {
-		return false, nil
-	}
-	return true, t.logs[i].Records(ctx, next, last+1, func(_ uint64, data []byte) bool { t.record(data); return ctx.Err() == nil })
-}
-
-// record passes on the events of a record. Live delivery tells of a damaged one.
-func (t *tap) record(data []byte) {
-	r, err := record.Open(data)
-	for err == nil && !r.Done() {
-		var events []relay.Event
-		events, _, err = r.Next(nil, record.PieceBytes)
-		for i := range events {
-			t.event(&events[i])
-		}
-	}
-}
-
-// event puts an event among those for the client, if it is to be shown and there is room.
-func (t *tap) event(e *relay.Event) {
-	w, outcome := t.shown(e)
-	if outcome != nil {
-		t.count(outcome)
-		return
-	}
-	if t.bytes.Add(w.size) > tapBytes {
-		t.bytes.Add(-w.size)
-		t.count(func(c *TapCounts) { c.Dropped++ })
-		return
-	}
-	select {
-	case t.waiting <- w:
-		t.count(func(c *TapCounts) { c.Shown++ })
-	default:
-		t.bytes.Add(-w.size)
-		t.count(func(c *TapCounts) { c.Dropped++ })
-	}
-}
-
 // shown makes an event for the client, or says how it counts.
-func (t *tap) shown(e *relay.Event) (waitingEvent, func(*TapCounts)) {
+func (t *tap) shown(e *relay.Event) (shownEvent, func(*TapCounts)) {
 	shown, outcome := t.choose(e)
 	if outcome != nil {
-		return waitingEvent{}, outcome
+		return shownEvent{}, outcome
 	}
-	w := waitingEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: slices.Clone(shown.Labels)}, received: e.Received}
+	w := shownEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: slices.Clone(shown.Labels)}, received: e.Received}
 	w.size = int64(len(w.CloudEvent))
 	for _, l := range shown.Labels {
 		w.size += int64(len(l.Name) + len(l.Value))
@@ -305,15 +207,4 @@ func (t *tap) choose(e *relay.Event) (relay.Event, func(*TapCounts)) {
 	return shown, nil
 }
 
-func (t *tap) count(change func(*TapCounts)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change(&t.counts)
-}
-
-func (t *tap) snapshot() *TapCounts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.counts
-	return &c
-}
+func (t *tap) tell(out *stream) error { return out.tell(frame{Taps: &t.counts}) }

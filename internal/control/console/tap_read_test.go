@@ -1,30 +1,34 @@
 package console
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Both the number and the size of the events that wait for a client are bounded.
+// Both the number and the size of the events that one look shows are bounded.
 func TestATapDropsWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
-	small, large := &relay.Event{ID: "s", Body: []byte("x")}, &relay.Event{ID: "l", Body: make([]byte, tapBytes/4)}
-	x := tap{waiting: make(chan waitingEvent, tapEvents)}
-	for range tapEvents + 7 {
-		x.event(small)
+	recordOf := func(n int, body string) []byte {
+		var b record.Batch
+		for range n {
+			b.AddEvent(&relay.Event{ID: "x", Body: []byte(body)})
+		}
+		return record.Append(nil, b.Bytes(), n)
 	}
-	assert.Equal(t, TapCounts{Shown: tapEvents, Dropped: 7}, *x.snapshot())
-	for range tapEvents {
-		e := <-x.waiting
-		x.bytes.Add(-e.size)
-	}
-	assert.Zero(t, x.bytes.Load())
-	for range 5 {
-		x.event(large) // base64 makes a third more of it
-	}
-	assert.Equal(t, TapCounts{Shown: tapEvents + 2, Dropped: 7 + 3}, *x.snapshot())
-	assert.LessOrEqual(t, x.bytes.Load(), int64(tapBytes))
+	var x tap
+	assert.Len(t, x.lookAt(recordOf(tapEvents+7, "x"), &look{tapRecords, tapLooked, tapEvents, tapBytes}), tapEvents)
+	assert.Equal(t, TapCounts{Dropped: 7}, x.counts)
+
+	l := look{tapRecords, tapLooked, tapEvents, tapBytes} // base64 makes a third more of them
+	assert.Len(t, x.lookAt(recordOf(5, strings.Repeat("x", tapBytes/4)), &l), 2)
+	assert.Equal(t, TapCounts{Dropped: 7 + 3}, x.counts)
+	assert.GreaterOrEqual(t, l.bytes, int64(0))
+
+	assert.Len(t, x.lookAt(recordOf(2, strings.Repeat("x", tapBytes)), &l), 1, "one is shown, however large")
+	assert.True(t, l.spent())
 }
