@@ -56,7 +56,7 @@ func TestConfigCheckAsksTheAPI(t *testing.T) {
 	code, out, stderr := execute(t, "config", "check", file, "--api")
 	assert.Equal(t, ExitFailure, code)
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `error +11 +environments\[1\]\.environment +project acme-portal has no environment "staging" .*found: production, test`, out)
+	assert.Regexp(t, `error +11 +environments\[1\]\.environment +project acme-portal has no environment "staging" .*; correct the slug`, out)
 	assert.Regexp(t, `warning +9 +environments\[0\]\.stream +acme-portal/production has no streaming config`, out)
 	assert.Regexp(t, `management API: key accepted; \d+ requests in \d+\.\d s, 0 of them answered 429; the relay needs 0\.\d requests per second, and 100\.0 are allowed`, out)
 	assert.Regexp(t, `acme-portal/production +yes +nowhere +- +create it`, out)

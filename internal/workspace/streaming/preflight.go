@@ -48,9 +48,8 @@ type preflightRun struct {
 	client  *management.Client
 	counter *counter
 
-	unused  sync.Once     // the API cannot be used, and the answer says so
-	guessed atomic.Int64  // slugs tried in place of missing ones
-	slow    chan struct{} // holds one token: a read answered 429 is repeated
+	unused sync.Once     // the API cannot be used, and the answer says so
+	slow   chan struct{} // holds one token: a read answered 429 is repeated
 
 	mu       sync.Mutex // guards the fields below
 	report   PreflightReport
@@ -116,8 +115,7 @@ func (r *preflightRun) readProject(ctx context.Context, project string) bool {
 		return false
 	case management.SaysAbsent(err):
 		r.note(func() { r.report.Key, r.absent[project] = KeyAccepted, true })
-		r.fail(field, fmt.Sprintf("the workspace has no project %q (%s); correct the slug, or use a management key of its workspace", project, why(err))+
-			r.existing(ctx, variants(project), func(slug string) error { return r.readsProject(ctx, slug) }))
+		r.fail(field, fmt.Sprintf("the workspace has no project %q (%s); correct the slug, or use a management key of its workspace", project, why(err)))
 	case management.IsNotFound(err):
 		r.fail("workspace.base_url", "something other than the API answers there ("+why(err)+
 			"); give the API's address before /pwa/v3, and check any proxy")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -50,7 +49,7 @@ func (r *preflightRun) readEnvironments(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		found := r.judge(ctx, i, e, shown, status, err)
+		found := r.judge(i, e, shown, status, err)
 		r.note(func() { r.report.Environments[i] = found })
 	})
 }
@@ -92,7 +91,7 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 }
 
 // judge notes the problems of an environment.
-func (r *preflightRun) judge(ctx context.Context, i int, e config.Environment, shown *Shape, status management.StreamingStatus, err error) PreflightEnvironment {
+func (r *preflightRun) judge(i int, e config.Environment, shown *Shape, status management.StreamingStatus, err error) PreflightEnvironment {
 	found := PreflightEnvironment{Project: e.Project, Environment: e.Environment, Exists: ExistsYes, Destination: shown, Status: status}
 	field := fmt.Sprintf("environments[%d]", i)
 	var gone *management.Absence
@@ -103,12 +102,7 @@ func (r *preflightRun) judge(ctx context.Context, i int, e config.Environment, s
 	case errors.As(err, &gone):
 		found.Exists = ExistsNo
 		r.fail(field+".environment", fmt.Sprintf("project %s has no environment %q (%s, request %s); correct the slug",
-			e.Project, e.Environment, gone.Type, gone.RequestID)+r.existing(ctx, r.guessesFor(e), func(slug string) error {
-			return r.patiently(ctx, func() error {
-				_, err := r.client.Setting(ctx, kinds.PasswordStrength, e.Project, slug, "")
-				return err
-			})
-		}))
+			e.Project, e.Environment, gone.Type, gone.RequestID))
 	case reach.Cause != "":
 		found.Exists, found.Error = ExistsUnknown, reach.Error
 		r.unusable(reach)
@@ -163,56 +157,4 @@ func wanted(e config.Environment, shown *Shape) Desired {
 		own.Current = shown.LastFour
 	}
 	return desired(e.Stream, own)
-}
-
-// maxGuesses bounds the slugs tried in place of missing ones, in one preflight. No operation
-// of the API lists projects or environments: only trying finds them.
-const maxGuesses = 40
-
-// usual are common slugs of environments.
-var usual = []string{"production", "prod", "live", "staging", "test", "development", "dev", "sandbox"}
-
-// variants are other spellings of a slug.
-func variants(slug string) []string {
-	lower := strings.ToLower(slug)
-	return without(slug, []string{lower, strings.ReplaceAll(lower, "_", "-"), strings.ReplaceAll(lower, "-", "_")})
-}
-
-// guessesFor are the slugs to try in place of e's environment, the likely ones first.
-func (r *preflightRun) guessesFor(e config.Environment) []string {
-	all := variants(e.Environment)
-	for _, other := range r.cfg.Environments {
-		if other.Project == e.Project {
-			all = append(all, other.Environment)
-		}
-	}
-	return without(e.Environment, append(all, usual...))
-}
-
-// without drops slug, and repetitions.
-func without(slug string, all []string) []string {
-	var kept []string
-	for _, s := range all {
-		if s != slug && !slices.Contains(kept, s) {
-			kept = append(kept, s)
-		}
-	}
-	return kept
-}
-
-// existing reads the slugs, and names the existing ones; empty: none was found.
-func (r *preflightRun) existing(ctx context.Context, slugs []string, read func(slug string) error) string {
-	var exist []string
-	for _, slug := range slugs {
-		if r.guessed.Add(1) > maxGuesses || ctx.Err() != nil {
-			break
-		}
-		if read(slug) == nil {
-			exist = append(exist, slug)
-		}
-	}
-	if len(exist) == 0 {
-		return ""
-	}
-	return "; tried in its place, and found: " + strings.Join(exist, ", ")
 }
