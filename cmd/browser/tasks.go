@@ -28,6 +28,8 @@ type task struct {
 	play func(t *tab, s *stage) error
 	// needs is a page without which the task is skipped, and said to be.
 	needs string
+	// ready waits for what the task needs.
+	ready func(context.Context, *stage) error
 	// stranger: it begins at the console's address, by somebody who is not logged in.
 	stranger bool
 }
@@ -47,6 +49,7 @@ var tasks = []task{
 	{name: "see a policy's violation", play: findViolation},
 	{name: "log in at the OpenID Connect provider", play: logIn, stranger: true},
 	{name: "be refused as a viewer", play: beRefused, stranger: true},
+	{name: "read the rates with the keys", play: readRates, ready: drawn},
 }
 
 func playTasks(b *chrome, s *stage, only string, r *report) error {
@@ -62,6 +65,11 @@ func playTasks(b *chrome, s *stage, only string, r *report) error {
 		if one.needs != "" && !slices.Contains(there, one.needs) {
 			r.say("%-44s SKIPPED: the console has no page %s", one.name, one.needs)
 			continue
+		}
+		if one.ready != nil {
+			if err := one.ready(b.ctx, s); err != nil {
+				return err
+			}
 		}
 		for _, l := range []look{light, dark, phone} {
 			clicks, took, err := b.play(s, one, l)
@@ -276,17 +284,52 @@ func readChart(t *tab, s *stage) error {
 			return err
 		}
 	}
-	says := `document.querySelector(".cursor-says").innerText`
-	if err := t.until("the cursor says what is now", says+`.includes("Observed by the relay: silent")`); err != nil {
+	if err := t.until("the cursor says what is now", `document.getElementById("axis-cursor").getAttribute("aria-valuetext").includes("Observed by the relay: silent")`); err != nil {
 		return err
 	}
-	if err := t.until("the cursor is at the end", `window.last = `+says); err != nil {
+	if err := t.press("axis-cursor", kb.ArrowLeft); err != nil {
 		return err
 	}
-	if err := t.do("press a key", chromedp.SendKeys("#cursor", kb.ArrowLeft)); err != nil {
+	return t.until("a page says what the cursor does", `Array.from(document.querySelectorAll("[data-axis]")).every(a => a.querySelector(".cursor-says").innerText === a.querySelector("input").getAttribute("aria-valuetext"))`)
+}
+
+// readRates moves the one cursor of all pictures of rates, and looks up the same minute in a table.
+func readRates(t *tab, s *stage) error {
+	if err := t.goTo(s.web + "/"); err != nil { // it may be open since before the first minutes
 		return err
 	}
-	return t.until("the cursor says what was before", says+` !== window.last && document.getElementById("cursor").getAttribute("aria-valuetext") === `+says)
+	if err := t.press("minute", kb.ArrowLeft); err != nil {
+		return err
+	}
+	var said string
+	if err := t.eval(`document.querySelector("a.picture:has(svg) span").innerText`, &said); err != nil {
+		return err
+	}
+	if err := t.click(`//a[contains(@class, "picture")][.//*[name() = "svg"]]`); err != nil {
+		return err
+	}
+	minute, events, _ := strings.Cut(strings.TrimSuffix(said, " events"), " UTC: ")
+	return t.until("the table has "+said, fmt.Sprintf(`Array.from(document.querySelectorAll("#hour-table tbody tr"), r => r.textContent).some(r => r.includes("%s:00 UTC") && r.endsWith("UTC%s"))`, minute, events))
+}
+
+// drawn waits until two whole minutes of an environment have passed, of which there is a picture.
+func drawn(ctx context.Context, s *stage) error {
+	return rig.Until(ctx, 4*time.Minute, "the first minutes have passed", func() bool {
+		all := s.environments(ctx)
+		return len(all) > 0 && len(all[0].EventsByMinute) > 1
+	}, s.relay.Process())
+}
+
+// press presses a key on a cursor, which then says something else.
+func (t *tab) press(cursor, key string) error {
+	says := fmt.Sprintf(`document.getElementById(%q).getAttribute("aria-valuetext")`, cursor)
+	if err := t.until("the cursor says something", `window.said = `+says); err != nil {
+		return err
+	}
+	if err := t.do("press a key", chromedp.SendKeys("#"+cursor, key)); err != nil {
+		return err
+	}
+	return t.until("the cursor has moved", says+` !== window.said`)
 }
 
 // refuse has the picky sink refuse an event, and accept again from then on.

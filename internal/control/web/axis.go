@@ -3,6 +3,8 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/health"
@@ -18,8 +20,9 @@ const axisWidth = 1000
 // laneHeight is that of a lane.
 const laneHeight = 20
 
-// axis is an environment's history on one axis of time.
+// axis is a history on one axis of time. A table of the page, named NAME-table, has what it shows.
 type axis struct {
+	Name        string
 	From, Until time.Time
 	Lanes       []lane
 }
@@ -60,6 +63,21 @@ func (l *lane) add(x axis, s segment) {
 	}
 	s.Y = laneHeight - s.Height
 	l.Segments = append(l.Segments, s)
+}
+
+// bars adds a bar for each of some numbers that are spread evenly over the axis. The tallest is as high
+// as the lane.
+func (l *lane) bars(x axis, colour string, numbers []int64) {
+	most := slices.Max(numbers)
+	if most > 1 {
+		l.Name = fmt.Sprintf("%s, up to %d", l.Name, most)
+	}
+	step := x.Until.Sub(x.From) / time.Duration(len(numbers))
+	for i, n := range numbers {
+		if from := x.From.Add(time.Duration(i) * step); n > 0 {
+			l.add(x, segment{From: from, Until: from.Add(step), State: fmt.Sprint(n), Colour: colour, Height: max(1, laneHeight*float64(n)/float64(most))})
+		}
+	}
 }
 
 // states makes a lane of the states in the trail's entries about a subject. A state lasts until the next

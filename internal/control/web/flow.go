@@ -74,11 +74,19 @@ func statuses(a *asked) (all []health.Status, err error) {
 // historyPage is what was declared and observed of one environment, on one axis of time.
 type historyPage struct {
 	flowRow
+	Hour        axis
+	Minutes     []minute // of the hour, the newest first
 	Days        int
 	Axis        axis
 	Entries     []timeline.Row
 	Credentials []credentials.Listed
 	MayAct      bool
+}
+
+// minute has the events that arrived in it.
+type minute struct {
+	From, Until time.Time
+	Events      int64
 }
 
 // mostHistory bounds the entries of a history.
@@ -99,7 +107,8 @@ func historyOf(a *asked) (any, error) {
 		p.Days = min(max(n, 1), 90)
 	}
 	now := time.Now().UTC()
-	p.Axis = axis{From: now.AddDate(0, 0, -p.Days), Until: now}
+	p.drawHour(now)
+	p.Axis = axis{Name: "axis", From: now.AddDate(0, 0, -p.Days), Until: now}
 	if configs, err := a.client.Streaming(a.ctx); err == nil {
 		p.Config = configOf(configs, all[i])
 	}
@@ -130,6 +139,22 @@ func (p *historyPage) read(a *asked) error {
 	happened, err := p.happened(a)
 	p.Axis.Lanes = []lane{declared, observed, p.gaps(), happened}
 	return err
+}
+
+// drawHour makes the axis of the events by minute.
+func (p *historyPage) drawHour(now time.Time) {
+	if len(p.EventsByMinute) == 0 {
+		return
+	}
+	until, l := now.Truncate(time.Minute), lane{Name: "Events by minute"}
+	p.Hour = axis{Name: "hour", From: until.Add(-time.Duration(len(p.EventsByMinute)) * time.Minute), Until: until}
+	l.bars(p.Hour, "mark", p.EventsByMinute)
+	p.Hour.Lanes = []lane{l}
+	for _, n := range slices.Backward(p.EventsByMinute) {
+		from := until.Add(-time.Minute)
+		p.Minutes = append(p.Minutes, minute{from, until, n})
+		until = from
+	}
 }
 
 // gaps makes the lane of the gaps, with what was lost in each.

@@ -69,6 +69,38 @@ func TestAnEnvironmentsHistoryIsOnOneAxis(t *testing.T) {
 	assert.Equal(t, []string{"Observed by the relay: flowing 2"}, lanes("calm", "7"))
 }
 
+// The picture of a rate has its figures in words, and leads to a page with all of them in a table and on
+// an axis; there is neither before the first minute.
+func TestAPictureOfARateHasItsFiguresInATable(t *testing.T) {
+	t.Parallel()
+	c := newStage(t)
+	c.status["environments"] = []health.Status{
+		{Project: "shop", Environment: "live", State: health.Flowing, EventsByMinute: []int64{300, 0, 150}},
+		{Project: "shop", Environment: "new", State: health.Flowing},
+	}
+	session := login(t, c.Console, c.URL)
+	_, page := send(t, "GET", c.URL+"/", session)
+	assert.Contains(t, page, "<title>shop/live: events by minute over 3 minutes, at least 0, at most 300, lately 150</title>")
+	assert.Contains(t, page, `data-numbers="300 0 150"`)
+	assert.Contains(t, page, `points="0,3 1,97 2,50"`)
+	assert.Contains(t, page, `href="/streaming/shop/live"`)
+	_, page = send(t, "GET", c.URL+"/streaming/shop/live", session)
+	_, table, found := strings.Cut(page, `id="hour-table"`)
+	require.True(t, found, page)
+	table, _, _ = strings.Cut(table, "</table>")
+	var events []string
+	for _, row := range strings.Split(table, `<td class="number">`)[1:] {
+		n, _, _ := strings.Cut(row, "<")
+		events = append(events, n)
+	}
+	assert.Equal(t, []string{"150", "0", "300"}, events, "the newest first")
+	assert.Equal(t, 2, strings.Count(page, `<rect class="mark"`), "a bar for each minute with events")
+	assert.Contains(t, page, `data-axis="hour-table"`)
+	assert.Contains(t, page, `id="hour-cursor"`)
+	_, page = send(t, "GET", c.URL+"/streaming/shop/new", session)
+	assert.NotContains(t, page, "hour-table")
+}
+
 // Segments never leave the picture, and one that is too short to be seen is as wide as a line.
 func TestSegmentsStayOnTheAxis(t *testing.T) {
 	t.Parallel()

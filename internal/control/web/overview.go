@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
@@ -21,6 +23,7 @@ const changesShown = 5
 // overview is the relay at a glance.
 type overview struct {
 	environments
+	Until     time.Time     // the end of the last whole minute
 	Rows      []environment // of this page
 	Sinks     []console.Sink
 	Failing   int // of the sinks
@@ -43,7 +46,7 @@ func overviewOf(a *asked) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &overview{}
+	o := &overview{Until: time.Now().UTC().Truncate(time.Minute)}
 	var all []health.Status
 	for name, into := range map[string]any{"environments": &all, "sinks": &o.Sinks, "journal": &o.Journal} {
 		if err := section(sections[name], into); err != nil {
@@ -95,30 +98,27 @@ func (o *overview) readWeaker(a *asked) error {
 	return err
 }
 
-// spark is a small picture of a rate: the points of its line, and what it shows in words.
-type spark struct{ Points, Area, Words string }
-
-// The size of a spark, in units of its picture.
-const (
-	sparkWidth  = 120
-	sparkHeight = 28
-)
+// spark is a small picture of the events by minute: its line and its area, the numbers themselves, and
+// what it shows in words. Width is that of the picture in minutes, and its height is 100.
+type spark struct {
+	Points, Area, Numbers, Words string
+	Width                        int
+}
 
 // sparkOf draws the numbers of events by minute, the oldest first.
 func sparkOf(minutes []int64) spark {
 	if len(minutes) < 2 {
 		return spark{}
 	}
-	most, least := slices.Max(minutes), slices.Min(minutes)
-	var points []string
+	most, last := slices.Max(minutes), len(minutes)-1
+	points, numbers := make([]string, len(minutes)), make([]string, len(minutes))
 	for i, n := range minutes {
-		x := float64(sparkWidth) * float64(i) / float64(len(minutes)-1)
-		y := sparkHeight - 1 - float64(sparkHeight-3)*float64(n)/float64(max(most, 1))
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
+		points[i] = fmt.Sprintf("%d,%.0f", i, 97-94*float64(n)/float64(max(most, 1)))
+		numbers[i] = strconv.FormatInt(n, 10)
 	}
 	line := strings.Join(points, " ")
 	return spark{
-		Points: line, Area: fmt.Sprintf("0,%d %s %d,%d", sparkHeight, line, sparkWidth, sparkHeight),
-		Words: fmt.Sprintf("Events by minute over %d minutes: at least %d, at most %d, lately %d", len(minutes), least, most, minutes[len(minutes)-1]),
+		Points: line, Area: fmt.Sprintf("0,100 %s %d,100", line, last), Numbers: strings.Join(numbers, " "), Width: last,
+		Words: fmt.Sprintf("events by minute over %d minutes, at least %d, at most %d, lately %d", len(minutes), slices.Min(minutes), most, minutes[last]),
 	}
 }

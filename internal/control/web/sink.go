@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -58,7 +57,7 @@ func sinkOf(a *asked) (any, error) {
 func (p *sinkPage) draw(now time.Time) {
 	step := time.Duration(p.Hours) * time.Hour / spansShown
 	until := now.Truncate(step).Add(step)
-	p.Axis = axis{From: until.Add(-spansShown * step), Until: until}
+	p.Axis = axis{Name: "axis", From: until.Add(-spansShown * step), Until: until}
 	for i := range spansShown {
 		from := p.Axis.From.Add(time.Duration(i) * step)
 		p.Spans = append(p.Spans, span{From: from, Until: from.Add(step)})
@@ -83,23 +82,15 @@ func (p *sinkPage) draw(now time.Time) {
 	slices.Reverse(p.Spans)
 }
 
-// bars makes a lane whose tallest bar is as high as it.
+// bars makes a lane of a number of each span.
 func (p *sinkPage) bars(name, colour string, of func(span) int64) lane {
-	most := int64(1)
-	for _, s := range p.Spans {
-		most = max(most, of(s))
-	}
-	l := lane{Name: fmt.Sprintf("%s, up to %d", name, most)}
-	if most == 1 {
-		l.Name = name
+	l, numbers := lane{Name: name}, make([]int64, len(p.Spans))
+	for i, s := range p.Spans {
+		numbers[i] = of(s)
 	}
 	if p.History.Since.After(p.Axis.From) {
 		l.add(p.Axis, segment{From: p.Axis.From, Until: p.History.Since, State: "not known: before the start of this process", Colour: "unknown"})
 	}
-	for _, s := range p.Spans {
-		if n := of(s); n > 0 {
-			l.add(p.Axis, segment{From: s.From, Until: s.Until, State: fmt.Sprint(n), Colour: colour, Height: max(1, laneHeight*float64(n)/float64(most))})
-		}
-	}
+	l.bars(p.Axis, colour, numbers)
 	return l
 }
