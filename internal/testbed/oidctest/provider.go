@@ -3,6 +3,7 @@
 package oidctest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -21,7 +22,7 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// ClientID and ClientSecret are those of the one client.
+// ClientID and ClientSecret are those of the one client, at the start.
 const (
 	ClientID     = "auditrelay"
 	ClientSecret = "oidctest-client-secret"
@@ -41,6 +42,7 @@ type Provider struct {
 
 	mu       sync.Mutex
 	redirect []string                          // guarded by mu
+	secret   string                            // the client's; guarded by mu
 	people   map[string]Claims                 // by their names; guarded by mu
 	requests map[string]*request               // by id; guarded by mu
 	codes    map[string]string                 // ids of requests by code; guarded by mu
@@ -50,16 +52,19 @@ type Provider struct {
 }
 
 // Start runs a provider whose client may have people sent back to an address.
-func Start(redirect ...string) (*Provider, error) {
+func Start(redirect ...string) (*Provider, error) { return StartBehind("", redirect...) }
+
+// StartBehind runs one that calls itself by another address, which passes requests on to [Provider.ServeHTTP].
+func StartBehind(issuer string, redirect ...string) (*Provider, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, fmt.Errorf("make the provider's key: %w", err)
 	}
 	p := &Provider{
-		key: key, redirect: redirect, people: map[string]Claims{}, requests: map[string]*request{}, codes: map[string]string{}, tokens: map[string]string{},
+		key: key, redirect: redirect, secret: ClientSecret, people: map[string]Claims{}, requests: map[string]*request{}, codes: map[string]string{}, tokens: map[string]string{},
 	}
-	p.server = httptest.NewServer(http.HandlerFunc(p.serve))
-	p.Issuer = p.server.URL
+	p.server = httptest.NewServer(p)
+	p.Issuer = cmp.Or(issuer, p.server.URL)
 	made, err := op.NewProvider(&op.Config{
 		CryptoKey: sha256.Sum256([]byte("oidctest")), CodeMethodS256: true, AuthMethodPost: true,
 	}, &storage{Provider: p}, op.StaticIssuer(p.Issuer), op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)))
@@ -79,6 +84,13 @@ func (p *Provider) Redirects(addresses ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.redirect = addresses
+}
+
+// SetSecret changes the client's secret.
+func (p *Provider) SetSecret(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.secret = to
 }
 
 // Know makes a person known, or replaces what is said of one.
@@ -103,7 +115,8 @@ func (p *Provider) Forge(change func(claims Claims, key *rsa.PrivateKey) any) {
 	p.forge = change
 }
 
-func (p *Provider) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements [http.Handler].
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/login":
 		p.login(w, r)

@@ -131,7 +131,9 @@ func (s *storage) GetClientByClientID(_ context.Context, id string) (op.Client, 
 }
 
 func (s *storage) AuthorizeClientIDSecret(_ context.Context, id, secret string) error {
-	if id != ClientID || subtle.ConstantTimeCompare([]byte(secret), []byte(ClientSecret)) != 1 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id != ClientID || subtle.ConstantTimeCompare([]byte(secret), []byte(s.secret)) != 1 {
 		return errUnknown
 	}
 	return nil
