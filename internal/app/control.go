@@ -105,6 +105,17 @@ func (c *control) take(ctx context.Context, parts ...func(context.Context) error
 	return nil
 }
 
+// runActing has work done as a part of the second step. All such work ends at once when the relay
+// begins to stop, so that another one need not wait until each part has written its last in turn.
+func (c *control) runActing(name string, work func(context.Context)) {
+	c.acting.push(name, background(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		work(ctx)
+	}))
+}
+
 // stopActing undoes the second step, and has nothing started any more.
 func (c *control) stopActing(ctx context.Context) error {
 	c.endLife()

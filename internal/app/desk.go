@@ -19,11 +19,11 @@ func (c *control) startDesk(client *management.Client) {
 	}
 	desk := workspace.New(client, c.trail, set, c.log)
 	c.acting.push("questions to the desk", func(context.Context) error { c.desk.Store(nil); return nil })
-	c.acting.push("desk", background(func(ctx context.Context) {
+	c.runActing("desk", func(ctx context.Context) {
 		if c.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
 			c.desk.Store(desk)
 		}
-	}))
+	})
 }
 
 // entryPause is the wait before the next attempt to append an entry.

@@ -19,7 +19,7 @@ func (c *control) startFormers(client *management.Client, shown *shown) error {
 	if err := shown.Register(formers); err != nil {
 		return fmt.Errorf("register the metrics of former environments: %w", err)
 	}
-	c.acting.push("former environments", background(formers.Run))
+	c.runActing("former environments", formers.Run)
 	shown.addStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
 	shown.addCheck(admin.Check{Name: "config", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
 	return nil

@@ -43,7 +43,7 @@ func (c *control) startForeign() error {
 			targets = append(targets, health.Target{Page: page, Destination: source})
 		}
 	}
-	c.acting.push("foreign destinations", background(func(ctx context.Context) { health.WatchDestinations(ctx, targets, c.log) }))
+	c.runActing("foreign destinations", func(ctx context.Context) { health.WatchDestinations(ctx, targets, c.log) })
 	return nil
 }
 

@@ -35,6 +35,6 @@ func (c *control) startHeartbeat(context.Context) error {
 		URL: h.URL, Every: h.Interval, Transport: c.beats.transport, Logger: c.log,
 		Alive: func(ctx context.Context) bool { return c.admin.Readiness(ctx).Ready },
 	}
-	c.acting.push("heartbeat", background(func(ctx context.Context) { admin.Heartbeat(ctx, options) }))
+	c.runActing("heartbeat", func(ctx context.Context) { admin.Heartbeat(ctx, options) })
 	return nil
 }

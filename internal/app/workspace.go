@@ -34,8 +34,8 @@ func (c *control) startWorkspace(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
-	c.acting.push("workspace's probes", background(client.Probe))
-	c.acting.push("workspace's reach", background(func(ctx context.Context) { workspace.FollowReach(ctx, client, c.trail, c.log) }))
+	c.runActing("workspace's probes", client.Probe)
+	c.runActing("workspace's reach", func(ctx context.Context) { workspace.FollowReach(ctx, client, c.trail, c.log) })
 	shown.addStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
 	shown.addCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
 		reach, _ := client.Reach()
@@ -65,7 +65,7 @@ func (c *control) startStreaming(client *management.Client, presence *workspace.
 		Client: client, Credentials: c.credentials, Recorder: c.trail, Presence: presence, Newest: &c.newest,
 		Logger: c.log, Registerer: shown,
 	})
-	c.acting.push("streaming config", background(reconciler.Run))
+	c.runActing("streaming config", reconciler.Run)
 	// Ingest has been taking pushes for a while; a refused one is told of from now on.
 	c.arrivals.OnRefused(reconciler.LookNow)
 	c.reconciler.Store(reconciler)
@@ -91,7 +91,7 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Targets: targets,
 		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: shown,
 	})
-	c.acting.push("settings", background(watcher.Run))
+	c.runActing("settings", watcher.Run)
 	shown.addStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
 	return c.startPolicies(targets, shown)
 }
@@ -109,7 +109,7 @@ func (c *control) startPolicies(targets []settings.Target, shown *shown) error {
 		o.Environments = append(o.Environments, workspace.PolicyEnvironment(t))
 	}
 	policies := workspace.NewPolicies(o)
-	c.acting.push("policies", background(policies.Run))
+	c.runActing("policies", policies.Run)
 	shown.addStatus("policies", func(context.Context) (any, error) { return policies.Status(), nil })
 	return nil
 }

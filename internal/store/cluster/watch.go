@@ -15,7 +15,7 @@ import (
 
 const (
 	// watchInterval is how often a watch asks for new values.
-	watchInterval = 100 * time.Millisecond
+	watchInterval = 50 * time.Millisecond
 	// firstPatience bounds a question of a watch, and an attempt of a put. What a lost server leaves
 	// without an answer is asked again before other relays are taken for dead. A slow one is given
 	// twice as long each time, up to attemptTimeout: otherwise nobody would hear it at all.
