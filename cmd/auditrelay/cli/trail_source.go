@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"iter"
 	"net/http"
 	"net/url"
@@ -77,8 +75,7 @@ func (f *trailFlags) open(cmd *cobra.Command) (trailSource, error) {
 	return f.relayFlags.open(cmd)
 }
 
-// readFiles uses a copy of the relay's index, as nothing in the data directory may change.
-// Where there is none, it makes one, for this command only.
+// readFiles makes an index for this command only: nothing in the data directory may change.
 func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
 	cfg, err := f.load()
 	if err != nil {
@@ -89,15 +86,11 @@ func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "auditrelay-trail-")
-	path := filepath.Join(dir, timeline.FileName)
-	if err == nil {
-		err = copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName))
-	}
 	if err != nil {
 		trail.Close()
-		return nil, errors.Join(fmt.Errorf("copy the index of the trail: %w", err), os.RemoveAll(dir))
+		return nil, fmt.Errorf("make an index of the trail: %w", err)
 	}
-	o := offlineTrail{Index: timeline.Open(timeline.Options{Path: path, Trail: trail})}
+	o := offlineTrail{Index: timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})}
 	ctx, cancel := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { o.Keep(ctx) })
@@ -142,24 +135,6 @@ func readTrail(ctx context.Context, cfg *config.Config) (*audit.Reader, error) {
 		return nil, err
 	}
 	return audit.OpenReader(ctx, s)
-}
-
-// copyIndex copies the index of a trail, if there is one.
-func copyIndex(to, from string) error {
-	in, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // offlineTrail is a trail without a relay.

@@ -83,12 +83,9 @@ func TestManyClaims(t *testing.T) {
 	x := filled(t, 1, func(int) string { return "s" })
 	for i := range maxActors {
 		name := strconv.Itoa(i) + " claims"
-		x.ids[name], x.rows.names = uint16(len(x.rows.names)), append(x.rows.names, name)
+		x.rows.name(name, maxNames)
 	}
-	l := line{time: at(1), kind: "new.kind", actor: "one more"}
-	batch := x.rows.encode(x.ids, []line{l}, 1, [32]byte{})
-	_, _, err := x.rows.apply(batch, 0)
-	require.NoError(t, err)
+	x.rows.take(&line{time: at(1), kind: "new.kind", actor: "one more"}, 0)
 	assert.NotContains(t, x.rows.names, "one more")
 	assert.Contains(t, x.rows.names, "new.kind")
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// row is an entry in memory, and in a batch: 32 bytes. Names are places in table.names, text and length
+// row is an entry in memory: 32 bytes. Names are places in table.names, text and length
 // the place of the sentence in the file.
 type row struct {
 	Time                                              int64 // Unix, in ns
@@ -45,7 +45,8 @@ type table struct {
 	blocks   []*block
 	n        int64
 	names    []string
-	reviewed []uint64 // a bit for each row
+	ids      map[string]uint16 // of names; for the keeper alone
+	reviewed []uint64          // a bit for each row
 	reviews  []review
 }
 

@@ -4,11 +4,9 @@
 // # The index
 //
 // An [Index] has a row of 32 bytes in memory for each entry of the trail, 10 bytes by which a
-// question passes over most rows and sentences, and the entry's sentence in a file. It is
-// derived: the trail alone decides. A start takes the file over as far as it is whole and of
-// this trail, and reads the rest from the trail; a lost, damaged or foreign file is made
-// again. The file's part of an entry is for lists. Whole entries and states are read from
-// the trail.
+// question passes over most rows and sentences, and the entry's sentence in a file. Each start
+// makes it from the trail, which takes some 20 s for a million entries; until then questions wait,
+// and nothing else does. The index is for lists. Whole entries and states are read from the trail.
 //
 // # States
 //
@@ -26,8 +24,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -43,7 +39,7 @@ type Trail interface {
 	Size() int64
 }
 
-// FileName is the index's, in a data directory. It may be removed at any time.
+// FileName is the index's, in a data directory. It is of use to the running process only.
 const FileName = "trail.index"
 
 // Options say where an index is kept.
@@ -67,15 +63,12 @@ type Index struct {
 	log    *slog.Logger
 
 	// The keeper's, who runs Keep.
-	ids     map[string]uint16 // of rows.names
-	pending []line            // not in the file yet
-	next    int64             // the index after pending
-	newest  int64             // the newest readable entry, and its leaf
-	leaf    tlog.Hash
+	pending []line // not in the file yet
+	next    int64  // the index after pending
 
 	mu      sync.RWMutex // guards the fields below; the keeper alone writes them
 	file    *os.File
-	end     int64 // of the file's whole batches
+	end     int64 // of the sentences in the file
 	rows    table
 	reached int64         // entries looked at; -1 before the trail's end was reached once
 	err     error         // why the keeper cannot go on at present
@@ -98,8 +91,8 @@ func Open(o Options) *Index {
 	return &Index{path: o.Path, trail: o.Trail, looked: o.Looked, log: log, reached: -1, changed: make(chan struct{})}
 }
 
-// Keep reads the file, and keeps the index up with the trail until ctx ends. Failures
-// are tried again, and logged now and then.
+// Keep makes the index, and keeps it up with the trail until ctx ends. Failures are tried again,
+// and logged now and then.
 func (x *Index) Keep(ctx context.Context) {
 	defer x.closeFile()
 	var failing retry.Failure
@@ -118,7 +111,7 @@ func (x *Index) Keep(ctx context.Context) {
 
 // keep follows the trail until something fails.
 func (x *Index) keep(ctx context.Context, worked func()) error {
-	if err := x.load(ctx); err != nil {
+	if err := x.create(); err != nil {
 		return err
 	}
 	return x.trail.Tail(ctx, x.next, x.take, func(end int64) error {
@@ -140,7 +133,7 @@ func (x *Index) take(e audit.Recorded) error {
 		x.pending = append(x.pending, line{flags: isMissing})
 	}
 	x.pending = append(x.pending, lineOf(e))
-	x.next, x.newest, x.leaf = e.Index+1, e.Index, e.Leaf
+	x.next = e.Index + 1
 	if len(x.pending) < batchRows {
 		return nil
 	}
