@@ -99,6 +99,7 @@ func floors() map[string]int {
 		"internal/testbed/waiting":      0,
 		"internal/testbed/powercut":     0,
 		"internal/testbed/damage":       2,
+		"internal/testbed/places":       1,
 		"internal/testbed/journaltest":  5,
 		"internal/testbed/ocsftest":     0,
 		"internal/testbed/pushes":       1,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -40,7 +39,7 @@ func (x *tamperer) drafts(log string) []store.Draft {
 }
 
 // places are where the records of a log stand.
-func (x *tamperer) places(log string) []disk.Place {
+func (x *tamperer) places(log string) []damage.Place {
 	x.t.Helper()
 	all, err := x.store().Records(log)
 	require.NoError(x.t, err)
@@ -54,7 +53,7 @@ func (x *tamperer) reseal(log string, drafts []store.Draft) {
 }
 
 // flip flips a bit anywhere in a record.
-func (x *tamperer) flip(at disk.Place) {
+func (x *tamperer) flip(at damage.Place) {
 	x.t.Helper()
 	data, err := os.ReadFile(at.File)
 	require.NoError(x.t, err)

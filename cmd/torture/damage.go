@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
@@ -72,7 +71,7 @@ func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
 }
 
 // note remembers the damage, and what a reader of the files misses.
-func (w *wreck) note(ctx context.Context, d strike, before []disk.Place) error {
+func (w *wreck) note(ctx context.Context, d strike, before []damage.Place) error {
 	w.last = d.about
 	for _, r := range d.records {
 		w.struck[r.Pos] = append(w.struck[r.Pos], r.ids...)

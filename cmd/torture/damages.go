@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
@@ -35,23 +34,23 @@ func strikes() []func(s *scene, rng *rand.Rand) (strike, error) {
 }
 
 // segment draws one of the files of the events, and says where its records end.
-func (s *scene) segment(rng *rand.Rand) (path string, records []disk.Place, err error) {
+func (s *scene) segment(rng *rand.Rand) (path string, records []damage.Place, err error) {
 	all, err := s.files().Records(eventsLog)
 	if err != nil || len(all) == 0 {
 		return "", nil, err
 	}
 	path = all[rng.IntN(len(all))].File
-	return path, slices.DeleteFunc(all, func(p disk.Place) bool { return p.File != path }), nil
+	return path, slices.DeleteFunc(all, func(p damage.Place) bool { return p.File != path }), nil
 }
 
-func endOf(records []disk.Place) int64 {
+func endOf(records []damage.Place) int64 {
 	last := records[len(records)-1]
 	return last.Offset + last.Size
 }
 
 // hit returns the records of events that have bytes in a part of a file.
 func (s *scene) hit(path string, from, size int64) ([]placed, error) {
-	places, err := s.files().Hit(eventsLog, disk.Record, path, from, size)
+	places, err := s.files().Hit(eventsLog, damage.Record, path, from, size)
 	if err != nil {
 		return nil, err
 	}

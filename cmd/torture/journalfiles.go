@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
@@ -19,12 +18,12 @@ func (s *scene) files() damage.Store { return damage.Of(s.dataDir) }
 
 // placed is a record of events in a file of the journal, with their ids.
 type placed struct {
-	disk.Place
+	damage.Place
 	ids []string
 }
 
 // load reads records of events.
-func load(places []disk.Place) (all []placed, err error) {
+func load(places []damage.Place) (all []placed, err error) {
 	for _, p := range places {
 		ids, err := damage.EventIDs(p)
 		if err != nil {

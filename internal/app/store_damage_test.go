@@ -23,7 +23,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -188,12 +187,12 @@ func TestALostFirstSegmentIsNamedWhole(t *testing.T) {
 	t.Parallel()
 	o := newOwing(t)
 	o.push(60)
-	var gone []disk.Place
+	var gone []damage.Place
 	o.restart(func() error {
 		segments, err := o.store().Segments(events)
 		require.NoError(t, err)
 		require.Greater(t, len(segments), 2)
-		gone, err = o.store().Hit(events, disk.Record, segments[0], 0, 1<<40)
+		gone, err = o.store().Hit(events, damage.Record, segments[0], 0, 1<<40)
 		require.NoError(t, err)
 		return os.Remove(segments[0])
 	})

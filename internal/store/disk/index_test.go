@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/places"
 )
 
 // countFS counts what is read, and the segments that are opened.
@@ -119,19 +120,19 @@ func TestTheIndexSurvivesDamage(t *testing.T) {
 	require.NoError(t, err)
 	last := fillSegment(t, l)
 	require.NoError(t, f.store.Close())
-	places, err := Locate(f.cfg.Dir, "events")
+	located, err := places.In(f.cfg.Dir, "events")
 	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(3, 4))
 	harmed := map[store.Pos]bool{}
-	file, err := os.OpenFile(places[0].File, os.O_RDWR, 0)
+	file, err := os.OpenFile(located[0].File, os.O_RDWR, 0)
 	require.NoError(t, err)
 	for range 40 {
 		from := int64(dataStart + random.IntN(60<<20))
 		size := int64(1 + random.IntN(300<<10))
 		_, err := file.WriteAt(make([]byte, size), from)
 		require.NoError(t, err)
-		for _, p := range places {
-			if p.Kind == Record && p.Offset < from+size && from < p.Offset+p.Size {
+		for _, p := range located {
+			if p.Kind == places.Record && p.Offset < from+size && from < p.Offset+p.Size {
 				harmed[p.Pos] = true // unless it hit zeros only
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/places"
 )
 
 // read reads a log to its end, and checks that no position is left out.
@@ -175,7 +176,7 @@ func TestAViewJudgesAnOlderEndMarkAsAStartDoes(t *testing.T) {
 	}
 }
 
-// What Locate finds is what costs exactly one record.
+// What is found in the files is what costs exactly one record.
 func TestWhatIsLocatedIsThere(t *testing.T) {
 	t.Parallel()
 	f := openFolder(t).(*folder)
@@ -186,23 +187,23 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Table().PutLazy(t.Context(), "lazy", []byte("2"), store.If{}))
 	require.NoError(t, f.store.Close())
-	places, err := Locate(f.cfg.Dir, "events")
+	located, err := places.In(f.cfg.Dir, "events")
 	require.NoError(t, err)
-	of := map[Kind][]Place{}
-	for _, p := range places {
+	of := map[places.Kind][]places.Place{}
+	for _, p := range located {
 		of[p.Kind] = append(of[p.Kind], p)
 	}
-	require.Len(t, of[Record], 40)
+	require.Len(t, of[places.Record], 40)
 	for _, i := range []int{0, 20, 39} {
-		p := of[Record][i]
+		p := of[places.Record][i]
 		require.Equal(t, store.Pos(i+1), p.Pos)
 		flip(t, p.File, p.Offset+p.Size/2)
 	}
-	tables, err := Locate(f.cfg.Dir, "")
+	tables, err := places.In(f.cfg.Dir, "")
 	require.NoError(t, err)
 	var keys []string
 	for _, p := range tables {
-		if p.Kind == Durable || p.Kind == Lazy {
+		if p.Kind == places.Durable || p.Kind == places.Lazy {
 			keys = append(keys, p.Key)
 		}
 	}

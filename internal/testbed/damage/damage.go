@@ -15,13 +15,26 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
-	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/places"
 )
 
 // Table stands for the table in place of a log's name.
 const Table = ""
 
 const pageSize = 4096
+
+// Place says what stands in the files of a store, and where.
+type Place = places.Place
+
+// Kind says what stands at a place.
+type Kind = places.Kind
+
+// The kinds of places.
+const (
+	Record  = places.Record
+	Durable = places.Durable
+	Lazy    = places.Lazy
+)
 
 // Store is the folder of a store.
 type Store string
@@ -30,19 +43,19 @@ type Store string
 func Of(dataDir string) Store { return Store(filepath.Join(dataDir, "store")) }
 
 // Places are all that stands in the files of a log, or of the table, of one kind.
-func (s Store) Places(log string, kind disk.Kind) ([]disk.Place, error) {
-	all, err := disk.Locate(string(s), log)
+func (s Store) Places(log string, kind Kind) ([]Place, error) {
+	all, err := places.In(string(s), log)
 	if err != nil {
 		return nil, fmt.Errorf("locate what the log %q holds: %w", log, err)
 	}
-	return slices.DeleteFunc(all, func(p disk.Place) bool { return p.Kind != kind }), nil
+	return slices.DeleteFunc(all, func(p Place) bool { return p.Kind != kind }), nil
 }
 
 // Records are the whole records of a log, by position.
-func (s Store) Records(log string) ([]disk.Place, error) { return s.Places(log, disk.Record) }
+func (s Store) Records(log string) ([]Place, error) { return s.Places(log, Record) }
 
 // place is one of those that Places gives. From the end it is counted with -1, -2 and so on.
-func (s Store) place(log string, kind disk.Kind, k int) (disk.Place, error) {
+func (s Store) place(log string, kind Kind, k int) (Place, error) {
 	all, err := s.Places(log, kind)
 	if k < 0 {
 		k += len(all)
@@ -51,15 +64,15 @@ func (s Store) place(log string, kind disk.Kind, k int) (disk.Place, error) {
 		err = fmt.Errorf("the log %q has %d places of the kind %q, and no number %d", log, len(all), kind, k)
 	}
 	if err != nil {
-		return disk.Place{}, err
+		return Place{}, err
 	}
 	return all[k], nil
 }
 
 // FlipRecord changes one bit in the middle of the k-th record of a log, counted from 0, or
 // from the end with -1, -2 and so on.
-func (s Store) FlipRecord(log string, k int) (disk.Place, error) {
-	at, err := s.place(log, disk.Record, k)
+func (s Store) FlipRecord(log string, k int) (Place, error) {
+	at, err := s.place(log, Record, k)
 	if err != nil {
 		return at, err
 	}
@@ -69,7 +82,7 @@ func (s Store) FlipRecord(log string, k int) (disk.Place, error) {
 // FlipValue changes one bit of each copy of a value of the table.
 func (s Store) FlipValue(key string) error {
 	flipped := 0
-	for _, kind := range []disk.Kind{disk.Durable, disk.Lazy} {
+	for _, kind := range []Kind{Durable, Lazy} {
 		all, err := s.Places(Table, kind)
 		if err != nil {
 			return err
@@ -93,11 +106,11 @@ func (s Store) FlipValue(key string) error {
 // CopyValue writes the newest lazy value of one key over the slots of another, as a
 // misdirected write does.
 func (s Store) CopyValue(from, over string) error {
-	all, err := s.Places(Table, disk.Lazy)
+	all, err := s.Places(Table, Lazy)
 	if err != nil {
 		return err
 	}
-	var newest disk.Place
+	var newest Place
 	for _, at := range all {
 		if at.Key == from && at.Pos >= newest.Pos {
 			newest = at
@@ -117,7 +130,7 @@ func (s Store) CopyValue(from, over string) error {
 
 // LoseTail cuts the last n records off a log, as a lost end of the newest file does. It
 // gives what they were, the oldest first.
-func (s Store) LoseTail(log string, n int) ([]disk.Place, error) {
+func (s Store) LoseTail(log string, n int) ([]Place, error) {
 	all, err := s.Records(log)
 	if err != nil {
 		return nil, err
@@ -176,16 +189,16 @@ func (s Store) Segments(log string) ([]string, error) {
 }
 
 // Hit are the places of one kind that have bytes in a stretch of a file.
-func (s Store) Hit(log string, kind disk.Kind, file string, from, size int64) ([]disk.Place, error) {
+func (s Store) Hit(log string, kind Kind, file string, from, size int64) ([]Place, error) {
 	all, err := s.Places(log, kind)
-	return slices.DeleteFunc(all, func(p disk.Place) bool {
+	return slices.DeleteFunc(all, func(p Place) bool {
 		return p.File != file || p.Offset >= from+size || from >= p.Offset+p.Size
 	}), err
 }
 
 // EventIDs are the ids of the events in a record of the journal. They are looked for in the
 // text, so that a test does not rest on the decoder that it tests.
-func EventIDs(at disk.Place) (ids []string, err error) {
+func EventIDs(at Place) (ids []string, err error) {
 	const before, after, header = 48, 8, 40 // of a record in the file; of the journal's, before its S2 block
 	b, err := read(at.File, at.Offset+before, at.Size-before-after)
 	if err != nil {

@@ -60,7 +60,7 @@ func gaps(t *testing.T, dir string) (all []store.Pos) {
 	return all
 }
 
-func positions(places ...disk.Place) (all []store.Pos) {
+func positions(places ...damage.Place) (all []store.Pos) {
 	for _, p := range places {
 		all = append(all, p.Pos)
 	}
@@ -85,7 +85,7 @@ func TestTheFaultsAreWhatTheySay(t *testing.T) {
 			all, err := s.Records("events")
 			require.NoError(t, err)
 			at := all[7]
-			hit, err := s.Hit("events", disk.Record, at.File, (at.Offset+5000)/4096*4096, 4096)
+			hit, err := s.Hit("events", damage.Record, at.File, (at.Offset+5000)/4096*4096, 4096)
 			require.NoError(t, err)
 			require.NoError(t, damage.ZeroPage(at.File, at.Offset+5000))
 			return positions(hit...)
@@ -94,7 +94,7 @@ func TestTheFaultsAreWhatTheySay(t *testing.T) {
 			segments, err := s.Segments("events")
 			require.NoError(t, err)
 			require.Greater(t, len(segments), 3)
-			hit, err := s.Hit("events", disk.Record, segments[1], 0, 1<<40)
+			hit, err := s.Hit("events", damage.Record, segments[1], 0, 1<<40)
 			require.NoError(t, err)
 			require.NoError(t, os.Remove(segments[1]))
 			return positions(hit...)

@@ -3,7 +3,6 @@ package damage
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/places"
 )
 
 // Drafts are the records of a log, as they were appended.
@@ -49,7 +49,7 @@ func (s Store) Rewrite(ctx context.Context, log string, drafts []store.Draft) er
 // right: what seeds it stands in the header of the file. change keeps the length.
 func (s Store) Forge(log string, k int, change func(data []byte)) error {
 	const header, keyLength, sumSize = 48, 6, 8 // see disk's format of a record
-	at, err := s.place(log, disk.Record, k)
+	at, err := s.place(log, Record, k)
 	if err != nil {
 		return err
 	}
@@ -57,10 +57,11 @@ func (s Store) Forge(log string, k int, change func(data []byte)) error {
 	if err != nil {
 		return err
 	}
-	seed, err := seedOf(at.File)
+	head, err := read(at.File, 0, 512)
 	if err != nil {
 		return err
 	}
+	seed, _ := places.Seed(head)
 	body := b[header : len(b)-sumSize]
 	change(body[binary.LittleEndian.Uint16(b[keyLength:]):])
 	d := xxhash.NewWithSeed(seed ^ uint64(at.Pos))
@@ -69,20 +70,9 @@ func (s Store) Forge(log string, k int, change func(data []byte)) error {
 	return write(at.File, at.Offset, b)
 }
 
-// seedOf is the seed of the checksums in a segment.
-func seedOf(file string) (uint64, error) {
-	h, err := read(file, 0, 80)
-	if err != nil {
-		return 0, err
-	}
-	secret, log, base := h[64:80], h[16:32], h[32:40]
-	digest := sha256.Sum256(bytes.Join([][]byte{secret, log, base}, nil))
-	return binary.LittleEndian.Uint64(digest[:]), nil
-}
-
 // Erase makes the k-th record of a log read as zeros.
 func (s Store) Erase(log string, k int) error {
-	at, err := s.place(log, disk.Record, k)
+	at, err := s.place(log, Record, k)
 	if err != nil {
 		return err
 	}
