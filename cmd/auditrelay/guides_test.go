@@ -50,9 +50,10 @@ start() {
 case $1 in stop|start) $1 ;; restart) stop && start ;; *) exit 1 ;; esac
 `
 
-// TestGuidesRun runs the commands of the guides and of the pages of push sources, in their order,
-// against a relay and the simulated workspace. It replaces only what each reader replaces: hosts,
-// the place of the configuration, the number of the entry, and a cluster of three servers by one.
+// TestGuidesRun runs the commands of the guides, of the pages of push sources and of reloads, in their order,
+// against a relay and the simulated workspace, and a cluster of three NATS servers where they name
+// one. It replaces only what each reader replaces: hosts, the place of the configuration, and the
+// number of the entry.
 func TestGuidesRun(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
@@ -63,7 +64,7 @@ func TestGuidesRun(t *testing.T) {
 	pages, err := filepath.Glob("../../deploy/docs/guides/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
-	for _, page := range append(pages, "../../deploy/docs/push-loki.md", "../../deploy/docs/push-datadog.md") {
+	for _, page := range append(pages, "../../deploy/docs/push-loki.md", "../../deploy/docs/push-datadog.md", "../../deploy/reload.md") {
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(page)
@@ -75,13 +76,26 @@ func TestGuidesRun(t *testing.T) {
 
 const threeServers = "nats://n1:4222,nats://n2:4222,nats://n3:4222"
 
+// natsNode is the command by which this test's binary is one NATS server.
+const natsNode = "nats-node"
+
+func beNATSNode() {
+	if err := natstest.RunNode(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
 var shellBlock = regexp.MustCompile("(?s)\n( *)```sh\n(.*?)\n *```")
 
 func runGuide(t *testing.T, page string) {
 	t.Helper()
 	dir, cluster := t.TempDir(), ""
 	if strings.Contains(page, threeServers) {
-		cluster = natstest.Run(t, t.TempDir()).ClientURL() // it ends after the relay
+		servers, err := natstest.StartCluster(t.Context(), natstest.Options{Command: []string{natsNode}, Dir: t.TempDir(), SyncAlways: true})
+		require.NoError(t, err)
+		t.Cleanup(servers.Close) // after the relay
+		cluster = servers.URL
 	}
 	sim, err := workspacesim.New(workspacesim.Options{})
 	require.NoError(t, err)
@@ -116,7 +130,7 @@ func runGuide(t *testing.T, page string) {
 	weakened, index := weaken(t, sim, shell)
 	require.True(t, weakened)
 	replaced := strings.NewReplacer(threeServers, cluster, "https://relay.example.com", "http://"+free[0], "/etc/auditrelay/relay.yaml", config, " 17 ", " "+index+" ",
-		" 17\n", " "+index+"\n", "/17.", "/"+index+".", "replicas: 3", "replicas: 1", "10GiB", "64MiB", "auditrelay healthcheck", "auditrelay healthcheck --url http://"+free[1]+"/readyz")
+		" 17\n", " "+index+"\n", "/17.", "/"+index+".", "10GiB", "64MiB", "auditrelay healthcheck", "auditrelay healthcheck --url http://"+free[1]+"/readyz")
 	blocks := shellBlock.FindAllStringSubmatch(page, -1)
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {

@@ -14,7 +14,7 @@ const raceWait = "atexit_sleep_ms=10"
 
 func TestMain(m *testing.M) {
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" "+raceWait) // for the commands of the scripts
-	testscript.Main(m, map[string]func(){"auditrelay": main})
+	testscript.Main(m, map[string]func(){"auditrelay": main, natsNode: beNATSNode})
 }
 
 func TestScripts(t *testing.T) {
