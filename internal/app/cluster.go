@@ -19,6 +19,10 @@ type ClusterStatus struct {
 	This string `json:"this,omitempty"`
 	// Doing are the jobs that it does right now.
 	Doing []string `json:"doing,omitempty"`
+	// Shards is over how many streams the events are spread, as far as this relay knows, and
+	// NextShards over how many they are about to be; both are 0 on a disk.
+	Shards     int `json:"shards,omitempty"`
+	NextShards int `json:"next_shards,omitempty"`
 	// Now is its clock. Heartbeats and epochs have the times of their writers' clocks.
 	Now    time.Time     `json:"now"`
 	Relays []lease.Relay `json:"relays"`
@@ -54,6 +58,7 @@ func (r *process) clusterStatus(ctx context.Context, sinks positions) (s Cluster
 	s = ClusterStatus{Doing: r.work.list(), Now: time.Now(), Relays: state.Relays, Jobs: make([]JobStatus, len(state.Jobs))}
 	if name := r.member.Load(); name != nil {
 		s.This = *name
+		s.Shards, s.NextShards = r.journal.Spread()
 	}
 	for i, job := range state.Jobs {
 		s.Jobs[i].Job = job

@@ -69,6 +69,12 @@ func printCluster(p *page, s app.ClusterStatus) {
 		relays.add(nil, plainCells(relay.Name, elapsed(s.Now, relay.Heartbeat), fmt.Sprint(jobs), this)...)
 	}
 	p.grid(relays)
+	switch {
+	case s.NextShards > 0:
+		p.line("\nThe events are spread over %d shards, and are about to be spread over %d.", max(1, s.Shards), s.NextShards)
+	case s.Shards > 1:
+		p.line("\nThe events are spread over %d shards.", s.Shards)
+	}
 	p.line("")
 	p.grid(jobsTable(&s))
 }

@@ -37,6 +37,10 @@ control     nobody       3      -
 sink/kafka  a.1          7   1m0s        12        2      2s
 sink/nats   b.2          1     0s   unknown  unknown       -
 `, "\n"), printed(t, of))
+	of.Shards, of.NextShards = 2, 3
+	assert.Contains(t, printed(t, of), "\nThe events are spread over 2 shards, and are about to be spread over 3.\n\nJOB ")
+	of.NextShards = 0
+	assert.Contains(t, printed(t, of), "\nThe events are spread over 2 shards.\n\nJOB ")
 	assert.Contains(t, printed(t, app.ClusterStatus{Now: now, Jobs: []app.JobStatus{{Job: lease.Job{Name: "sink/kafka"}, Position: &journal.SinkPosition{Acknowledged: 5}}}}),
 		"There is no other one.\n\nJOB         DONE BY     SINCE  POSITION")
 }

@@ -188,6 +188,14 @@ func (s *Set) logOf(now *era, source string) (*journal.Journal, error) {
 	return s.logs[shard], nil
 }
 
+// Spread is over how many logs events are spread at present, and over how many they are about to
+// be, which is 0 while no change is under way.
+func (s *Set) Spread() (now, next int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Shards, s.now.Next
+}
+
 // of is the log of a source at present.
 func (s *Set) of(source string) *journal.Journal {
 	s.mu.Lock()
