@@ -52,16 +52,25 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	signed(entriesOf(t, o)) // the entry about it too
 	const hashOnly = "256 entries are archived, and were checked by their hashes only: 0 to 255"
 	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
-	assert.NotContains(t, run(0, "verify", "--url", site, "--key", key, "--archive", archive), "archived")
 	assert.Contains(t, run(0, "verify", "--dir", archive, "--key", key), "integrity: holds")
+	assert.Contains(t, run(0, "verify", "--dir", filepath.Join(dir, "data/tlog"), "--key", key), hashOnly)
+	run(0, "verify", "--url", site, "--key", key, "--checkpoint", filepath.Join(archive, "0/checkpoint"))
 	export := []string{"export", "--form", "tlog", "--dir", filepath.Join(dir, "export"), "--config", o.config}
-	assert.Contains(t, run(1, export...), "name the archive with --archive DIR")
-	run(0, append(export, "--archive", archive)...)
+	assert.Contains(t, run(1, export...), "copy the archive to "+filepath.Join(dir, "export"))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "export")))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "export"), os.DirFS(archive)))
+	run(0, export...)
 	assert.NotContains(t, run(0, "verify", "--dir", filepath.Join(dir, "export"), "--key", key), "archived")
 	proofs := filepath.Join(dir, "proofs")
 	assert.Contains(t, run(0, "prove", "3", "--config", o.config, "--key", key, "--dir", proofs), "by its hash only")
 	require.NoFileExists(t, filepath.Join(proofs, "3.json"))
-	run(0, "prove", "3", "--config", o.config, "--key", key, "--archive", archive, "--dir", proofs)
+	run(0, "export", "--form", "tlog", "--dir", archive, "--config", o.config) // with the entry about it
+	assert.NotContains(t, run(0, "verify", "--dir", archive, "--key", key), "archived")
+	moved, lost := filepath.Join(archive, bundle), filepath.Join(dir, "lost")
+	require.NoError(t, os.Rename(moved, lost))
+	assert.Contains(t, run(1, "verify", "--dir", archive, "--key", key), "missing: entries 0 to 255")
+	require.NoError(t, os.Rename(lost, moved))
+	run(0, "prove", "3", "--export", archive, "--key", key, "--dir", proofs)
 	run(0, "verify", "--proof", filepath.Join(proofs, "3.tlog-proof"), "--record", filepath.Join(proofs, "3.json"), "--key", key)
 	assert.Contains(t, run(0, "show", "3", "--config", o.config), `"value": 3`, "the relay has it from its stream")
 

@@ -121,7 +121,7 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	if err != nil {
 		return "", err
 	}
-	prover, err := verify.NewProver(ctx, fetch, dirs, nil)
+	prover, err := verify.NewProver(ctx, fetch, dirs)
 	if err != nil {
 		return "", err
 	}

@@ -32,15 +32,15 @@ the same entries with the columns of 'trail list --output csv'. Without --projec
 of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
 bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
 files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
-older export. It copies the files in DATA_DIR/tlog, whether the relay runs or not; entries
-moved out by 'trail archive' come from --archive.`),
+older export. It copies the files in DATA_DIR/tlog, whether the relay runs or not. An archive
+that 'trail archive' made is such an export: after it, begin with a copy of the archive.`),
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
   auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
   auditrelay trail export --config relay.yaml --form csv --unreviewed --file review.csv
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
 	}, &which, func(cmd *cobra.Command, _ []string, source trailSource) error {
 		if which.form.value == "tlog" {
-			return which.exportLog(cmd, which.dir, which.archives)
+			return which.exportLog(cmd, which.dir)
 		}
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
@@ -57,16 +57,14 @@ moved out by 'trail archive' come from --archive.`),
 // exportFlags name the trail and the form of its export.
 type exportFlags struct {
 	*trailFlags
-	form     outputFlag
-	dir      string
-	archives []string
+	form outputFlag
+	dir  string
 }
 
 func (f *exportFlags) addTo(cmd *cobra.Command) {
 	f.trailFlags.addTo(cmd)
 	f.form.value, f.form.allowed = "jsonl", []string{"jsonl", "csv", "tlog"}
 	withFlags(cmd, parsed(&f.form, "form", "`FORM` of the export: jsonl, csv, tlog"),
-		texts(&f.archives, "archive", "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more"),
 		text(&f.dir, "dir", "with --form tlog: the `DIR` to write to"),
 		check(func() error { return checkExport(cmd, f.form.value, f.dir) }))
 }
@@ -86,12 +84,10 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 		return errors.New("--form tlog needs --dir, the folder to write to")
 	case form != "tlog" && dir != "":
 		return errors.New("--dir needs --form tlog")
-	case form != "tlog" && cmd.Flags().Changed("archive"):
-		return errors.New("--archive needs --form tlog; JSON lines come from the trail's stream, with all entries")
 	case form != "tlog":
 		return nil
 	}
-	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "archive": true}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !allowed[f.Name] && err == nil {
 			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
@@ -101,17 +97,17 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 }
 
 // exportLog copies the files that a relay keeps of its trail to dir.
-func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) error {
+func (f *trailFlags) exportLog(cmd *cobra.Command, dir string) error {
 	data, err := f.dir()
 	if err != nil {
 		return err
 	}
 	shown := newProgress(cmd.ErrOrStderr())
-	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, shown.entries)
+	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, shown.entries)
 	shown.end()
 	switch {
 	case errors.Is(err, tiles.ErrArchived):
-		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
+		return fmt.Errorf("%w, or copy the archive to %s: the export goes on there", err, dir)
 	case err != nil:
 		return fmt.Errorf("%w; given again, the command goes on; damaged files are written again by the next start of the relay", err)
 	case len(list) == 0:
@@ -135,11 +131,11 @@ func newTrailArchive() *cobra.Command {
 		Long: exits("0 moved, or nothing to move; 1 failed or declined", `Moves the files with old entries, DATA_DIR/tlog/N/tile/entries and records, to a folder of
 the relay's machine: those with no entry made at or after a time. The relay copies them,
 reads the archive back against its signed root, says so in an entry of the trail, and
-removes them only then. The archive is a whole log (C2SP tlog-tiles), with a signed
-checkpoint: 'trail verify --dir DIR' and other tools verify it.
+removes them only then. The archive is an export of the whole trail (C2SP tlog-tiles): 'trail
+verify --dir DIR' and other tools verify it, and 'trail prove --export DIR' proves its entries.
 
-The hashes stay, so every entry can still be proven; see --archive of 'trail prove' and 'trail
-verify'. Files with entries about the trail itself stay too. The trail's stream in the
+The hashes stay, so 'trail verify' still proves every entry, by its hash. Files with entries
+about the trail itself stay too. The trail's stream in the
 journal keeps all entries for ever: the relay reads them from there, and this command frees
 the space of the files only.
 
@@ -154,7 +150,7 @@ To undo it, copy the files back.`),
 		}
 		return archiveTrail(cmd, client, console.ArchiveTrail{Before: beforeTime.time, Dir: to}, yes, dryRun)
 	}, parsed(&beforeTime, "before", "move what was made before this time; "+timeFlagHelp),
-		text(&dir, "to", "the archive's `DIR`: an empty folder, or an earlier archive of this trail"),
+		text(&dir, "to", "the archive's `DIR`: an empty folder, or an earlier archive or export of this trail"),
 		onOff(&dryRun, "dry-run", "only say what would be moved"), yesFlag(&yes), needed{"before", "to"})
 }
 

@@ -24,7 +24,6 @@ type proveFlags struct {
 	chosen      entryFlags
 	site        siteFlags
 	export, out string
-	archives    []string
 	given       trustFlags
 }
 
@@ -46,8 +45,8 @@ or the environment variable AUDITRELAY_TLOG_TOKEN.
 
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
 
-An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is
-of the hash alone, and INDEX.json is left out: write it from the archive later.`),
+An entry moved out by 'trail archive' is proven by its hash alone, and INDEX.json is left out;
+with --export ARCHIVE it is proven whole.`),
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
   auditrelay trail prove --config relay.yaml --severity high --since 2026-03-01 --dir proofs
   auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs
@@ -69,7 +68,6 @@ func indexes(cmd *cobra.Command, args []string) error {
 func (f *proveFlags) addTo(cmd *cobra.Command) {
 	f.addFilesTo(cmd, "the relay is stopped")
 	withFlags(cmd, &f.site, text(&f.export, "export", "a `DIR` with an export of the trail"),
-		texts(&f.archives, "archive", "a `DIR` with an archive of the trail; again for more"),
 		text(&f.out, "dir", "write into the folder `DIR`"), &f.given, &f.chosen, needed{"dir"})
 	cmd.MarkFlagsMutuallyExclusive("url", "export", "data-dir")
 	before(cmd, func() error {
@@ -147,7 +145,7 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return verify.NewProver(cmd.Context(), fetch, dirs, f.archives)
+	return verify.NewProver(cmd.Context(), fetch, dirs)
 }
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its
@@ -159,7 +157,7 @@ func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust evid
 	}
 	name := filepath.Join(f.out, strconv.FormatInt(index, 10))
 	if made.Record == nil {
-		err = say(cmd.ErrOrStderr(), "entry %d is not in the trail's files, and proven by its hash only; --archive DIR gives the entry too", index)
+		err = say(cmd.ErrOrStderr(), "entry %d is not in the trail's files, and proven by its hash only; --export ARCHIVE gives the entry too", index)
 	} else {
 		err = durable.WriteFile(name+".json", made.Record)
 	}

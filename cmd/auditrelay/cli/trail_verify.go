@@ -30,7 +30,6 @@ type verifyFlags struct {
 	events        string
 	trust         trustFlags
 	known         []string
-	archives      []string
 	output        outputFlag
 }
 
@@ -51,7 +50,7 @@ It reads one of these:
   --url URL              what a running relay serves under /tlog/
   --config, --data-dir   the files of the relay on this machine; those of a stopped one are held
                          against its log, which may have more (--offline insists on that)
-  --dir DIR              what 'trail export --form tlog' wrote
+  --dir DIR              what 'trail export --form tlog' wrote, or an archive: all of it is there
   --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
                          JSON lines in any order; duplicates are fine. The root is computed
                          from them, and the attributes of each entry are held against it
@@ -69,8 +68,8 @@ logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoev
 the files can sign them. An older copy put in the trail's place is found by a witness's
 signature, or by --checkpoint, a checkpoint from another day or place.
 
-Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
-files are checked too, and whatever it lacks or has altered breaks integrity.
+Entries moved out by 'trail archive' are checked by their hashes. Verify the archive with --dir, and
+the trail with the archive's checkpoint: then both are one history.
 
 In a sink's copy, each attribute of an entry's event has to be the entry's: id, source, type,
 subject, time, receivedtime (the same), datacontenttype, project and environment. Pushed events
@@ -96,14 +95,10 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	withFlags(cmd, &f.site, &f.kafka, text(&f.dir, "dir", "a `DIR` with the trail, or with one log of it"),
 		text(&f.events, "from-events", "a `FILE` of events as JSON lines; - for standard input"),
 		text(&f.proof, "proof", "a .tlog-proof `FILE`"), text(&f.record, "record", "the `FILE` with the entry, with --proof"), &f.trust,
-		texts(&f.known, "checkpoint", "a `FILE` with a signed checkpoint known from elsewhere; again for more"),
-		texts(&f.archives, "archive", "a `DIR` that 'trail archive' moved old entries to; again for more"), &f.output)
+		texts(&f.known, "checkpoint", "a `FILE` with a signed checkpoint known from elsewhere; again for more"), &f.output)
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
-	for _, other := range []string{"from-events", "from-kafka", "proof"} {
-		cmd.MarkFlagsMutuallyExclusive("archive", other)
-	}
 	before(cmd, func() error {
 		if f.site.url == "" && f.dir == "" && f.events == "" && f.kafka.topic == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
 			return errors.New("name the trail: --url, --dir, --from-events, --from-kafka, --proof, --config or --data-dir")
@@ -142,7 +137,6 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 
 // options reads the files to hold the trail against.
 func (f *verifyFlags) options() (o verify.Options, err error) {
-	o.Archives = f.archives
 	if o.Policy, _, err = f.trust.read(); err != nil {
 		return o, err
 	}
@@ -178,6 +172,8 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 	}
 	if f.dir == "" {
 		o.Live, o.Now = true, time.Now()
+	} else {
+		o.Whole = !tiles.HasArchived(f.dir)
 	}
 	if f.site.url != "" {
 		o.Workers = 8
@@ -281,7 +277,7 @@ func printVerdicts(p *page, r verify.Report) {
 	p.verdict("completeness", r.Completeness, "no gap", "NOT SHOWN")
 	p.line("%d entries and %d checkpoints were checked", r.Entries, r.Checkpoints)
 	for _, a := range r.Archived {
-		p.line("%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s; --archive DIR checks them whole", a.To-a.From+1, a.From, a.To, printable(a.Where))
+		p.line("%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s: verify that folder with --dir", a.To-a.From+1, a.From, a.To, printable(a.Where))
 	}
 	for _, found := range r.Settled {
 		p.line("settled: %s", printable(found.String()))

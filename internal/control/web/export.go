@@ -150,7 +150,7 @@ func proverOf(a *asked) (*verify.Prover, evidence.Trust, error) {
 	if err != nil {
 		return nil, evidence.Trust{}, err
 	}
-	prover, err := verify.NewProver(a.ctx, fetch, dirs, nil)
+	prover, err := verify.NewProver(a.ctx, fetch, dirs)
 	if err != nil {
 		return nil, evidence.Trust{}, err
 	}

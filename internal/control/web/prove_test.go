@@ -156,7 +156,7 @@ func (p *proven) prove(indexes ...int64) (made []verify.Proven) {
 	p.t.Helper()
 	fetch, dirs, err := verify.Folder(filepath.Join(p.dir, tiles.Dir))
 	require.NoError(p.t, err)
-	prover, err := verify.NewProver(p.t.Context(), fetch, dirs, nil)
+	prover, err := verify.NewProver(p.t.Context(), fetch, dirs)
 	require.NoError(p.t, err)
 	for _, index := range indexes {
 		one, err := prover.Prove(p.t.Context(), index)

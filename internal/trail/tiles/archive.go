@@ -22,14 +22,13 @@ import (
 
 // Archiver moves old entry bundles, and the long records of their entries, out of a store.
 //
-// The archive is a log of its own in the same layout: tiles, bundles, the history, and a signed
-// checkpoint over the moved entries. The hash tiles stay in the store too, so inclusion and
-// consistency of every entry can be proven from either. The trail's stream is not touched: it
-// denies deletes, and every reader of the relay has its entries from there.
+// The archive is an export of all logs: see [Store.Export]. The hash tiles stay in the store too, so
+// inclusion and consistency of every entry can be proven from either. The trail's log in the store is
+// not touched: every reader of the relay has its entries from there.
 //
 // The steps, each durable before the next:
 //
-//  1. the files are copied, and all of the archive is read back against its signed root;
+//  1. the logs are exported, and all of the archive is read back against its signed roots;
 //  2. Enter puts an entry into the trail;
 //  3. the mark says where the bundles are: from here on nobody misses them;
 //  4. the bundles are removed.
@@ -41,7 +40,7 @@ type Archiver struct {
 	Store *Store
 	// Generations are the trail's: their keys count.
 	Generations []audit.Generation
-	// Dir is the archive's folder: an empty one, or an earlier archive of this trail.
+	// Dir is the archive's folder: an empty one, or an earlier archive or export of this trail.
 	Dir string
 	// Before: only bundles with nothing younger are moved.
 	Before time.Time
@@ -75,7 +74,41 @@ func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan, a.each(func(m *moving) (bool, error) { return true, m.move(ctx, a, plan) })
+	some := len(plan) > 0
+	err = a.each(func(m *moving) (bool, error) {
+		some = some || slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == a.Dir })
+		return true, nil
+	})
+	if err == nil && some {
+		err = a.copy(ctx)
+	}
+	if err != nil || !some {
+		return nil, err
+	}
+	return plan, a.each(func(m *moving) (bool, error) { return true, m.move(ctx, a.Enter, plan) })
+}
+
+// copy exports the logs to the archive. It mends nothing in an earlier one: somebody may have
+// tampered with a damaged file.
+func (a *Archiver) copy(ctx context.Context) error {
+	there, err := Open(a.Dir).Logs()
+	for _, listed := range there {
+		i := slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == listed.Origin })
+		if i < 0 {
+			continue
+		}
+		err := Open(a.Dir).Log(listed.Number).Check(ctx, a.Generations[i].PublicKey, 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // an interrupted run has left no checkpoint
+			return fmt.Errorf("the archive %s is damaged, and nothing was moved: %w", a.Dir, err)
+		}
+	}
+	if err == nil {
+		_, err = a.Store.Export(ctx, a.Dir+"/.", a.Progress) // the folder itself may be a link
+	}
+	if err != nil {
+		return fmt.Errorf("copy to %s: %w", a.Dir, err)
+	}
+	return nil
 }
 
 // each calls do with each log of the trail, the oldest first, as long as it wants more. A folder
@@ -90,7 +123,7 @@ func (a *Archiver) each(do func(m *moving) (more bool, err error)) error {
 		if i < 0 {
 			continue
 		}
-		m, err := a.open(listed.Number, a.Generations[i])
+		m, err := a.open(a.Store.Log(listed.Number), a.Generations[i])
 		more := false
 		if err == nil {
 			more, err = do(m)
@@ -145,8 +178,7 @@ func (a *Archiver) checkLog(number int) error {
 	if err != nil {
 		return fmt.Errorf("%s/%d is damaged: %w", a.Dir, number, err)
 	}
-	_, own, err := a.Store.Log(number).Checkpoint()
-	if err != nil || own.Origin != there.Origin {
+	if _, err := a.Store.find(there.Origin); err != nil {
 		return fmt.Errorf("%s is the archive of another trail: its log %d is %s", a.Dir, number, there.Origin)
 	}
 	return nil
@@ -170,8 +202,8 @@ func within(path, dir string) bool {
 }
 
 // open opens one log, with the trail's key for it.
-func (a *Archiver) open(number int, g audit.Generation) (*moving, error) {
-	m := &moving{Log: a.Store.Log(number), number: number, dir: a.Dir, generation: g}
+func (a *Archiver) open(l Log, g audit.Generation) (*moving, error) {
+	m := &moving{Log: l, dir: a.Dir, generation: g}
 	c, err := m.signed(g.PublicKey)
 	if err != nil {
 		return nil, err

@@ -165,7 +165,8 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// A second archive elsewhere has the hashes of the first one.
+// An archive is an export of the whole trail, so a second one elsewhere begins with a copy of the first
+// one. Without it nothing is moved.
 func TestASecondArchiveElsewhere(t *testing.T) {
 	t.Parallel()
 	h := archivedHouse(t)
@@ -174,26 +175,31 @@ func TestASecondArchiveElsewhere(t *testing.T) {
 	a, _ := h.archiver(first, 512)
 	_, err := a.Run(t.Context())
 	require.NoError(t, err)
+	partly := files(t, h.store.Log(0).dir)
 	a, entered := h.archiver(second, 1300)
+	_, err = a.Run(t.Context())
+	require.ErrorIs(t, err, ErrArchived)
+	require.ErrorContains(t, err, first)
+	require.Empty(t, *entered)
+	require.Equal(t, partly, files(t, h.store.Log(0).dir))
+
+	require.NoError(t, os.RemoveAll(second))
+	require.NoError(t, os.CopyFS(second, os.DirFS(first)))
 	_, err = a.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int64{512, 1279}, []int64{(*entered)[0].From, (*entered)[0].To})
-	there := only(files(t, Open(second).Log(0).dir), "tile/entries/")
-	require.NotContains(t, there, "tile/entries/000")
-	require.Contains(t, there, "tile/entries/003")
+	require.Equal(t, before, files(t, Open(second).Log(0).dir))
 	require.NoError(t, Open(second).Log(0).Check(t.Context(), h.key(0), 0))
 	require.NoError(t, h.store.Log(0).Check(t.Context(), h.key(0), 0))
 
-	// An export is whole again with both of them at hand.
+	// An export goes on after a copy of an archive, too.
 	export := Open(t.TempDir())
-	_, err = h.store.Export(t.Context(), export.dir, []string{first}, nil)
+	_, err = h.store.Export(t.Context(), export.dir, nil)
 	require.ErrorIs(t, err, ErrArchived)
-	require.ErrorContains(t, err, second)
-	_, err = h.store.Export(t.Context(), export.dir, []string{first, t.TempDir()}, nil)
-	require.ErrorContains(t, err, "has no log")
-	_, err = h.store.Export(t.Context(), export.dir, []string{first, second}, nil)
+	require.NoError(t, os.CopyFS(export.Log(1).dir, os.DirFS(Open(second).Log(0).dir)))
+	_, err = h.store.Export(t.Context(), export.dir, nil)
 	require.NoError(t, err)
-	require.Equal(t, before, files(t, export.Log(0).dir))
+	require.Equal(t, before, files(t, export.Log(1).dir))
 }
 
 // Each durable step of an archive, and the state that a crash leaves there: nothing is lost,
@@ -392,7 +398,8 @@ func TestEachGenerationIsArchived(t *testing.T) {
 		require.NoError(t, h.store.Log(number).Check(t.Context(), h.key(number), 0))
 		require.NoError(t, Open(dir).Log(number).Check(t.Context(), h.key(number), 0))
 	}
-	require.NoDirExists(t, filepath.Join(dir, "2"))
+	require.NoFileExists(t, filepath.Join(h.store.Log(2).dir, MarkFile))
+	require.Equal(t, files(t, other.store.Log(0).dir), files(t, h.store.Log(2).dir))
 	require.Contains(t, files(t, h.store.Log(1).dir), "tile/entries/000", "it names the generation before")
 	require.NotContains(t, files(t, h.store.Log(1).dir), "tile/entries/001")
 }

@@ -19,9 +19,6 @@ type copying struct {
 	from      Log
 	upTo      proof.Checkpoint // a signed one of the log
 	publicKey string
-	archives  []Log // where archived bundles are, too
-	// passArchived: bundles that are in other archives are left out.
-	passArchived bool
 
 	to    Log
 	wrote func(entries int64) // nil, or told of the progress
@@ -107,10 +104,7 @@ func (m *copying) records(ctx context.Context, from, to int64, handle func(index
 	base := proof.BaseOf(m.upTo.Origin)
 	for n := (from - base) / proof.TileWidth; base+n*proof.TileWidth < to; n++ {
 		width := int(min(proof.TileWidth, m.upTo.Size-n*proof.TileWidth))
-		l, data, err := m.bundle(n, width)
-		if m.passArchived && errors.Is(err, ErrArchived) {
-			continue
-		}
+		data, err := m.from.Bundle(n, width)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -118,7 +112,7 @@ func (m *copying) records(ctx context.Context, from, to int64, handle func(index
 		for i, record := range leaves {
 			index, lost := base+n*proof.TileWidth+int64(i), error(nil)
 			if d, long := proof.ParseDigest(record); long {
-				record, lost = l.Record(d)
+				record, lost = m.from.Record(d)
 			}
 			if lost != nil || index < from || index >= to {
 				continue
@@ -132,17 +126,6 @@ func (m *copying) records(ctx context.Context, from, to int64, handle func(index
 		}
 	}
 	return nil
-}
-
-// bundle reads a bundle, and says which log has it.
-func (m *copying) bundle(n int64, width int) (Log, []byte, error) {
-	data, err := m.from.Bundle(n, width)
-	for i := 0; errors.Is(err, ErrArchived) && i < len(m.archives); i++ {
-		if found, failed := m.archives[i].Bundle(n, width); failed == nil {
-			return m.archives[i], found, nil
-		}
-	}
-	return m.from, data, err
 }
 
 // output is a log whose files are written.

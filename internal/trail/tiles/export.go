@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-
-	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // Exported is one log of an export.
@@ -20,15 +18,15 @@ type Exported struct {
 }
 
 // Export copies the logs of the store, as they are now, into a folder of their own, or brings an
-// older or interrupted export there up to date. Entries that were moved to an archive are copied
-// from there. In the end it reads all files back, and holds them against the signed checkpoints. A
+// older or interrupted export there up to date. Of entries that were moved to an archive, the folder
+// has to have the files. In the end it reads all files back, and holds them against the signed checkpoints. A
 // folder with a symbolic link in it is refused: whoever planted one chose where to write. progress
 // may be nil.
-func (s *Store) Export(ctx context.Context, dir string, archives []string, progress func(done, total int64)) ([]Exported, error) {
+func (s *Store) Export(ctx context.Context, dir string, progress func(done, total int64)) ([]Exported, error) {
 	if err := plain(dir); err != nil {
 		return nil, err
 	}
-	copies, total, err := s.copies(ctx, archives)
+	copies, total, err := s.copies()
 	if err != nil {
 		return nil, err
 	}
@@ -68,17 +66,7 @@ func (m *copying) export(ctx context.Context) (err error) {
 
 // copies are the logs of the store that have signed entries, to be copied up to their newest
 // checkpoint, and the number of these entries.
-func (s *Store) copies(ctx context.Context, archives []string) (copies []copying, total int64, err error) {
-	archived := map[string][]Log{}
-	for _, dir := range archives {
-		list, err := verify.OpenArchive(ctx, dir)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, a := range list {
-			archived[a.Origin] = append(archived[a.Origin], OpenLog(a.Dir))
-		}
-	}
+func (s *Store) copies() (copies []copying, total int64, err error) {
 	list, err := s.Logs()
 	for _, listed := range list {
 		l := s.Log(listed.Number)
@@ -91,7 +79,7 @@ func (s *Store) copies(ctx context.Context, archives []string) (copies []copying
 			return nil, 0, fmt.Errorf("%s: %w", l.dir, err)
 		}
 		if c.Size > 0 {
-			copies = append(copies, copying{from: l, upTo: c, publicKey: line.Key, archives: archived[c.Origin]})
+			copies = append(copies, copying{from: l, upTo: c, publicKey: line.Key})
 			total += c.Size
 		}
 	}

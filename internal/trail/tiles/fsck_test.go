@@ -55,7 +55,7 @@ func TestAnotherProjectsFsckPasses(t *testing.T) {
 	server := httptest.NewServer(h.store.Handler())
 	defer server.Close()
 	export := t.TempDir()
-	_, err := h.store.Export(t.Context(), export, nil, nil)
+	_, err := h.store.Export(t.Context(), export, nil)
 	require.NoError(t, err)
 	for _, url := range []string{server.URL + "/tlog/0/", "file://" + filepath.Join(export, "0") + "/"} {
 		said := check(url)

@@ -21,9 +21,6 @@ import (
 // concurrently, also while a keeper writes.
 type Log struct{ dir string }
 
-// OpenLog opens a log's folder; it need not exist.
-func OpenLog(dir string) Log { return Log{dir} }
-
 // Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
 // signature.
 func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
@@ -140,6 +137,14 @@ func pathOf(t tlog.Tile) string {
 
 // MarkFile names the archives of a log, as a JSON list of [proof.Archived].
 const MarkFile = "archived"
+
+// HasArchived reports whether a folder is a store, or a log of one, with bundles that were moved to an
+// archive. An archive, or an export, is none: it has all bundles.
+func HasArchived(dir string) bool {
+	below, _ := filepath.Glob(filepath.Join(dir, "*", MarkFile)) // of a bad pattern, nothing is known
+	_, err := os.Stat(filepath.Join(dir, MarkFile))
+	return err == nil || len(below) > 0
+}
 
 // ErrArchived marks an entry whose bundle was moved to an archive.
 var ErrArchived = errors.New("it was archived")

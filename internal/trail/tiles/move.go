@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math"
 	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -19,7 +16,6 @@ import (
 // moving is one log on its way to an archive.
 type moving struct {
 	Log
-	number     int
 	dir        string // of the archive
 	generation audit.Generation
 	size       int64
@@ -109,105 +105,28 @@ func (m *moving) bundle(n int64) (old, error) {
 	return b, err
 }
 
-// move does the four steps for one log.
-func (m *moving) move(ctx context.Context, a *Archiver, plan []proof.Archived) error {
+// move does the steps after the copy for one log.
+func (m *moving) move(ctx context.Context, enter func(context.Context, proof.Archived) error, plan []proof.Archived) error {
 	at := slices.IndexFunc(plan, func(p proof.Archived) bool { return p.Origin == m.generation.Origin })
 	if at >= 0 {
-		m.todo = plan[at]
-	}
-	if at < 0 && !slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == m.dir }) {
-		return nil
-	}
-	if err := m.copy(ctx, a); err != nil {
-		return err
-	}
-	if at >= 0 {
-		if err := a.Enter(ctx, m.todo); err != nil {
+		if err := enter(ctx, plan[at]); err != nil {
 			return fmt.Errorf("enter the archive into the trail: %w", err)
 		}
 		// After a crash before this line, the next run enters the same archive once more,
 		// unless it sees the entry.
-		if err := m.mark(m.todo); err != nil {
-			return err
-		}
-		m.moved = append(m.moved, m.todo)
-	}
-	return m.removeMoved(ctx)
-}
-
-// copy brings the archive up to the first checkpoint over the entries, and reads all of
-// it back. It mends nothing there: somebody may have tampered with a damaged file.
-func (m *moving) copy(ctx context.Context, a *Archiver) error {
-	to := Open(m.dir).Log(m.number)
-	_, there, err := to.Checkpoint()
-	if err == nil {
-		if err := to.Check(ctx, m.generation.PublicKey, 0); err != nil {
-			return fmt.Errorf("the archive %s is damaged, and nothing was moved: %w", to.dir, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	c, err := m.covering(max(m.todo.Size, there.Size))
-	if err != nil {
-		return err
-	}
-	if err := m.markElsewhere(to); err != nil {
-		return err
-	}
-	copying := copying{from: m.Log, upTo: c, publicKey: m.generation.PublicKey, passArchived: true, to: to}
-	if a.Progress != nil {
-		copying.wrote = func(entries int64) { a.Progress(entries, c.Size) }
-	}
-	if err := copying.run(ctx, false); err != nil {
-		return fmt.Errorf("copy to %s: %w", to.dir, err)
-	}
-	if err := to.Check(ctx, m.generation.PublicKey, 0); err != nil {
-		return fmt.Errorf("read the archive %s back: %w", to.dir, err)
-	}
-	return nil
-}
-
-// covering is the first checkpoint over n entries.
-func (m *moving) covering(n int64) (found proof.Checkpoint, err error) {
-	found.Size = math.MaxInt64
-	err = m.eachLine(func(line proof.Line) error {
-		if line.Key != m.generation.PublicKey {
-			return errors.New("its files name another key than the trail")
-		}
-		c, err := proof.ReadCheckpoint([]byte(line.Checkpoint))
-		if err == nil && c.Size >= n && c.Size < found.Size {
-			found = c
-		}
-		return err
-	})
-	if err == nil && found.Size > m.size {
-		err = fmt.Errorf("no checkpoint of this trail covers the %d entries in the archive: the data directory was put back to an earlier state", n)
-	}
-	return found, err
-}
-
-// markElsewhere notes in the archive the entries of other archives.
-func (m *moving) markElsewhere(to Log) error {
-	for _, p := range m.moved {
-		if p.Where == m.dir {
-			continue
-		}
-		if err := durable.MakeDir(to.dir); err != nil {
-			return err
-		}
-		if err := to.mark(p); err != nil {
+		if err := m.mark(plan[at]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return m.removeMoved(ctx, m.archivedEnd())
 }
 
-// removeMoved removes the bundles copied to this archive. Long records go with them,
-// unless a remaining entry has the same one.
-func (m *moving) removeMoved(ctx context.Context) error {
+// removeMoved removes the bundles of the first end entries, which the archive has. Long records go
+// with them, unless a remaining entry has the same one.
+func (m *moving) removeMoved(ctx context.Context, end int64) error {
 	var gone []string
 	kept := map[string]bool{}
-	for n := int64(0); (n+1)*proof.TileWidth <= m.size; n++ {
+	for n := int64(0); end > 0 && (n+1)*proof.TileWidth <= m.size; n++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -216,7 +135,7 @@ func (m *moving) removeMoved(ctx context.Context) error {
 		case errors.Is(err, ErrArchived):
 		case err != nil:
 			return err
-		case b.stays || !m.isHere(n*proof.TileWidth):
+		case b.stays || n*proof.TileWidth >= end:
 			for _, file := range b.files[1:] {
 				kept[file] = true
 			}
@@ -225,10 +144,4 @@ func (m *moving) removeMoved(ctx context.Context) error {
 		}
 	}
 	return remove(slices.DeleteFunc(gone, func(file string) bool { return kept[file] }))
-}
-
-// isHere reports whether leaf n is in this archive.
-func (m *moving) isHere(n int64) bool {
-	index := m.generation.Base + n
-	return slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == m.dir && p.From <= index && index <= p.To })
 }

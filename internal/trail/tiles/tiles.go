@@ -71,7 +71,7 @@ func (s *Store) Logs() ([]Listed, error) {
 
 // Log is the log with a number.
 func (s *Store) Log(number int) Log {
-	return OpenLog(filepath.Join(s.dir, strconv.Itoa(number)))
+	return Log{filepath.Join(s.dir, strconv.Itoa(number))}
 }
 
 // newest is the newest checkpoint, from the history where the file is lost.

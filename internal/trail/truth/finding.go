@@ -23,7 +23,6 @@ const (
 	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
 	Quorum     = "quorum"     // too few witnesses
 	Imitation  = "imitation"  // events that look like the trail's and are not
-	Archive    = "archive"    // entries missing from a given archive, or unlike the signed ones there
 )
 
 // The kinds of findings against a trail's completeness.

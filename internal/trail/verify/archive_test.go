@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // archivedLogOf is a log whose first 1024 entries were archived, except for bundle 2, with an archive
@@ -72,54 +71,41 @@ func TestArchivedEntriesAreCheckedByTheirHashes(t *testing.T) {
 		{Log: "example.com/log", From: 768, To: 1023, Where: "/mnt/old"},
 	}, r.Archived)
 
-	o.Archives = []string{archive}
-	r = check(t, live, o)
+	// The archive is a whole log: it tells of what the trail lacks.
+	r = archived(t, archive, o)
 	require.Empty(t, r.Archived)
 	require.Empty(t, r.Integrity.Findings)
 	require.Equal(t, []string{"looks: entry 1401: acme/live: nobody looked between 2026-03-03T00:00:00Z and 2026-03-04T00:00:00Z"}, texts(r.Completeness))
+
+	// Both are one history, as the archive's checkpoint shows.
+	note, err := os.ReadFile(filepath.Join(archive, "0", proof.CheckpointFile))
+	require.NoError(t, err)
+	o.Known = [][]byte{note}
+	sound(t, check(t, live, o))
 }
 
-// Damage to an archive is no damage to the trail. A bundle lost by the trail is no archived one.
-func TestDamageToAnArchiveIsToldFromDamageToTheTrail(t *testing.T) {
+// archived verifies an archive.
+func archived(t *testing.T, dir string, o Options) Report {
+	t.Helper()
+	fetch, dirs, err := Folder(dir)
+	require.NoError(t, err)
+	o.Whole = true
+	r, err := Trail(t.Context(), fetch, dirs, o)
+	require.NoError(t, err)
+	return r
+}
+
+// A bundle lost by the trail is no archived one, and a lost hash of an archived entry is found.
+func TestDamageToATrailWithAnArchive(t *testing.T) {
 	t.Parallel()
-	l, live, archive := archivedLogOf(t)
+	l, live, _ := archivedLogOf(t)
 	o := Options{Policy: policy(t, 0, l.key.verifier)}
 	lost := live.clone()
 	delete(lost, "tile/entries/004")
 	require.Equal(t, []string{"missing: entries 1024 to 1279: tile/entries/004: it is not there"}, texts(check(t, lost, o).Integrity))
-	o.Archives = []string{archive}
-	require.Equal(t, []string{"missing: entries 1024 to 1279: tile/entries/004: it is not there; an archive has it, though the trail does not say that it was moved"}, texts(check(t, lost, o).Integrity))
-	o.Archives = nil
-
 	forged := live.clone()
 	forged["tile/0/000"] = flipped(forged["tile/0/000"], 7)
 	require.Equal(t, []string{"unproven: entries 0 to 255: tile/entries/000: neither they nor their hashes give the signed root"}, texts(check(t, forged, o).Integrity))
-
-	o.Archives = []string{archive}
-	require.Equal(t, []string{"tile: tile/0/000: it does not have the hashes that were signed"}, texts(check(t, forged, o).Integrity))
-
-	bundle := filepath.Join(archive, "0/tile/entries/001")
-	good, err := os.ReadFile(bundle)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(bundle, flipped(good, 9), 0o600))
-	r := check(t, live, o)
-	require.Equal(t, []string{"archive: entry 256: " + bundle + ": altered in the archive; the trail itself is not concerned: it does not have the hash that was signed"}, texts(r.Integrity))
-	require.Empty(t, r.Archived)
-
-	require.NoError(t, os.Remove(bundle))
-	r = check(t, live, o)
-	require.Equal(t, []string{"archive: entries 256 to 511: their bundles were moved to /mnt/old, and the given archives do not have them; their hashes are the signed ones"}, texts(r.Integrity))
-	require.Empty(t, r.Archived)
-
-	for _, dir := range []string{t.TempDir(), filepath.Join(archive, "gone")} {
-		_, err = Trail(t.Context(), live.fetch, []string{""}, Options{Policy: o.Policy, Archives: []string{dir}})
-		require.ErrorContains(t, err, "no log with a checkpoint")
-	}
-	other := newTestLog(t, "example.com/other", 0)
-	other.add(t, records(0, 3)...)
-	other.sign(t)
-	_, err = Trail(t.Context(), other.write(t).fetch, []string{""}, Options{Archives: []string{archive}})
-	require.ErrorContains(t, err, "the archive of another trail")
 }
 
 // Without the signed entry, missing bundles are missing.
@@ -139,15 +125,15 @@ func TestArchivedEntriesAreProven(t *testing.T) {
 	t.Parallel()
 	l, live, archive := archivedLogOf(t)
 	own := *policy(t, 0, l.key.verifier)
-	for _, dirs := range [][]string{nil, {archive}} {
-		p, err := NewProver(t.Context(), live.fetch, []string{""}, dirs)
+	for whole, fetch := range []Fetch{live.fetch, Dir(filepath.Join(archive, "0"))} {
+		p, err := NewProver(t.Context(), fetch, []string{""})
 		require.NoError(t, err)
 		for _, index := range []int64{0, 300, 600, 1001, 1402} {
 			made, err := p.Prove(t.Context(), index)
 			require.NoError(t, err)
 			_, _, err = made.Proof.Verify(made.Leaf, own)
 			require.NoError(t, err)
-			archived := index != 600 && index != 1402 && dirs == nil
+			archived := index != 600 && index != 1402 && whole == 0
 			require.Equal(t, archived, made.Record == nil, index)
 			if !archived {
 				require.Equal(t, made.Leaf, proof.LeafHash(made.Record))
@@ -156,88 +142,37 @@ func TestArchivedEntriesAreProven(t *testing.T) {
 	}
 	forged := live.clone()
 	forged["tile/0/000"] = flipped(forged["tile/0/000"], 7)
-	p, err := NewProver(t.Context(), forged.fetch, []string{""}, nil)
+	p, err := NewProver(t.Context(), forged.fetch, []string{""})
 	require.NoError(t, err)
 	_, err = p.Prove(t.Context(), 0)
 	require.Error(t, err)
 }
 
-// Whatever byte is flipped, and whatever file is lost, it is found, and told whether the trail or the
-// archive is damaged.
-func TestTamperingWithATrailAndItsArchive(t *testing.T) {
+// Whatever byte of a trail with an archive is flipped, and whatever file is lost, it is found.
+func TestTamperingWithATrailThatHasAnArchive(t *testing.T) {
 	t.Parallel()
-	l, live, archive := archivedLogOf(t)
-	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
-	sound := check(t, live, o)
-	moved := []string{} // what only the archive has
-	for path := range l.files {
-		if _, there := live[path]; !there {
-			moved = append(moved, path)
-		}
-	}
-	slices.Sort(moved)
+	l, live, _ := archivedLogOf(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	sound(t, check(t, live, o))
 	kept := slices.DeleteFunc(slices.Sorted(maps.Keys(live)), func(path string) bool {
 		return path == "tile/entries/002" || path == proof.CheckpointFile || path == proof.HistoryFile // other tests have those; the archive has bundle 002 too
 	})
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		inArchive, remove := seed%2 == 0, seed%6 < 2
 		files, path := live.clone(), kept[rng.IntN(len(kept))]
-		var back []byte
-		if inArchive {
-			path = moved[rng.IntN(len(moved))]
-			back = spoilFile(t, filepath.Join(archive, "0", path), rng, remove)
-		} else if files[path] = flipped(files[path], rng.IntN(len(files[path]))); remove {
+		if files[path] = flipped(files[path], rng.IntN(len(files[path]))); seed%3 == 0 {
 			delete(files, path)
 		}
-		r := check(t, files, o)
-		found := slices.Concat(r.Integrity.Findings, r.Completeness.Findings[:len(r.Completeness.Findings)-min(len(r.Completeness.Findings), len(sound.Completeness.Findings))])
-		isArchive := func(f truth.Finding) bool { return f.Kind == truth.Archive }
-		require.NotEmpty(t, found, "seed %d: %s", seed, path)
-		if inArchive {
-			require.True(t, slices.ContainsFunc(slices.Concat(r.Integrity.Findings, r.Completeness.Findings), isArchive), "seed %d: %s: %v", seed, path, r)
-			require.False(t, slices.ContainsFunc(r.Integrity.Findings, func(f truth.Finding) bool { return !isArchive(f) }), "seed %d: %s: %v", seed, path, texts(r.Integrity))
-			require.NoError(t, os.WriteFile(filepath.Join(archive, "0", path), back, 0o600))
-		} else {
-			require.False(t, slices.ContainsFunc(slices.Concat(r.Integrity.Findings, r.Completeness.Findings), isArchive), "seed %d: %s: %v", seed, path, texts(r.Integrity))
-		}
-	}
-}
-
-// spoilFile flips a byte of a file, or removes it, and gives what it was.
-func spoilFile(t *testing.T, path string, rng *rand.Rand, remove bool) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	if remove {
-		require.NoError(t, os.Remove(path))
-	} else {
-		require.NoError(t, os.WriteFile(path, flipped(data, rng.IntN(len(data))), 0o600))
-	}
-	return data
-}
-
-// Of two archives, the one not given is not damaged.
-func TestAnArchiveThatIsNotGivenIsNotAtHand(t *testing.T) {
-	t.Parallel()
-	a, b := proof.Archived{Where: "/mnt/a"}, proof.Archived{Where: "/mnt/b"}
-	c := trailCheck{complete: &completeness{archived: []proof.Archived{a, b, a}}}
-	for _, of := range []struct {
-		given         []string
-		hasA, hasBoth bool
-	}{{nil, false, false}, {[]string{"/mnt/a"}, true, false}, {[]string{"/elsewhere"}, false, false}, {[]string{"/elsewhere/a", "/elsewhere/b"}, true, true}} {
-		c.o = &Options{Archives: of.given}
-		require.Equal(t, of.hasA, c.isAtHand(a), of.given)
-		require.Equal(t, of.hasBoth, c.isAtHand(b), of.given)
+		require.NotEmpty(t, check(t, files, o).Integrity.Findings, "seed %d: %s", seed, path)
 	}
 }
 
 // An archive is verified whole: whichever of its files is altered, cut off, lengthened or deleted,
-// it is found, and told from damage to the trail.
+// it is found.
 func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 	t.Parallel()
-	l, live, archive := archivedLogOf(t)
-	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
+	l, _, archive := archivedLogOf(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
 	changes := map[string]func([]byte) []byte{
 		"altered":    func(data []byte) []byte { return flipped(data, 3) },
 		"cut off":    func(data []byte) []byte { return data[:len(data)-1] },
@@ -255,14 +190,7 @@ func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 			if change != nil {
 				require.NoError(t, os.WriteFile(file, change(data), 0o600))
 			}
-			r, err := Trail(t.Context(), live.fetch, []string{""}, o)
-			require.True(t, err != nil || len(r.Integrity.Findings) > 0, "%s: %s", path, name)
-			if err != nil { // it looks like another trail's
-				require.Equal(t, proof.CheckpointFile, path)
-			}
-			for _, f := range r.Integrity.Findings {
-				require.Equal(t, truth.Archive, f.Kind, "%s: %s: %s", path, name, f)
-			}
+			require.NotEmpty(t, archived(t, archive, o).Integrity.Findings, "%s: %s", path, name)
 			require.NoError(t, os.WriteFile(file, data, 0o600))
 		}
 	}
@@ -271,7 +199,7 @@ func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
 // An older checkpoint of its own history, put in the place of an archive's newest, is found.
 func TestAnOlderCheckpointOfAnArchiveIsFound(t *testing.T) {
 	t.Parallel()
-	l, live, archive := archivedLogOf(t)
+	l, _, archive := archivedLogOf(t)
 	older := l.checkpoint(t, 1000)
 	var history []byte
 	for seq, note := range [][]byte{older, l.newest} {
@@ -280,16 +208,16 @@ func TestAnOlderCheckpointOfAnArchiveIsFound(t *testing.T) {
 	put := func(name string, data []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(archive, "0", name), data, 0o600))
 	}
-	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
 	put(proof.HistoryFile, history)
-	require.Empty(t, texts(check(t, live, o).Integrity))
+	require.Empty(t, texts(archived(t, archive, o).Integrity))
 	put(proof.CheckpointFile, older)
-	require.Contains(t, strings.Join(texts(check(t, live, o).Integrity), "\n"), "an older one was put in its place")
+	require.Contains(t, strings.Join(texts(archived(t, archive, o).Integrity), "\n"), "an older one was put in its place")
 	put(proof.CheckpointFile, l.newest)
 
 	file := filepath.Join("tile", "entries", "000")
 	data, err := os.ReadFile(filepath.Join(archive, "0", file))
 	require.NoError(t, err)
 	put(file, proof.AppendBundle(data, record(1)))
-	require.Len(t, texts(check(t, live, o).Integrity), 1, "nothing is named twice")
+	require.Len(t, texts(archived(t, archive, o).Integrity), 1, "nothing is named twice")
 }

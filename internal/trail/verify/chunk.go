@@ -24,7 +24,6 @@ type chunk struct {
 	bundle, tile []tlog.Hash
 	bundleFile   string // by the width of the tree
 	fileWidth    int    // of the file as read: a full one may stand for a partial one
-	archive      string // the folder of its archive; else empty
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
@@ -88,7 +87,7 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 // checkFull reads the full bundle, if there is one as well as the partial one. Readers take
 // either, so it has to begin with the same entries.
 func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
-	if c.fileWidth == width || c.archive != "" {
+	if c.fileWidth == width {
 		return nil
 	}
 	file := proof.BundlePath(c.n, width)
@@ -135,7 +134,7 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 	switch {
 	case len(c.bundle) < c.width: // the missing entries are named
 	case wrong != "":
-		c.records = append(c.records, inArchive(c.archive, truth.Finding{Kind: truth.Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}))
+		c.records = append(c.records, truth.Finding{Kind: truth.Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong})
 	default:
 		l.checkBeyond(c, c.bundleFile, entries)
 	}
@@ -144,16 +143,11 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 // notThere is the finding on a missing file.
 const notThere = "it is not there"
 
-// readBundle reads the entry bundle: a full one serves where the partial one is gone, and an
-// archive's where there is none.
+// readBundle reads the entry bundle: a full one serves where the partial one is gone.
 func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
 	c.bundleFile = proof.BundlePath(c.n, c.width)
 	data, fileWidth, missing, err := l.readWidest(ctx, c.width, func(w int) string { return proof.BundlePath(c.n, w) })
 	c.fileWidth = fileWidth
-	if missing {
-		data, c.archive, err = l.fromArchive(ctx, proof.BundlePath(c.n, width))
-		missing = c.archive == ""
-	}
 	if missing && err == nil {
 		c.bundleWrong = notThere
 		return nil, nil
@@ -199,7 +193,7 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		c.noteFact(l.base+leaf, data)
 		return nil
 	}
-	record, archive, err := l.readRecord(ctx, d)
+	record, _, err := l.fetch.read(ctx, d.Path())
 	if err != nil {
 		return err
 	}
@@ -207,14 +201,11 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		c.noteFact(l.base+leaf, record)
 		return nil
 	}
-	if record == nil {
-		archive = c.archive // which has lost it, where it has the bundle
-	}
 	f := truth.Finding{Kind: truth.Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
 	if record != nil {
 		f.Kind, f.Detail = truth.Altered, "the record of a long entry does not have the hash that was signed"
 	}
-	c.records = append(c.records, inArchive(archive, f))
+	c.records = append(c.records, f)
 	return nil
 }
 
@@ -223,14 +214,4 @@ func (c *chunk) noteFact(index int64, record []byte) {
 		f.index = index
 		c.facts = append(c.facts, f)
 	}
-}
-
-// readRecord reads a long record, from an archive where the log does not have it. A missing one
-// is nil.
-func (l *logCheck) readRecord(ctx context.Context, d proof.Digest) (record []byte, archive string, err error) {
-	record, missing, err := l.fetch.read(ctx, d.Path())
-	if missing {
-		record, archive, err = l.fromArchive(ctx, d.Path())
-	}
-	return record, archive, err
 }

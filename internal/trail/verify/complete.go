@@ -61,7 +61,6 @@ type completeness struct {
 	endorsed []string                 // keys named by the trusted generations so far
 	archived []proof.Archived         // as the trail says
 	unread   []Archived               // entries whose bundles are not here
-	borrowed []truth.Finding          // bundles only in an archive: missing, unless the trail says so
 
 	successor successor
 }

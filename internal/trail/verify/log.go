@@ -16,7 +16,6 @@ import (
 // methods.
 type logCheck struct {
 	fetch    Fetch
-	archives []string // folders of this log in archives
 	o        *Options
 	report   *Report
 	complete *completeness

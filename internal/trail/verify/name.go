@@ -118,7 +118,7 @@ func (v *solver) nameEntries(all []damage) {
 			detail = d.bundleWrong
 		}
 		f := truth.Finding{Kind: kind, Log: v.l.origin, From: v.l.base + leaf, To: v.l.base + leaf, File: d.bundleFile, Detail: detail}
-		v.l.report.Integrity.add(inArchive(d.archive, f))
+		v.l.report.Integrity.add(f)
 	})
 }
 

@@ -30,8 +30,6 @@ type provable struct {
 	key   string // as the log says itself
 	at    proof.Checkpoint
 	tiles tlog.HashReader
-
-	archives []string // folders of this log in archives
 }
 
 // Proven is an entry with its proof.
@@ -46,13 +44,8 @@ type Proven struct {
 	Origin string
 }
 
-// NewProver reads the newest checkpoint of each log. Missing entries come from the
-// archives.
-func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prover, error) {
-	from, err := openArchives(ctx, archived)
-	if err != nil {
-		return nil, err
-	}
+// NewProver reads the newest checkpoint of each log.
+func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error) {
 	p := &Prover{}
 	for _, dir := range dirs {
 		g := provable{fetch: fetch.below(dir)}
@@ -70,14 +63,14 @@ func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prov
 		if g.key, err = statedKey(ctx, g.fetch); err != nil {
 			return nil, err
 		}
-		g.base, g.archives = proof.BaseOf(g.at.Origin), from.of(g.at.Origin)
+		g.base = proof.BaseOf(g.at.Origin)
 		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, g.fetch.tiles(ctx))
 		p.logs = append(p.logs, g)
 	}
 	if len(p.logs) == 0 {
 		return nil, errors.New("there is no checkpoint: nothing was signed yet")
 	}
-	return p, from.unused()
+	return p, nil
 }
 
 // Keys are the verifier keys named by the logs themselves, each public key once, under
@@ -164,7 +157,7 @@ func (g *provable) hash(leaf int64) (tlog.Hash, error) {
 // record reads an entry from its bundle, or a long one from its own file.
 func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
 	n := leaf / width
-	l := &logCheck{fetch: g.fetch, archives: g.archives}
+	l := &logCheck{fetch: g.fetch}
 	c := &chunk{n: n, width: int(min(width, g.at.Size-n*width))}
 	data, err := l.readBundle(ctx, c)
 	if err != nil {
@@ -185,8 +178,7 @@ func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
 	if !isDigest {
 		return leaf, nil
 	}
-	l := &logCheck{fetch: g.fetch, archives: g.archives}
-	record, _, err := l.readRecord(ctx, d)
+	record, _, err := g.fetch.read(ctx, d.Path())
 	if err == nil && !d.Of(record) {
 		err = fmt.Errorf("%s is not there, or damaged", d.Path())
 	}

@@ -28,7 +28,7 @@ func TestProofsVerifyInAnIndependentImplementation(t *testing.T) {
 	l.add(t, make([]byte, ours.MaxLeaf+1))
 	l.sign(t)
 	files := l.write(t)
-	p, err := NewProver(t.Context(), files.fetch, []string{""}, nil)
+	p, err := NewProver(t.Context(), files.fetch, []string{""})
 	require.NoError(t, err)
 	assert.Equal(t, []string{l.key.verifier}, p.Keys())
 	assert.EqualValues(t, n, p.End())
@@ -74,7 +74,7 @@ func TestADamagedEntryIsNotProven(t *testing.T) {
 	f := l.write(t)
 	f["tile/entries/000"] = flipped(f["tile/entries/000"], 9)
 	f["tile/0/001.p/44"] = flipped(f["tile/0/001.p/44"], 9)
-	p, err := NewProver(t.Context(), f.fetch, []string{""}, nil)
+	p, err := NewProver(t.Context(), f.fetch, []string{""})
 	require.NoError(t, err)
 	_, err = p.Prove(t.Context(), 0)
 	require.ErrorContains(t, err, "prove entry 0: ")
@@ -123,7 +123,7 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 			f[dirs[i]+"/"+file] = data
 		}
 	}
-	p, err := NewProver(t.Context(), f.fetch, dirs, nil)
+	p, err := NewProver(t.Context(), f.fetch, dirs)
 	require.NoError(t, err)
 	require.Len(t, p.Keys(), 2)
 	var logs []ours.Log
@@ -155,7 +155,7 @@ func TestAnEntryIsProvenWithItsIndex(t *testing.T) {
 		all := records(0, 20)
 		l.add(t, all...)
 		l.sign(t)
-		p, err := NewProver(t.Context(), l.write(t).fetch, []string{""}, nil)
+		p, err := NewProver(t.Context(), l.write(t).fetch, []string{""})
 		require.NoError(t, err)
 		made, err := p.Prove(t.Context(), base+7)
 		require.NoError(t, err)

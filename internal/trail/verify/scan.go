@@ -53,9 +53,6 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 			if c.width < width {
 				s.last = c
 			}
-			if c.archive != "" {
-				l.complete.borrowed = append(l.complete.borrowed, l.borrowed(c))
-			}
 			if c.bundle == nil {
 				l.complete.skip(l.base+c.n*width, l.base+c.n*width+int64(c.width)-1)
 			}

@@ -22,8 +22,9 @@ type Options struct {
 	// Known are signed checkpoints from elsewhere, such as yesterday's: the trail must
 	// hold their trees still.
 	Known [][]byte
-	// Archives are folders with bundles moved out of the trail.
-	Archives []string
+	// Whole is set for an export or an archive: it has all bundles, also those that the trail says to
+	// be archived.
+	Whole bool
 	// Live is set for a trail in use: its newest checkpoint may come while it is read.
 	Live bool
 	// Stopped is set for a data directory: a crash may have left a history ahead of its
@@ -43,10 +44,6 @@ type Options struct {
 // is fetch itself.
 func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, error) {
 	t := &trailCheck{o: &o, report: &Report{Trusted: o.Policy != nil}}
-	var err error
-	if t.archives, err = openArchives(ctx, o.Archives); err != nil {
-		return Report{}, fmt.Errorf("verify the trail: %w", err)
-	}
 	t.complete = &completeness{report: t.report}
 	for _, dir := range dirs {
 		if err := t.log(ctx, fetch.below(dir), dir); err != nil {
@@ -58,12 +55,9 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 	}
 	t.known()
 	t.setApart()
-	if err := t.checkArchives(ctx); err != nil {
-		return Report{}, fmt.Errorf("verify the archive: %w", err)
-	}
 	t.complete.end(o.Now)
 	t.report.close()
-	return *t.report, t.archives.unused()
+	return *t.report, nil
 }
 
 // trailCheck verifies generation by generation.
@@ -72,7 +66,6 @@ type trailCheck struct {
 	report   *Report
 	complete *completeness
 	seq      uint64 // the newest checkpoint of the generation before
-	archives archives
 }
 
 func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
@@ -85,7 +78,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
 		return nil
 	}
-	l.base, l.archives = proof.BaseOf(l.origin), t.archives.of(l.origin)
+	l.base = proof.BaseOf(l.origin)
 	if t.o.Policy != nil {
 		l.policy, err = t.policyOf(ctx, l)
 		l.trusted = err == nil
