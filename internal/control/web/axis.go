@@ -122,7 +122,7 @@ func (x axis) declared(a *asked, s health.Status) (lane, error) {
 		}
 		_ = json.Unmarshal(e.After, &config) // without a status, there is none
 		colour := map[management.StreamingStatus]string{"": "unknown", management.StatusActive: "good", management.StatusPending: "warn"}[config.Status]
-		return cmp.Or(cut(string(config.Status), 40), "none"), cmp.Or(colour, "bad")
+		return cmp.Or(marked(string(config.Status), 40), "none"), cmp.Or(colour, "bad")
 	})
 }
 
@@ -134,7 +134,7 @@ func (x axis) observed(a *asked, s health.Status) (lane, error) {
 		var judged struct{ To health.State }
 		_ = json.Unmarshal(e.Detail, &judged) // an entry that says nothing leaves the state unknown
 		state := cmp.Or(judged.To, health.Unknown)
-		return cut(string(state), 40), colourOf(state)
+		return marked(string(state), 40), colourOf(state)
 	})
 	if len(l.Segments) == 0 && !s.Since.IsZero() {
 		l.add(x, segment{From: s.Since, Until: x.Until, State: string(s.State), Colour: colourOf(s.State)})

@@ -188,7 +188,7 @@ func (p *historyPage) happened(a *asked) (lane, error) {
 	slices.SortFunc(p.Entries, func(a, b timeline.Row) int { return cmp.Compare(a.Index, b.Index) })
 	for _, e := range p.Entries {
 		if e.Type != health.TypeGap && e.Type != health.TypeChanged {
-			l.add(p.Axis, segment{From: e.Time, State: cut(e.Type+": "+e.Summary, 300), Colour: "mark"})
+			l.add(p.Axis, segment{From: e.Time, State: marked(e.Type+": "+e.Summary, 300), Colour: "mark"})
 		}
 	}
 	return l, nil

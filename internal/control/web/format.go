@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -20,7 +21,7 @@ var helpers = template.FuncMap{
 	},
 	"rate":   rate,
 	"size":   size,
-	"cut":    func(most int, text string) string { return cut(text, most) },
+	"cut":    func(most int, text string) string { return marked(text, most) },
 	"window": func(w *audit.Window) string { return w.Until.Sub(w.After).Round(time.Second).String() },
 	"place": func(project, environment string) string {
 		return strings.TrimSuffix(name(project)+"/"+name(environment), "/")
@@ -31,7 +32,12 @@ var helpers = template.FuncMap{
 
 // name bounds a name in a page, which may be of any length where it is an event's or the API's. The
 // exports and the command line have the whole.
-func name(text string) string { return cut(strings.ToValidUTF8(text, "�"), 200) }
+func name(text string) string { return marked(text, 200) }
+
+// marked bounds a text in a page, and shows the characters that hide or reorder text by their numbers.
+func marked(text string, most int) string {
+	return plaintext.Escape([]byte(cut(strings.ToValidUTF8(text, "�"), most)), func(r rune) string { return fmt.Sprintf(`\u{%x}`, r) })
+}
 
 func rate(perSecond float64) string {
 	if perSecond > 0 && perSecond < 1 {

@@ -3,7 +3,6 @@ package web
 import (
 	"errors"
 	"net/url"
-	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -54,7 +53,7 @@ func (s *sample) add(t *console.Tapped) error {
 	if err != nil {
 		return err
 	}
-	shown := liveEvent{e, 1, cut(strings.ToValidUTF8(string(e.Body), "�"), longestEvent)}
+	shown := liveEvent{e, 1, marked(string(e.Body), longestEvent)}
 	shown.Body = nil // it may be large
 	if len(s.Events) > 0 {
 		shown.Number = s.Events[0].Number + 1

@@ -141,7 +141,7 @@ func letterOf(a *asked) (any, error) {
 	}
 	p := letterPage{Veiled: a.role < access.Auditor, MayAct: a.role >= access.Operator}
 	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Sequence: n}, Bodies: true, Veiled: p.Veiled}, func(l *console.Letter) error {
-		p.Letter, p.Text = l, cut(strings.ToValidUTF8(string(l.Body), "�"), 64<<10)
+		p.Letter, p.Text = l, marked(string(l.Body), 64<<10)
 		return nil
 	})
 	if err == nil && p.Letter == nil {
