@@ -93,6 +93,8 @@ func neverRead(c net.Conn) {
 // limited is a relay with few open files.
 type limited struct {
 	ingest, admin, dir string
+	process            *os.Process
+	ended              chan struct{} // closed when the process has
 }
 
 // said is the relay's log.
@@ -104,7 +106,7 @@ func (r *limited) said() string {
 func startWithDescriptors(t *testing.T, most int) *limited {
 	t.Helper()
 	dir := t.TempDir()
-	r := &limited{ingest: freeAddress(t), admin: freeAddress(t), dir: dir}
+	r := &limited{ingest: freeAddress(t), admin: freeAddress(t), dir: dir, ended: make(chan struct{})}
 	config := filepath.Join(dir, "relay.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `data_dir: %s
 ingest: {listen: "%s"}
@@ -120,7 +122,9 @@ environments:
 	defer func() { require.NoError(t, log.Close()) }()
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	r.process = cmd.Process
+	go func() { _ = cmd.Wait(); close(r.ended) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-r.ended })
 	waiting.Until(t, func() bool { code, err := r.push(); return err == nil && code == http.StatusNoContent }, "the relay takes no push; see %s", log.Name())
 	return r
 }

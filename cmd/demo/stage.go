@@ -181,6 +181,8 @@ func (s *stage) describe() string {
 A simulated workspace with %d environments streams %.0f events/s to the relay, which
 delivers them to a webhook and a file. A third destination, siem, is down.
 %s
+In another terminal, the first two once make build has made bin/auditrelay:
+
   status          bin/auditrelay status --watch --data-dir %[5]s
   changes         bin/auditrelay trail list --data-dir %[5]s
   events          tail -f %[6]s

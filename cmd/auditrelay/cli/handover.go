@@ -86,7 +86,7 @@ func (s *successor) replace(ctx context.Context) error {
 		}
 		environment = append(environment, listenPID+"="+strconv.Itoa(os.Getpid()), listenFDs+"=1", listenNames+"=ingest", listenFirst+"="+strconv.Itoa(fd))
 	}
-	signal.Ignore(syscall.SIGUSR2) // one that comes now would end the process, until the successor hears it
+	signal.Ignore(syscall.SIGUSR2, syscall.SIGHUP) // one that comes now would end the process, until the successor hears it
 	err = syscall.Exec(path, os.Args, environment)
 	return fmt.Errorf("%w: run %s: %w", errNoSuccessor, path, err)
 }

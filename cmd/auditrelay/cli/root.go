@@ -126,6 +126,8 @@ that come meanwhile wait. It tells systemd when it takes pushes, and of reloads
 (Type=notify-reload, with the watchdog), and takes the socket of auditrelay.socket.`),
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		asked, ignore := hangups() // first, so that an edit after the configuration was read is not missed
+		defer ignore()
 		cfg, source, warnings, err := which.kinds.LoadToRun(which.file)
 		if err != nil {
 			return err
@@ -135,8 +137,6 @@ that come meanwhile wait. It tells systemd when it takes pushes, and of reloads
 		logWeaknesses(log, warnings)
 		info, _ := debug.ReadBuildInfo()
 		warnOfCgo(log, info)
-		asked, ignore := hangups()
-		defer ignore()
 		service := newSupervisor(log)
 		socket, err := handedOver()
 		if err != nil {
