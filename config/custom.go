@@ -96,22 +96,12 @@ func eachSecret(v reflect.Value, visit func(secret.Text)) {
 	switch {
 	case v.Type() == reflect.TypeFor[secret.Text]():
 		visit(v.Interface().(secret.Text))
-	case v.Kind() == reflect.Pointer && !v.IsNil():
-		eachSecret(v.Elem(), visit)
-	case v.Kind() == reflect.Slice:
-		for i := range v.Len() {
-			eachSecret(v.Index(i), visit)
-		}
 	case v.Kind() == reflect.Map:
 		for _, key := range v.MapKeys() {
 			eachSecret(v.MapIndex(key), visit)
 		}
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				eachSecret(v.Field(i), visit)
-			}
-		}
+	default:
+		eachField(v, "", func(v reflect.Value, _ string) { eachSecret(v, visit) })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,12 +29,12 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	if t.CertFile == "" && t.KeyFile == "" {
 		return c, nil
 	}
-	pair, err := newKeyPair(t.CertFile, t.KeyFile)
+	pair, err := followPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return pair.certificate(), nil
+		return pair.now(), nil
 	}
 	return c, nil
 }
@@ -62,14 +63,14 @@ func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}
-	pair, err := newKeyPair(t.CertFile, t.KeyFile)
+	pair, err := followPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return pair.certificate(), nil
+			return pair.now(), nil
 		},
 	}
 	if t.ClientCAFile != "" {
@@ -90,67 +91,70 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// keyPair is a certificate and its key, in files that may be replaced.
-type keyPair struct {
-	certFile, keyFile string
+// followed is what some files hold. They are read again when one of them changes. Several files
+// cannot be replaced in one step, so that faulty ones count as being replaced: what they held
+// before counts meanwhile.
+type followed[T any] struct {
+	files []string
+	read  func() (T, error)
 
 	mu      sync.Mutex
-	current *tls.Certificate // never nil after newKeyPair; guarded by mu
-	seen    [2]fileState     // the files of current, or later ones that could not be loaded; guarded by mu
+	current T           // guarded by mu
+	seen    []fileState // of the files of current, or of later ones that could not be used; guarded by mu
 }
 
-// fileState tells whether a file was replaced.
+// fileState tells whether a file was replaced. It is zero if there is none.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-func newKeyPair(certFile, keyFile string) (*keyPair, error) {
+func follow[T any](read func() (T, error), files ...string) (f *followed[T], err error) {
+	f = &followed[T]{files: files, read: read, seen: statesOf(files)}
+	f.current, err = read()
+	return f, err
+}
+
+// now is what the files hold, or the last good content.
+func (f *followed[T]) now() T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen := statesOf(f.files); !slices.Equal(seen, f.seen) {
+		f.seen = seen
+		if found, err := f.read(); err == nil {
+			f.current = found
+		}
+	}
+	return f.current
+}
+
+func statesOf(files []string) []fileState {
+	states := make([]fileState, len(files))
+	for i, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			states[i] = fileState{info.ModTime(), info.Size()}
+		}
+	}
+	return states
+}
+
+// followPair follows a certificate and its key.
+func followPair(certFile, keyFile string) (*followed[*tls.Certificate], error) {
 	if certFile == "" || keyFile == "" {
 		return nil, errors.New("a certificate needs both cert_file and key_file")
 	}
-	p := &keyPair{certFile: certFile, keyFile: keyFile}
-	seen, err := p.states()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.load(seen); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// certificate returns the newest good pair. Two files cannot be replaced in one step, so a pair
-// that does not match counts as one that is being replaced, and the previous pair is served
-// meanwhile.
-func (p *keyPair) certificate() *tls.Certificate {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if seen, err := p.states(); err == nil && seen != p.seen {
-		_ = p.load(seen)
-	}
-	return p.current
-}
-
-func (p *keyPair) states() (states [2]fileState, err error) {
-	for i, file := range []string{p.certFile, p.keyFile} {
-		info, err := os.Stat(file)
+	return follow(func() (*tls.Certificate, error) {
+		pair, err := readKeyPair(certFile, keyFile)
 		if err != nil {
-			return states, fmt.Errorf("look at certificate: %w", err)
+			return nil, fmt.Errorf("load certificate %s with key %s: %w", certFile, keyFile, err)
 		}
-		states[i] = fileState{info.ModTime(), info.Size()}
-	}
-	return states, nil
+		return &pair, nil
+	}, certFile, keyFile)
 }
 
-func (p *keyPair) load(seen [2]fileState) error {
-	p.seen = seen
-	cert, err := readKeyPair(p.certFile, p.keyFile)
-	if err != nil {
-		return fmt.Errorf("load certificate %s with key %s: %w", p.certFile, p.keyFile, err)
-	}
-	p.current = &cert
-	return nil
+// followRoots follows a file of certificate authorities.
+func followRoots(file string) (*followed[*x509.CertPool], error) {
+	return follow(func() (*x509.CertPool, error) { return readRoots(file) }, file)
 }
 
 func readKeyPair(certFile, keyFile string) (tls.Certificate, error) {

@@ -4,25 +4,24 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
-	"os"
 	"sync"
 )
 
 // askClients makes a server's configuration ask each client for a certificate that is signed by
 // one of the file's authorities. The file is read again when it changes.
 func askClients(base *tls.Config, file string, how tls.ClientAuthType) error {
-	authorities := &rootsFile{file: file}
-	if err := authorities.load(); err != nil {
+	authorities, err := followRoots(file)
+	if err != nil {
 		return err
 	}
 	base.ClientAuth = how
 	// A resumed session would be accepted even if its authority was removed meanwhile.
 	base.SessionTicketsDisabled = true
 	served := base.Clone()
-	base.ClientCAs = authorities.pool()
+	base.ClientCAs = authorities.now()
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c := served.Clone()
-		c.ClientCAs = authorities.pool()
+		c.ClientCAs = authorities.now()
 		return c, nil
 	}
 	return nil
@@ -34,11 +33,11 @@ func (t *TLSClient) Authorities() (func() *x509.CertPool, error) {
 	if t == nil || t.CAFile == "" {
 		return nil, nil
 	}
-	authorities := &rootsFile{file: t.CAFile}
-	if err := authorities.load(); err != nil {
+	authorities, err := followRoots(t.CAFile)
+	if err != nil {
 		return nil, err
 	}
-	return authorities.pool, nil
+	return authorities.now, nil
 }
 
 // Transport returns a transport like base, with the TLS of the section. Each new connection is made
@@ -91,36 +90,3 @@ func (f *following) transport() *http.Transport {
 
 // CloseIdleConnections is called by that of [http.Client].
 func (f *following) CloseIdleConnections() { f.transport().CloseIdleConnections() }
-
-// rootsFile is a file of certificate authorities that may be replaced.
-type rootsFile struct {
-	file string
-
-	mu      sync.Mutex
-	current *x509.CertPool // never nil after load; guarded by mu
-	seen    fileState      // the file of current, or a later one that could not be loaded; guarded by mu
-}
-
-// pool returns the newest good authorities. A faulty file counts as one that is being replaced,
-// and the previous authorities stay in force meanwhile.
-func (r *rootsFile) pool() *x509.CertPool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if info, err := os.Stat(r.file); err == nil && (fileState{info.ModTime(), info.Size()}) != r.seen {
-		_ = r.load()
-	}
-	return r.current
-}
-
-// load reads the file. The caller holds mu, or nobody else has r yet.
-func (r *rootsFile) load() error {
-	if info, err := os.Stat(r.file); err == nil {
-		r.seen = fileState{info.ModTime(), info.Size()}
-	}
-	roots, err := readRoots(r.file)
-	if err != nil {
-		return err
-	}
-	r.current = roots
-	return nil
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -81,34 +82,27 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 	if c.cfg().Settings.Disabled {
 		return nil
 	}
-	var targets []settings.Target
-	for _, e := range c.cfg().Environments {
-		if !e.SkipSettings {
-			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
-		}
-	}
+	watched := slices.DeleteFunc(slices.Clone(c.cfg().Environments), func(e config.Environment) bool { return e.SkipSettings })
 	watcher := settings.New(settings.Options{
-		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Targets: targets,
+		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Environments: watched,
 		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: shown,
 	})
 	c.runActing("settings", watcher.Run)
 	shown.addStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
-	return c.startPolicies(targets, shown)
+	return c.startPolicies(watched, shown)
 }
 
 // startPolicies holds the settings against the rules. Without rules, it ends the violations of
 // those that there were.
-func (c *control) startPolicies(targets []settings.Target, shown *shown) error {
+func (c *control) startPolicies(watched []config.Environment, shown *shown) error {
 	p := c.cfg().Policies
 	set, err := policy.Compile(p.All())
 	if err != nil {
 		return err
 	}
-	o := workspace.PoliciesOptions{Trail: c.trail, Set: set, Exceptions: exceptionsOf(p), Logger: c.log, Registerer: shown}
-	for _, t := range targets {
-		o.Environments = append(o.Environments, workspace.PolicyEnvironment(t))
-	}
-	policies := workspace.NewPolicies(o)
+	policies := workspace.NewPolicies(workspace.PoliciesOptions{
+		Trail: c.trail, Set: set, Exceptions: exceptionsOf(p), Environments: watched, Logger: c.log, Registerer: shown,
+	})
 	c.runActing("policies", policies.Run)
 	shown.addStatus("policies", func(context.Context) (any, error) { return policies.Status(), nil })
 	return nil

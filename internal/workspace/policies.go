@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -82,13 +83,10 @@ type PoliciesOptions struct {
 	Set        *policy.Set
 	Exceptions []PolicyException
 	// Environments are those whose settings, and whose projects' settings, are judged.
-	Environments []PolicyEnvironment
+	Environments []config.Environment
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
 }
-
-// PolicyEnvironment is an environment of a project.
-type PolicyEnvironment struct{ Project, Environment string }
 
 // place is an environment, or a project where the environment is empty.
 type place struct{ project, environment string }
@@ -203,7 +201,7 @@ func (p *Policies) judge(ctx context.Context, now time.Time) (map[place]PolicySt
 }
 
 func (p *Policies) watches(at place) bool {
-	return slices.ContainsFunc(p.options.Environments, func(e PolicyEnvironment) bool {
+	return slices.ContainsFunc(p.options.Environments, func(e config.Environment) bool {
 		return e.Project == at.project && (at.environment == "" || e.Environment == at.environment)
 	})
 }

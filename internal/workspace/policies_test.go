@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/policy"
@@ -29,7 +30,7 @@ func TestPoliciesAreEnteredOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var exceptions []PolicyException
-	watched := []PolicyEnvironment{{"shop", "live"}}
+	watched := []config.Environment{{Project: "shop", Environment: "live"}}
 	// A process of its own judges each time: nothing but the trail knows what was found before.
 	judge := func() []PolicyStatus {
 		t.Helper()
@@ -104,7 +105,7 @@ func TestPoliciesAreCounted(t *testing.T) {
 	})
 	require.NoError(t, err)
 	reg := prometheus.NewRegistry()
-	p := policiesOf(t, PoliciesOptions{Trail: trail, Environments: []PolicyEnvironment{{"shop", "live"}}, Registerer: reg})
+	p := policiesOf(t, PoliciesOptions{Trail: trail, Environments: []config.Environment{{Project: "shop", Environment: "live"}}, Registerer: reg})
 	require.NoError(t, p.Judge(t.Context(), time.Now()))
 	require.Contains(t, p.Status()[0].Violations[0].Fault, "cannot be evaluated", "what cannot be checked is not known to be kept")
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`

@@ -2,13 +2,9 @@ package datadog
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"strings"
-	"sync"
 )
 
 // Check implements relay.Checker. It asks the intake for its page in the way in which a
@@ -17,9 +13,7 @@ import (
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
-	t := &tracer{report: report}
-	status, err := s.get(httptrace.WithClientTrace(ctx, t.hooks()), s.target.scheme+"://"+s.target.host+"/")
-	t.stop()
+	status, err := s.get(ctx, s.target.scheme+"://"+s.target.host+"/")
 	if err != nil {
 		return fmt.Errorf("reach the intake: %w; check site or url, the network, and the proxy in the environment", err)
 	}
@@ -62,53 +56,4 @@ func (s *Sink) get(ctx context.Context, address string) (int, error) {
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, res.Body.Close()
-}
-
-// tracer reports the steps of connecting. Its hooks may be called from several goroutines, and
-// after the request has ended.
-type tracer struct {
-	report func(what, found string)
-
-	mu      sync.Mutex // held while it reports
-	stopped bool       // guarded by mu
-}
-
-func (t *tracer) hooks() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		DNSDone: func(i httptrace.DNSDoneInfo) {
-			if i.Err != nil {
-				return
-			}
-			addresses := make([]string, len(i.Addrs))
-			for n, a := range i.Addrs {
-				addresses[n] = a.String()
-			}
-			t.found("dns", strings.Join(addresses, ", "))
-		},
-		ConnectDone: func(_, address string, err error) {
-			if err == nil {
-				t.found("connect", address)
-			}
-		},
-		TLSHandshakeDone: func(c tls.ConnectionState, err error) {
-			if err == nil && len(c.PeerCertificates) > 0 {
-				leaf := c.PeerCertificates[0]
-				t.found("tls", fmt.Sprintf("%s, certificate until %s", tls.VersionName(c.Version), leaf.NotAfter.UTC().Format("2006-01-02")))
-			}
-		},
-	}
-}
-
-func (t *tracer) found(what, found string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.stopped {
-		t.report(what, found)
-	}
-}
-
-func (t *tracer) stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stopped = true
 }

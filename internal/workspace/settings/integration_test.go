@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -76,7 +77,8 @@ func TestWithTheClient(t *testing.T) {
 	require.NoError(t, err)
 	trail := &memoryTrail{}
 	w := New(Options{
-		Client: client, Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler)), Targets: []Target{{"p", "live"}},
+		Client: client, Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler)),
+		Environments: []config.Environment{{Project: "p", Environment: "live"}},
 	})
 	for range 3 {
 		require.NoError(t, w.Snapshot(t.Context()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -73,7 +74,7 @@ func TestIntervals(t *testing.T) {
 		o.Client = space.clientWith(t, 20)
 		for i := range 100 {
 			project := fmt.Sprint("p", i/2)
-			o.Targets = append(o.Targets, Target{project, fmt.Sprint("e", i)})
+			o.Environments = append(o.Environments, config.Environment{Project: project, Environment: fmt.Sprint("e", i)})
 			space.fill(project, fmt.Sprint("e", i))
 		}
 		o.Interval = time.Minute

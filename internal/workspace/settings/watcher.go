@@ -28,6 +28,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -41,7 +42,8 @@ type Options struct {
 	Trail    Trail
 	Presence *workspace.Presence // shared with all who look at the same environments
 	Newest   *workspace.Newest   // is told of the looks; may be nil
-	Targets  []Target
+	// Environments are those whose settings, and whose projects' settings, are watched.
+	Environments []config.Environment
 	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration
 	// Intervals replace it, by kind.
@@ -53,9 +55,6 @@ type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
-
-// Target is an environment whose settings, and whose project's, are watched.
-type Target struct{ Project, Environment string }
 
 // Trail is the audit trail, as far as this room needs it.
 type Trail interface {
@@ -107,9 +106,9 @@ func New(o Options) *Watcher {
 	o.Interval, o.CheckEvery = cmp.Or(o.Interval, 5*time.Minute), cmp.Or(o.CheckEvery, 24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	w := &Watcher{options: o, metrics: newMetrics(o.Registerer), status: map[resource]*Status{}}
-	for _, target := range o.Targets {
-		w.watch(target.Project, "")
-		w.watch(target.Project, target.Environment)
+	for i := range o.Environments {
+		w.watch(o.Environments[i].Project, "")
+		w.watch(o.Environments[i].Project, o.Environments[i].Environment)
 	}
 	return w
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -177,7 +178,7 @@ func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) Options {
 	t.Helper()
 	o := Options{Client: w.client(t), Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler))}
 	for _, env := range envs {
-		o.Targets = append(o.Targets, Target{"p", env})
+		o.Environments = append(o.Environments, config.Environment{Project: "p", Environment: env})
 	}
 	return o
 }
