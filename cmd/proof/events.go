@@ -225,7 +225,7 @@ func (j *journal) fsckLive() (string, error) {
 func (j *journal) verifySpan() (string, error) {
 	s := j.spans[len(j.spans)/2]
 	list := filepath.Join(j.dir, "span.jsonl")
-	if _, err := j.onTrail("list-span", strconv.FormatInt(s.Index, 10), "--open", "--file", list); err != nil {
+	if _, err := j.onTrail("list-span", strconv.FormatInt(s.Index, 10), "--file", list); err != nil {
 		return "", err
 	}
 	listed := j.took

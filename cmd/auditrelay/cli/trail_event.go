@@ -201,23 +201,21 @@ func sayReceived(w io.Writer, b *eventproof.Bundle, p *eventproof.Proven) error 
 func newTrailListSpan() *cobra.Command {
 	var which relayFlags
 	var path string
-	var open bool
 	return command(&cobra.Command{
 		Use:   "list-span INDEX",
 		Short: "Write the list of a span: the hashes of its events",
 		Long: exits("0 written, 1 failed", `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
-events.span) with its proof, then each record with the salted hashes of its events; they give
-the entry's root, and tell nothing about the events.
+events.span) with its proof, then each record with the hashes of its events, and the salt by
+which they give the entry's root.
 
-With --open it also gives what is needed to compare events with the hashes. Keep such a list
-together with a full copy of the events: 'auditrelay trail verify-span' then names missing and
-changed events at any later time, without the journal. Whoever has an open list can confirm a
-guess at an event, for instance at what a redacted copy hides, so keep it as confidential as
-the events themselves.
+Keep the list together with a full copy of the events: 'auditrelay trail verify-span' then names
+missing and changed events at any later time, without the journal. Whoever has the list can
+confirm a guess at an event, for instance at what a redacted copy hides, so keep it as
+confidential as the events themselves.
 
 The journal must still have all records of the span: see 'auditrelay trail prove-event'.`),
 		Example: `  auditrelay trail list --config relay.yaml --type events.span
-  auditrelay trail list-span 17 --open --config relay.yaml --file span-17.jsonl`,
+  auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
 		Args: oneIndex,
 	}, &which, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		index, err := strconv.ParseInt(args[0], 10, 64)
@@ -226,7 +224,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 		}
 		return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
 			first := true
-			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index, Open: open}, func(line json.RawMessage) (err error) {
+			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) (err error) {
 				if first {
 					line, err = provenHead(cmd.Context(), &which, line)
 					first = false
@@ -237,8 +235,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 				return err
 			})
 		})
-	}, onOff(&open, "open", "write a list for 'auditrelay trail verify-span', as confidential as the events"),
-		text(&path, "file", "write to a new `FILE` instead of standard output"))
+	}, text(&path, "file", "write to a new `FILE` instead of standard output"))
 }
 
 // provenHead adds the entry's proof to the first line.
@@ -258,7 +255,7 @@ func newTrailVerifySpan() *cobra.Command {
 	cmd := command(&cobra.Command{
 		Use:   "verify-span LIST FILE...",
 		Short: "Compare a full copy of a span's events with its list",
-		Long: exits("0 the files have all events, 1 not all of them, or failed", `Holds the open list of a span (see 'auditrelay trail list-span') against the root in its entry,
+		Long: exits("0 the files have all events, 1 not all of them, or failed", `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
 the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
 and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
 file sink writes them. Order, repeated and further events do not matter. A changed event

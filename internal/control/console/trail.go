@@ -129,13 +129,12 @@ func (s *Server) proveEvent(ctx context.Context, q eventproof.Query) (*eventproo
 
 // ListSpan asks for the list of a span.
 type ListSpan struct {
-	// Entry is the index of the span's entry, and Open asks for an open list: see [eventproof.List].
+	// Entry is the index of the span's entry: see [eventproof.List].
 	Entry int64 `json:"entry"`
-	Open  bool  `json:"open,omitempty"`
 }
 
 func (s *Server) listSpan(ctx context.Context, req ListSpan, out *stream) error {
-	return eventproof.List(ctx, s.opts.Journal.Logs(), s.opts.Trail, req.Entry, req.Open, out.put)
+	return eventproof.List(ctx, s.opts.Journal.Logs(), s.opts.Trail, req.Entry, out.put)
 }
 
 // RotateKey asks to replace the signing key of the audit trail.

@@ -25,7 +25,7 @@ func TestAForgedAttributeIsNotProven(t *testing.T) {
 	require.NoError(t, err)
 	p, err := b.Verify()
 	require.NoError(t, err)
-	require.NoError(t, List(t.Context(), s.logs(), s.trail, b.EntryIndex, true, func(line any) error { return json.NewEncoder(&list).Encode(line) }))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, b.EntryIndex, func(line any) error { return json.NewEncoder(&list).Encode(line) }))
 	compareText := func(text []byte) int64 {
 		c, err := Compare(bytes.NewReader(list.Bytes()), func(*ListHead) error { return nil }, bytes.NewReader(text))
 		require.NoError(t, err)

@@ -12,7 +12,7 @@
 // Root is a Merkle tree's (RFC 6962). Its leaves are the span's records in the order of
 // their positions. A record holds the events of one commit (package record), and its leaf
 // ([Leaf]) has the root over these events. The events' leaves are salted ([record.Salt]), so
-// that a span's entry, a list and a proof confirm no guess at an event that a sink's copy
+// that a span's entry and a proof confirm no guess at an event that a sink's copy
 // shows redacted. The hash of each event costs some 2 µs, while the server syncs the record.
 //
 // # Where spans come from
@@ -44,6 +44,6 @@
 // journal must still have the span's records: it keeps them for the replay window after their
 // delivery, if its disk budget allows.
 //
-// [List] writes the hashes of all events of a span. With an open list and without a journal,
+// [List] writes the hashes of all events of a span. With it and without a journal,
 // [Compare] later names the events missing from a full copy.
 package eventproof

@@ -42,7 +42,6 @@ func TestNothingThatLeavesConfirmsAGuess(t *testing.T) {
 	var left bytes.Buffer
 	out := json.NewEncoder(&left)
 	require.NoError(t, out.Encode(s.spans()))
-	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, false, func(line any) error { return out.Encode(line) }))
 	bundle, err := Prove(t.Context(), s.logs(), s.trail, QueryOf(&all[0]))
 	require.NoError(t, err)
 	require.NoError(t, out.Encode(bundle))

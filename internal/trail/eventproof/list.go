@@ -44,19 +44,17 @@ func ParseHead(line []byte) (h ListHead, err error) {
 	return h, nil
 }
 
-// Listed is a record of a span. It has the leaves of its events; or, in an open list, the
-// events' hashes and the record's salt, which give the leaves: see [record.Salt].
+// Listed is a record of a span. It has its events' hashes and its salt, which give their leaves: see
+// [record.Salt].
 type Listed struct {
 	Position uint64      `json:"position"`
-	Leaves   []tlog.Hash `json:"leaves,omitempty"`
 	Hashes   []tlog.Hash `json:"event_hashes,omitempty"`
-	Salt     []byte      `json:"salt,omitempty"`
+	Salt     []byte      `json:"salt"`
 }
 
 // List calls yield with the lines of the span of an entry. The journal must still have all
-// of its records. Only an open list can be compared with a copy of the events, and whoever
-// has one can guess at them: it is as confidential as they are.
-func List(ctx context.Context, logs []*journal.Journal, t *audit.Trail, index int64, open bool, yield func(line any) error) error {
+// of its records. Whoever has the list can guess at the events: it is as confidential as they are.
+func List(ctx context.Context, logs []*journal.Journal, t *audit.Trail, index int64, yield func(line any) error) error {
 	e, err := t.Get(ctx, index)
 	if err != nil {
 		return err
@@ -80,7 +78,8 @@ func List(ctx context.Context, logs []*journal.Journal, t *audit.Trail, index in
 	var failed error
 	err = s.records(ctx, j, func(position uint64, data []byte, d record.Digest) bool {
 		tree.Add(Leaf(position, d.Events, d.Root))
-		failed = yield(listed(position, data, open))
+		salt := record.SaltOf(data)
+		failed = yield(Listed{Position: position, Hashes: hashesOf(data), Salt: salt[:]})
 		return failed == nil
 	})
 	if err = errors.Join(err, failed); err != nil {
@@ -98,14 +97,6 @@ func (s *Span) records(ctx context.Context, j *journal.Journal, visit func(posit
 	})
 }
 
-func listed(position uint64, data []byte, open bool) Listed {
-	salt, hashes := record.SaltOf(data), hashesOf(data)
-	if open {
-		return Listed{Position: position, Hashes: hashes, Salt: salt[:]}
-	}
-	return Listed{Position: position, Leaves: salt.Leaves(hashes)}
-}
-
 // holds compares the records with the span.
 func (s *Span) holds(tree *proof.Edge) error {
 	if n := tree.Len(); n != s.Records {
@@ -117,11 +108,8 @@ func (s *Span) holds(tree *proof.Edge) error {
 	return nil
 }
 
-// leaf is the record's. The list must be an open one.
+// leaf is the record's.
 func (l *Listed) leaf() (tlog.Hash, error) {
-	if l.Salt == nil || l.Leaves != nil {
-		return tlog.Hash{}, errors.New("the list is not open, so it cannot be compared with events: write it with 'auditrelay trail list-span --open', while the journal still has the span's records")
-	}
 	salt, err := saltOf(l.Salt)
 	if err != nil {
 		return tlog.Hash{}, err
@@ -159,7 +147,7 @@ const (
 )
 
 // Compare holds a copy of events, CloudEvents in JSON lines as the file sink writes them,
-// against a span's open list. Order, repetitions and other events do not matter. An error
+// against a span's list. Order, repetitions and other events do not matter. An error
 // means unreadable lines, or a list without the root of its entry. check judges the entry
 // first.
 func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (c Compared, err error) {

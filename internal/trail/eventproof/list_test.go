@@ -36,7 +36,7 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	require.Len(t, s.spans(), 1)
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)
-	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, true, func(line any) error { return lines.Encode(line) }))
+	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, func(line any) error { return lines.Encode(line) }))
 	compare := func(list string, events []relay.Event) (Compared, error) {
 		return Compare(strings.NewReader(list), trusted, strings.NewReader(linesOfEvents(events[:3])), strings.NewReader(linesOfEvents(events[3:])))
 	}
@@ -69,21 +69,6 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 		_, err := compare(strings.Join(lines, ""), all)
 		assert.Error(t, err, name)
 	}
-}
-
-// A list that is not open has the span's root, and cannot be compared.
-func TestAListIsNotOpenUnlessAskedFor(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir())
-	defer s.shut()
-	all := s.push("event_log.LOGIN", 5)
-	s.end()
-	var list bytes.Buffer
-	lines := json.NewEncoder(&list)
-	require.NoError(t, List(t.Context(), s.logs(), s.trail, 0, false, func(line any) error { return lines.Encode(line) }))
-	assert.NotContains(t, list.String(), `"salt":`, "except in the entry, whose own it is")
-	_, err := Compare(&list, trusted, strings.NewReader(linesOfEvents(all)))
-	require.ErrorContains(t, err, "--open")
 }
 
 func FuzzCompare(f *testing.F) {
