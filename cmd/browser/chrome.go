@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
@@ -132,6 +133,8 @@ func (b *chrome) hear(event any) {
 		if err != nil || u.Scheme != "data" && u.Scheme != "blob" && u.Hostname() != "127.0.0.1" && u.Hostname() != "localhost" {
 			b.complain("a request left the machine: %s", e.Request.URL)
 		}
+	case *page.EventJavascriptDialogOpening:
+		b.complain("a page at %s opened a dialog: %s", e.URL, e.Message)
 	case *runtime.EventExceptionThrown:
 		b.complain("an exception in a page: %s", e.ExceptionDetails.Error())
 	case *runtime.EventConsoleAPICalled:

@@ -1,10 +1,11 @@
 // Command browser drives a real browser, Debian's Chromium, through the relay's console as people
 // use it. A real relay plays a story in a simulated workspace: a weakened password policy, a
-// phishing link in a template, a silent environment, a dead sink, dead letters, hostile texts. It
-// counts clicks and seconds of each task, in light, dark and on a phone; has axe-core look at each
-// page; alters tiles, entries and checkpoints on their way to the page that proves them; reads all
-// pages without scripts; and times them over a long trail and many environments. It prints
-// tables, and its exit code is 0 if all holds.
+// phishing link in a template, a silent environment, a dead sink, dead letters. It counts clicks and
+// seconds of each task, in light, dark and on a phone; has axe-core look at each page; looks at
+// hostile texts of an event, of names and of a template; alters tiles, entries and checkpoints on
+// their way to the page that proves them; reads all pages without scripts; compares a relay under load
+// with and without pages that follow its events; and times the pages over a long trail and many
+// environments. It prints tables, and its exit code is 0 if all holds.
 package main
 
 import (
@@ -26,6 +27,7 @@ type options struct {
 	seed                               uint64
 	parts, only                        string
 	viewport                           bool
+	load                               time.Duration
 }
 
 func main() {
@@ -38,8 +40,9 @@ func main() {
 	flag.IntVar(&o.tamper, "tamper", 200, "how many files are altered on their way to the page that proves them")
 	flag.IntVar(&o.entries, "entries", 1_000_000, "how many entries the long trail has, for the times of pages; 0 measures none")
 	flag.IntVar(&o.environments, "environments", 1000, "how many environments there are with it")
+	flag.DurationVar(&o.load, "load", 10*time.Second, "how long 5000 events a second pass, without live pages and with some, each")
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is altered")
-	flag.StringVar(&o.parts, "parts", "tasks,pages,tampering,times", "what to play, a `LIST`")
+	flag.StringVar(&o.parts, "parts", "tasks,pages,hostile,tampering,load,times", "what to play, a `LIST`")
 	flag.StringVar(&o.only, "only", "", "play only the tasks with this `TEXT` in their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -95,7 +98,9 @@ func run(ctx context.Context, o options) (err error) {
 	}{
 		{"tasks", func() error { return playTasks(b, s, o.only, r) }},
 		{"pages", func() error { return lookAtPages(b, s, axe, o, r) }},
+		{"hostile", func() error { return lookAtHostile(b, s, axe, o, r) }},
 		{"tampering", func() error { return tamper(b, s, o, r) }},
+		{"load", func() error { return compareLoads(ctx, b, o, dir, r) }},
 		{"times", func() error { return measure(ctx, b, o, dir, r) }},
 	}
 	for _, part := range parts {

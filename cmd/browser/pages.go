@@ -65,6 +65,9 @@ func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 	if err := s.refuse(b.ctx); err != nil {
 		return err
 	}
+	if err := drawn(b.ctx, s); err != nil {
+		return err
+	}
 	b.expectRefusals(true) // of the page that does not exist
 	defer b.expectRefusals(false)
 	for _, l := range []look{light, dark, phone, plain} {

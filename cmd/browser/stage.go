@@ -87,7 +87,7 @@ console:
   url: %q
   oidc: {issuer: %q, client_id: %s, client_secret: %s, roles: [{role: viewer, value: staff}, {role: operator, value: sre}]}
 workspace: {base_url: %q, key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
-ingest: {listen: %q}
+ingest: {listen: %q, anonymous: %s/%s}
 admin: {listen: %q}
 settings: {interval: 1s}
 streaming: {interval: 1s}
@@ -98,8 +98,8 @@ sinks:
   - {name: dead, webhook: {url: "http://127.0.0.1:1/"}}
   - {name: picky, webhook: {url: %q}, match: {types: [event_log.*]}}
 environments:
-`, s.relay.DataDir(), strings.TrimPrefix(s.web, "http://"), s.web, s.provider.Issuer, oidctest.ClientID, oidctest.ClientSecret, s.api.URL, workspacesim.DemoKeyID, s.relay.Ingest, s.relay.Admin, s.witness.logKey,
-		s.witness.url, s.witness.key, filepath.Join(s.relay.DataDir(), "..", "events.jsonl"), s.picky.URL)
+`, s.relay.DataDir(), strings.TrimPrefix(s.web, "http://"), s.web, s.provider.Issuer, oidctest.ClientID, oidctest.ClientSecret, s.api.URL, workspacesim.DemoKeyID, s.relay.Ingest, s.flowing.Project, s.flowing.Environment,
+		s.relay.Admin, s.witness.logKey, s.witness.url, s.witness.key, filepath.Join(s.relay.DataDir(), "..", "events.jsonl"), s.picky.URL)
 	for _, e := range s.workspace.Environments() {
 		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}}\n", e.Project, e.Environment, s.relay.Ingest)
 	}
