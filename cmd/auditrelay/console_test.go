@@ -45,6 +45,7 @@ func TestDeadLettersFromTheCommandLine(t *testing.T) {
 	assert.Contains(t, table, "acme/live")
 	assert.NotContains(t, table, large[:20], "a list shows no bodies")
 	assert.Equal(t, "no dead letters\n", s.run(t, cli.ExitOK, "deadletters", "list", "--until", "2h ago"))
+	checkHistory(t, s)
 	letter := s.letters(t)[0]
 	assert.Equal(t, []any{"large", "kafka", ""}, []any{letter.ID, letter.Sink, string(letter.Body)})
 	number := fmt.Sprint(letter.Sequence)
@@ -69,6 +70,25 @@ func TestDeadLettersFromTheCommandLine(t *testing.T) {
 	assert.Contains(t, s.run(t, cli.ExitOK, "deadletters", "discard", "--yes"), "0 dead letters would be discarded")
 	s.end(t, relay)
 	assert.Contains(t, s.run(t, cli.ExitFailure, "deadletters", "list"), "no relay runs on the data directory")
+}
+
+// checkHistory asks what became of the deliveries to the sink, one of which was refused.
+func checkHistory(t *testing.T, s *stand) {
+	t.Helper()
+	var h struct {
+		Minutes []struct{ Delivered, Refused int64 }
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.run(t, cli.ExitOK, "sinks", "history", "kafka", "--json")), &h))
+	delivered, refused := int64(0), int64(0)
+	for _, m := range h.Minutes {
+		delivered, refused = delivered+m.Delivered, refused+m.Refused
+	}
+	assert.GreaterOrEqual(t, delivered, int64(2), "the relay's own events come with the two that fit")
+	assert.EqualValues(t, 1, refused)
+	table := s.run(t, cli.ExitOK, "sinks", "history", "kafka")
+	assert.Contains(t, table, "ATTEMPTS FAILED")
+	assert.Contains(t, table, "UTC")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "sinks", "history", "kafak"), `there is no sink "kafak"`)
 }
 
 // The relay is killed while it replays dead letters: each event is still a

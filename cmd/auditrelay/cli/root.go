@@ -67,7 +67,7 @@ try, trail verify and some others have further ones: see their --help.`,
 		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
 		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
 		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
-		group("sinks", "Check the sinks, list their lag, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksRetire()),
+		group("sinks", "Check the sinks, list their lag and history, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksHistory(), newSinksRetire()),
 		group("credentials", "List, rotate and revoke the push credentials of a running relay", "", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
 		newStreaming(), newSilence(), newWorkspace(), p.newPolicy(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newOpenAPI(), newHealthcheck(),
 	)

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// minutesShown bounds the minutes of a history for people.
+const minutesShown = 60
+
+func newSinksHistory() *cobra.Command {
+	return question(&cobra.Command{
+		Use:   "history NAME",
+		Short: "Show what became of a sink's deliveries, by minute, and its errors",
+		Long: exits("0 shown, 1 failed", `Shows the newest 60 minutes in which something was delivered to a sink, failed or was
+refused, and the errors of its failed attempts, those that differ by numbers alone as one.
+Events that the sink's match leaves out count as delivered. Failed attempts are tried again;
+refused events are in the dead letters. The running process keeps the history, for up to 12
+hours; --json has all of it.`),
+		Example: `  auditrelay sinks history kafka --config relay.yaml
+  auditrelay sinks history kafka --config relay.yaml --json`,
+		Args: exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it"),
+	}, &relayFlags{}, orJSON("print a JSON object"), func(cmd *cobra.Command, client *console.Client, args []string) (relay.History, error) {
+		return client.SinkHistory(cmd.Context(), console.OfSink{Name: args[0]})
+	}, printHistory)
+}
+
+func printHistory(p *page, h relay.History) {
+	clock := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+	if len(h.Minutes) == 0 {
+		p.line("Nothing was delivered, failed or was refused since %s UTC.", clock(h.Since))
+		return
+	}
+	p.row("MINUTE (UTC)", "DELIVERED", "ATTEMPTS FAILED", "REFUSED")
+	for _, m := range h.Minutes[max(0, len(h.Minutes)-minutesShown):] {
+		p.row(m.Begun.UTC().Format("2006-01-02 15:04"), m.Delivered, m.Failed, m.Refused)
+	}
+	if len(h.Failures) == 0 {
+		p.line("\nNo attempt has failed since %s UTC.", clock(h.Since))
+		return
+	}
+	p.line("")
+	g := &grid{columns: []column{{title: "ATTEMPTS", right: true}, {title: "LAST (UTC)"}, {title: "CLASS", rank: 1}, {title: "ERROR", flex: true}}}
+	for _, f := range h.Failures {
+		g.add(nil, plainCells(fmt.Sprint(f.Count), clock(f.Last), string(f.Class), f.Error)...)
+	}
+	p.grid(g)
+}
