@@ -81,7 +81,11 @@ func logIn(t *testing.T, at string, provider *mutual) string {
 		}
 		return nil
 	}}
-	get := func(to string, cookies ...*http.Cookie) (answer *http.Response, body string) {
+	type page struct {
+		url, onward, text string
+		cookies           []*http.Cookie
+	}
+	get := func(to string, cookies ...*http.Cookie) page {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
 		require.NoError(t, err)
 		for _, c := range cookies {
@@ -92,13 +96,12 @@ func logIn(t *testing.T, at string, provider *mutual) string {
 		defer func() { _ = resp.Body.Close() }()
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
-		return resp, string(text)
+		return page{resp.Request.URL.String(), resp.Header.Get("Location"), string(text), resp.Cookies()}
 	}
-	begun, _ := get("http://" + at + "/login/provider")
-	form, _ := get(begun.Header.Get("Location"))
-	back, _ := get(form.Request.URL.String() + "&name=ann")
-	_, said := get(back.Header.Get("Location"), begun.Cookies()...)
-	return said
+	begun := get("http://" + at + "/login/provider")
+	form := get(begun.onward)
+	back := get(form.url + "&name=ann")
+	return get(back.onward, begun.cookies...).text
 }
 
 // The authorities, the certificate and the secret for the provider that people log in at are followed,
@@ -108,7 +111,7 @@ func TestChangedFilesOfAProviderAreUsed(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	front, issuer := newMutual(t, first)
 	at := freeAddress(t)
-	provider, err := oidctest.StartBehind(issuer, "http://"+at+"/login/callback")
+	provider, err := oidctest.StartAs(issuer, "http://"+at+"/login/callback")
 	require.NoError(t, err)
 	t.Cleanup(provider.Close)
 	provider.Know("ann", oidctest.Claims{"groups": "sre", "preferred_username": "ann"})

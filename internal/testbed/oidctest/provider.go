@@ -52,10 +52,10 @@ type Provider struct {
 }
 
 // Start runs a provider whose client may have people sent back to an address.
-func Start(redirect ...string) (*Provider, error) { return StartBehind("", redirect...) }
+func Start(redirect ...string) (*Provider, error) { return StartAs("", redirect...) }
 
-// StartBehind runs one that calls itself by another address, which passes requests on to [Provider.ServeHTTP].
-func StartBehind(issuer string, redirect ...string) (*Provider, error) {
+// StartAs runs one that calls itself by another address, which passes requests on to [Provider.ServeHTTP].
+func StartAs(issuer string, redirect ...string) (*Provider, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, fmt.Errorf("make the provider's key: %w", err)
