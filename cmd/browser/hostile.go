@@ -123,6 +123,9 @@ func (t *tab) harmless() error {
 
 // followHostile has a hostile event come into a page that follows.
 func (t *tab) followHostile(s *stage) error {
+	if err := s.pushHostile(t.ctx); err != nil {
+		return err
+	}
 	if err := t.goTo(s.web + hostileLive); err != nil {
 		return err
 	}
