@@ -5,7 +5,7 @@
 //
 // An [Index] has a row of 32 bytes in memory for each entry of the trail, 10 bytes by which a
 // question passes over most rows and sentences, and the entry's sentence in a file. Each start
-// makes it from the trail, which takes some 20 s for a million entries; until then questions wait,
+// makes it from the trail, which takes up to 45 s for a million entries; until then questions wait,
 // and nothing else does. The index is for lists. Whole entries and states are read from the trail.
 //
 // # States
