@@ -171,7 +171,7 @@ func (s *stage) delivered(ctx context.Context) int64 {
 	if err != nil || len(sinks) == 0 || sinks[0].Delivery == nil {
 		return 0
 	}
-	return sinks[0].Delivery.Events
+	return sinks[0].Events
 }
 
 // cpuSeconds is what the relay's process has spent.
