@@ -318,7 +318,7 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 	assert.Contains(t, body, "There is nothing to do.")
 
 	span := byOperator
-	span.path, span.form, span.kind = "/sinks/replay", url.Values{"sink": {"picky"}, "since": {"2026-01-01T00:00"}, "match": {"id=sec*"}}, "journal.replayed"
+	span.path, span.form, span.kind = "/sinks/replay", url.Values{"sink": {"picky"}, "since": {"2026-01-01T00:00"}, "match": {"id.startsWith(\"sec\")"}}, "journal.replayed"
 	span.plan = "1 events of "
 	assert.Contains(t, p.ended(p.does(span)), "<dt>Delivered</dt><dd>1</dd>")
 	assert.Equal(t, []int{0, 2, 1}, []int{to.count("first"), to.count("second"), to.count("third")})
@@ -328,7 +328,7 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 	}
 	entry := p.entries("journal.replayed")[0].Index
 	require.NoError(t, p.client.Entries(t.Context(), timeline.Filter{Index: &entry}, func(e timeline.Entry) error { return json.Unmarshal(e.Detail, &told) }))
-	assert.Equal(t, []string{"picky", "id=sec*", "2026-01-01"}, []string{told.Sink, told.Match, told.Since.Format(time.DateOnly)})
+	assert.Equal(t, []string{"picky", "id.startsWith(\"sec\")", "2026-01-01"}, []string{told.Sink, told.Match, told.Since.Format(time.DateOnly)})
 
 	// A replay to a destination that is down goes on until somebody stops it.
 	to.status.Store(http.StatusServiceUnavailable)
