@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	lastPort  = 32_000
 )
 
+// given are the addresses that this process was given.
+var given sync.Map
+
 // FreeAddresses finds n different HOST:PORT on loopback that are free at this moment. The
 // kernel gives none of these ports to others by chance. If a process asks for that very port,
 // the later start fails.
@@ -29,6 +33,10 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if _, twice := given.LoadOrStore(address, true); twice && err == nil {
+			_ = l.Close() // whoever it was given to may be about to listen
 			continue
 		}
 		if err != nil {
