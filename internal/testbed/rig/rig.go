@@ -35,12 +35,12 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
-		if _, twice := given.LoadOrStore(address, true); twice && err == nil {
-			_ = l.Close() // whoever it was given to may be about to listen
-			continue
-		}
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		if _, twice := given.LoadOrStore(address, true); twice {
+			_ = l.Close() // whoever it was given to may be about to listen
+			continue
 		}
 		defer func() { _ = l.Close() }() // not before all are found: none may come twice
 		all = append(all, address)
