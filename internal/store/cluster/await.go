@@ -36,7 +36,7 @@ func await(ctx context.Context, log *slog.Logger, what string, do func(context.C
 	told := false
 	for deadline := time.Now().Add(startPatience); ; {
 		err := do(ctx)
-		if err == nil || !isComingUp(err) || time.Now().After(deadline) {
+		if err == nil || ctx.Err() != nil || !isComingUp(err) || time.Now().After(deadline) {
 			return err
 		}
 		if !told {
