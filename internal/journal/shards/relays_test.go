@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ type cast struct {
 	next      map[string]int // by environment, what its sender sends next
 	delivered map[string]int // by sink and environment, what comes next
 	again     int            // events that were delivered before
-	held      bool           // the last sink takes nothing
+	held      []int          // the shards of which the last sink takes nothing
 }
 
 func newCast(t *testing.T, url string) *cast {
@@ -65,7 +66,8 @@ func (c *cast) join(shards int) *node {
 	require.NoError(t, err)
 	set.stale = 3 * time.Second
 	n := &node{Set: set, store: s, done: make(chan struct{})}
-	jobs := map[string]lease.Work{"control": func(ctx context.Context, _ *lease.Turn) error {
+	jobs := map[string]lease.Work{"control": func(ctx context.Context, turn *lease.Turn) error {
+		set.TrimUnder(turn)
 		set.Lead(ctx, func(ctx context.Context) ([]lease.Relay, error) {
 			now, err := lease.State(ctx, s.Table())
 			return now.Relays, err
@@ -74,7 +76,7 @@ func (c *cast) join(shards int) *node {
 	}}
 	for _, sink := range sinkNames {
 		for shard, j := range set.Logs() {
-			jobs[fmt.Sprintf("sink/%s/%d", sink, shard)] = func(ctx context.Context, turn *lease.Turn) error { return c.deliver(ctx, j, sink, turn) }
+			jobs[fmt.Sprintf("sink/%s/%d", sink, shard)] = func(ctx context.Context, turn *lease.Turn) error { return c.deliver(ctx, j, shard, sink, turn) }
 		}
 	}
 	var life context.Context
@@ -120,7 +122,7 @@ func (c *cast) kill(n *node) {
 }
 
 // deliver is the job of a sink.
-func (c *cast) deliver(ctx context.Context, j *journal.Journal, sink string, turn *lease.Turn) error {
+func (c *cast) deliver(ctx context.Context, j *journal.Journal, shard int, sink string, turn *lease.Turn) error {
 	s, err := j.SourceUnder(ctx, turn, sink, relay.BatchLimit{Events: 100, Bytes: 1 << 20})
 	if err != nil {
 		return err
@@ -131,7 +133,7 @@ func (c *cast) deliver(ctx context.Context, j *journal.Journal, sink string, tur
 		if err != nil {
 			return err
 		}
-		for sink == sinkNames[len(sinkNames)-1] && c.holds() {
+		for sink == sinkNames[len(sinkNames)-1] && c.holds(shard) {
 			if err := retry.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return err
 			}
@@ -145,17 +147,17 @@ func (c *cast) deliver(ctx context.Context, j *journal.Journal, sink string, tur
 	}
 }
 
-func (c *cast) holds() bool {
+func (c *cast) holds(shard int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held
+	return slices.Contains(c.held, shard)
 }
 
-// hold has the last sink take nothing, or go on.
-func (c *cast) hold(held bool) {
+// hold has the last sink take nothing of some shards, and go on with the others.
+func (c *cast) hold(shards ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = held
+	c.held = shards
 }
 
 // got notes an event at a sink, which has had all of its environment's before it.
@@ -174,22 +176,30 @@ func (c *cast) got(sink string, e *relay.Event) {
 	c.delivered[key] = n + 1
 }
 
-// send has an environment push one event after the other, each to any relay, again until it is
-// acknowledged, until ctx ends.
+// send has an environment push one event after the other until ctx ends.
 func (c *cast) send(ctx context.Context, environment string) {
-	for n := 0; ctx.Err() == nil; {
+	for ctx.Err() == nil {
+		c.push(environment)
+	}
+}
+
+// push has an environment push its next event, each time to any relay, until it is acknowledged.
+func (c *cast) push(environment string) {
+	c.mu.Lock()
+	n := c.next[environment]
+	c.mu.Unlock()
+	for {
 		c.mu.Lock()
 		to := c.nodes[rand.IntN(len(c.nodes))]
 		c.mu.Unlock()
-		if to.Append(context.Background(), batchOf(environment, n)) != nil {
-			time.Sleep(10 * time.Millisecond) // as a sender that is told to try again
-			continue
+		if to.Append(context.Background(), batchOf(environment, n)) == nil {
+			break
 		}
-		n++
-		c.mu.Lock()
-		c.next[environment] = n
-		c.mu.Unlock()
+		time.Sleep(10 * time.Millisecond) // as a sender that is told to try again
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next[environment] = n + 1
 }
 
 // batchOf is an environment's n-th event.
