@@ -21,7 +21,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -200,7 +199,7 @@ func (r *process) noteLogs(ctx context.Context) error {
 	var logs []string
 	if r.cfg().Journal.URL == "" {
 		var err error
-		if logs, err = disk.Logs(ctx, filepath.Join(r.cfg().DataDir, StoreDir), r.store.Table()); err != nil {
+		if logs, err = r.store.Logs(ctx); err != nil {
 			return fmt.Errorf("list the logs of the store: %w", err)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/move"
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -166,9 +165,7 @@ func PlanMove(ctx context.Context, cfg *config.Config, o MoveOptions) (p move.Pl
 		if err != nil {
 			return p, err
 		}
-		return move.Look(ctx, move.Place{Store: s, Logs: func(ctx context.Context) ([]string, error) {
-			return disk.Logs(ctx, filepath.Join(cfg.DataDir, StoreDir), s.Table())
-		}})
+		return move.Look(ctx, move.Place{Store: s})
 	}
 	lock, err := durable.Lock(cfg.DataDir)
 	if err != nil {
@@ -195,7 +192,5 @@ func openPlace(ctx context.Context, cfg *config.Config, o MoveOptions, had []str
 		host, _ := os.Hostname() // without it, the name is the folder only
 		name = fmt.Sprintf("the data directory %s on %s", cfg.DataDir, host)
 	}
-	return move.Place{Store: s, Name: name, Logs: s.(interface {
-		Logs(context.Context) ([]string, error)
-	}).Logs}, nil
+	return move.Place{Store: s, Name: name}, nil
 }

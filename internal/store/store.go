@@ -24,6 +24,9 @@ type Store interface {
 	// hyphens. A log is opened once; later calls give the same one.
 	Log(ctx context.Context, name string, o Options) (Log, error)
 
+	// Logs names the logs that the store has or had, sorted.
+	Logs(ctx context.Context) ([]string, error)
+
 	// Table is the store's table.
 	Table() Table
 

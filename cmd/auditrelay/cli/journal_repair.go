@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -92,7 +90,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 	if err != nil {
 		return err
 	}
-	logs, err := disk.Logs(ctx, filepath.Join(cfg.DataDir, app.StoreDir), s.Table())
+	logs, err := s.Logs(ctx)
 	if err != nil {
 		return err
 	}

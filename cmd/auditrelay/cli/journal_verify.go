@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -105,7 +104,7 @@ func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := disk.Logs(ctx, dir, s.Table())
+	names, err := s.Logs(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,6 @@ type Place struct {
 	store.Store
 	// Name is for people, and tells the place from others.
 	Name string
-	// Logs names the store's logs.
-	Logs func(context.Context) ([]string, error)
 }
 
 // Options describe a move.

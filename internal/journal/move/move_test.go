@@ -55,10 +55,7 @@ func (s *site) String() string { return s.dir + s.url + s.prefix }
 func (s *site) open(t *testing.T, f *faults) move.Place {
 	t.Helper()
 	var err error
-	var opened interface {
-		store.Store
-		Logs(context.Context) ([]string, error)
-	}
+	var opened store.Store
 	if s.url == "" {
 		opened, err = disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: quiet})
 	} else {
@@ -67,7 +64,7 @@ func (s *site) open(t *testing.T, f *faults) move.Place {
 		})
 	}
 	require.NoError(t, err)
-	return move.Place{Store: &failing{opened, f}, Name: s.String(), Logs: opened.Logs}
+	return move.Place{Store: &failing{opened, f}, Name: s.String()}
 }
 
 // faults has one write fail, before it is done or after.

@@ -62,7 +62,7 @@ func (l *Log) Pass(ctx context.Context, gap store.Gap) error {
 	return l.begin(spot{Pos: gap.To}, gap.From-1, gap.To)
 }
 
-// Logs names the logs of the store, as its table knows them.
+// Logs implements [store.Store], as the table knows them.
 func (s *Store) Logs(ctx context.Context) (logs []string, err error) {
 	for seq := uint64(1); ; {
 		got, err := s.next(ctx, s.table.stream, seq)

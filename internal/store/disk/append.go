@@ -8,58 +8,32 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// group is what one write and one sync make durable. Whoever gets the turn first writes it
-// for all whose drafts are in it; while a sync runs, the next group gathers.
+// group is what one write and one sync make durable: the drafts of one call, since the journal
+// already gathers what many senders push.
 type group struct {
 	frames []byte // without positions and checksums, until the turn
 	count  int
-	done   chan struct{}
-	// first and err are set before done is closed.
-	first store.Pos
-	err   error
+	first  store.Pos // set by a write that succeeded
 }
 
 // Append implements [store.Log].
 func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
-	g, at, err := l.join(ctx, drafts)
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-g.done:
-	case l.turn.held <- struct{}{}:
-		go l.flushTurn(g)
-	case <-ctx.Done():
-	}
-	first, err := g.wait(ctx)
-	return first + store.Pos(at), err
-}
-
-// flushTurn is flush for the holder of the turn, who gives it back. It has a goroutine of its
-// own: a sync takes as long as the disk likes, and whoever appends waits no longer than their
-// context lasts.
-func (l *Log) flushTurn(g *group) {
-	defer l.turn.unlock()
-	l.flush(g)
-}
-
-// wait waits until the group is settled. Once ctx has ended nobody knows: the group may still
-// be written.
-func (g *group) wait(ctx context.Context) (store.Pos, error) {
-	select {
-	case <-g.done:
-		return g.first, g.err
-	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: the disk has not confirmed it: %w", store.ErrUnknown, ctx.Err())
-	}
+	return l.append(ctx, nil, drafts)
 }
 
 // AppendAt implements [store.Log].
 func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
+	return l.append(ctx, &after, drafts)
+}
+
+func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft) (store.Pos, error) {
 	if err := l.check(drafts); err != nil {
 		return 0, err
 	}
-	g := &group{done: make(chan struct{})}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	g := l.group()
 	g.add(drafts) // whose memory may change once the caller's context has ended
 	if err := l.turn.during(ctx, func() error { return l.writeAt(after, g) }); err != nil {
 		return 0, err
@@ -67,16 +41,16 @@ func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Dra
 	return g.first, nil
 }
 
-// writeAt writes a group if the log ends with a position. The turn is held.
-func (l *Log) writeAt(after store.Pos, g *group) error {
-	l.flush(nil)
-	err := error(nil)
-	if l.end == after { // end changes only in a turn
-		err = l.write(g)
-	} else {
-		err = fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, after)
+// writeAt writes a group, if the log ends with a position where one is given. The turn is held.
+func (l *Log) writeAt(after *store.Pos, g *group) (err error) {
+	if after != nil && l.end != *after { // end changes only in a turn
+		err = fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, *after)
+	} else if err = l.write(g); err == nil {
+		l.grow(g)
 	}
-	l.settle(g, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare = g.frames // its memory serves the next group
 	return err
 }
 
@@ -97,50 +71,14 @@ func (l *Log) check(drafts []store.Draft) error {
 	return nil
 }
 
-// join adds the drafts to the group that the next turn writes. at is how many drafts of
-// others stand before them in it.
-func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int, err error) {
-	if err := l.check(drafts); err != nil {
-		return nil, 0, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, 0, err
-	}
-	size := int64(0)
-	for _, d := range drafts {
-		size += frameSize(len(d.Key), len(d.Data))
-	}
-	for {
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			return nil, 0, store.ErrClosed
-		}
-		if g = l.pending; g == nil {
-			g = &group{done: make(chan struct{}), frames: l.spare[:0]}
-			l.pending, l.spare = g, nil
-		}
-		// A group fits into a segment. While the disk does not answer, groups of those who
-		// gave up wait all the same, so that their memory needs a bound.
-		if g.count == 0 || int64(len(g.frames))+size <= min(maxGroup, l.segmentSize()-dataStart) {
-			at = g.count
-			g.add(drafts)
-			l.mu.Unlock()
-			return g, at, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-g.done:
-		case l.turn.held <- struct{}{}:
-			go l.flushTurn(g)
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		}
-	}
+// group is a new one, in the memory of an earlier one.
+func (l *Log) group() *group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := &group{frames: l.spare[:0]}
+	l.spare = nil
+	return g
 }
-
-// maxGroup bounds the frames of a group, except for a single append that is larger.
-const maxGroup = 4 << 20
 
 func (g *group) add(drafts []store.Draft) {
 	for _, d := range drafts {
@@ -149,40 +87,17 @@ func (g *group) add(drafts []store.Draft) {
 	g.count += len(drafts)
 }
 
-// flush writes the pending group if it is g, or whatever it is for nil. The turn is held.
-func (l *Log) flush(g *group) {
-	l.mu.Lock()
-	if l.pending == nil || g != nil && l.pending != g {
-		l.mu.Unlock()
-		return
-	}
-	g, l.pending = l.pending, nil
-	l.mu.Unlock()
-	l.settle(g, l.write(g))
-}
-
-// settle tells everybody who waits for the group how it ended. The turn is held.
-func (l *Log) settle(g *group, err error) {
-	g.err = err
-	if err == nil {
-		g.first = l.end + 1
-		l.mu.Lock()
-		l.segments[len(l.segments)-1].index.add(l.end+1, l.reached)
-		l.end += store.Pos(g.count)
-		l.reached = l.offset
-		if !l.opts.Allocate {
-			l.segments[len(l.segments)-1].size = l.offset
-		}
-		if !l.closed {
-			close(l.grown)
-			l.grown = make(chan struct{})
-		}
-		l.mu.Unlock()
-	}
-	close(g.done)
+// grow moves the log's end after a group that is durable. The turn is held.
+func (l *Log) grow(g *group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.spare = g.frames // its memory serves the next group
+	g.first = l.end + 1
+	l.end, l.reached = l.end+store.Pos(g.count), l.offset
+	if !l.opts.Allocate {
+		l.segments[len(l.segments)-1].size = l.offset
+	}
+	close(l.grown)
+	l.grown = make(chan struct{})
 }
 
 // write makes the group durable. The turn is held.
@@ -231,15 +146,24 @@ func (l *Log) tick() {
 
 // advance moves the end mark, and the place where the newest segment goes on.
 func (l *Log) advance(end, base store.Pos, offset int64) error {
-	m := endMark{log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: l.first, table: l.store.table.durable.durable.Load()}
-	l.scratch = m.encode(l.scratch[:0])
-	if _, err := l.mark.write(markKey, l.scratch); err != nil {
+	if err := l.note(end, base, offset, l.first); err != nil {
 		// The records are durable, but a start could take them for a torn write. The next
 		// ones are written over them.
 		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
 	}
 	l.offset = offset
 	return nil
+}
+
+// note writes the end mark. The turn is held.
+func (l *Log) note(end, base store.Pos, offset int64, first store.Pos) error {
+	m := endMark{
+		log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: first,
+		table: l.store.table.durable.durable.Load(),
+	}
+	l.scratch = m.encode(l.scratch[:0])
+	_, err := l.mark.write(markKey, l.scratch)
+	return err
 }
 
 // unwrite takes back a write that failed, so that nothing of it stands after the next one. That

@@ -110,7 +110,7 @@ func TestASyncThatHangs(t *testing.T) {
 	body := []byte("perhaps")
 	go func() { _, err := l.Append(ctx, store.Draft{Data: body}); failed <- err }()
 	<-fs.began
-	go func() { _, err := l.Append(ctx, store.Draft{Data: make([]byte, maxGroup)}); failed <- err }()
+	go func() { _, err := l.Append(ctx, store.Draft{Data: make([]byte, 1000)}); failed <- err }()
 	go func() { _, err := l.AppendAt(ctx, 1, store.Draft{Data: []byte("at")}); failed <- err }()
 	cancel()
 	for range 3 {
@@ -174,7 +174,7 @@ func TestAPutAndATrimThatHang(t *testing.T) {
 			_, err := s.Table().Put(ctx, "key", []byte("value"), store.If{})
 			return err
 		},
-		firstFile: func(ctx context.Context, _ *Store, l *Log) error { return l.Trim(ctx, 100) },
+		endFile: func(ctx context.Context, _ *Store, l *Log) error { return l.Trim(ctx, 100) },
 	} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
@@ -182,6 +182,8 @@ func TestAPutAndATrimThatHang(t *testing.T) {
 			close(fs.released)
 			s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
 			require.NoError(t, err)
+			s.stop()
+			<-s.stopped // which syncs now and then
 			opened, err := s.Log(t.Context(), "events", store.Options{MaxBytes: 4 << 20})
 			require.NoError(t, err)
 			l := opened.(*Log)
@@ -207,7 +209,7 @@ func TestAPutAndATrimThatHang(t *testing.T) {
 			}
 			close(fs.released)
 			require.NoError(t, l.Room(t.Context(), 1))
-			if suffix == firstFile {
+			if suffix == endFile {
 				state, err := l.State(t.Context())
 				require.NoError(t, err)
 				assert.Greater(t, state.First, store.Pos(1))

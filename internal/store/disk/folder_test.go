@@ -134,7 +134,7 @@ var standIns = map[string]func(path string, wasFolder bool) error{
 func TestWhatIsNoFileIsMovedAside(t *testing.T) {
 	t.Parallel()
 	for about, put := range standIns {
-		for _, name := range []string{"events", "events/end", "events/first", "events/" + segmentName(1), "lazy", "values.a", "values.b", "values.mark"} {
+		for _, name := range []string{"events", "events/end", "events/" + segmentName(1), "lazy", "values.a", "values.b"} {
 			f := openFolder(t).(*folder)
 			for range 3 {
 				appendTo(t, f.Log(t, "events"), 100)

@@ -64,9 +64,7 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(m *model) error{
 		"the end mark is missing":       func(m *model) error { return m.fs.Remove("/s/events/end") },
-		"the first mark is missing":     func(m *model) error { return m.fs.Remove("/s/events/first") },
 		"the lazy values are missing":   func(m *model) error { return m.fs.Remove("/s/lazy") },
-		"the values' mark is missing":   func(m *model) error { return m.fs.Remove("/s/values.mark") },
 		"one file of values is missing": func(m *model) error { return m.fs.Remove("/s/values.a") },
 		"the segment is missing":        func(m *model) error { return m.fs.Remove("/s/events/" + segmentName(1)) },
 		"the log's folder is missing": func(m *model) error {

@@ -46,7 +46,6 @@ type Log struct {
 	size     int64     // its end: what was allocated, or may be written
 	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
 	mark     *slots    // the end mark
-	trimmed  *slots    // the first position kept
 	newest   time.Time // of the newest record
 	taking   bool      // the records are another store's, and have their times
 	files    int       // how many segments were opened or made
@@ -54,7 +53,6 @@ type Log struct {
 
 	mu       sync.Mutex
 	segments []segment     // oldest first; replaced as a whole, in a turn; guarded by mu
-	pending  *group        // what the next turn writes; nil without; guarded by mu
 	spare    []byte        // memory for the frames of a group; guarded by mu
 	first    store.Pos     // the oldest position kept; guarded by mu
 	end      store.Pos     // the newest durable one; guarded by mu
@@ -81,7 +79,6 @@ type segment struct {
 	doubtful store.Pos
 	seed     uint64
 	file     int // tells two files of one name apart
-	index    *index
 }
 
 func (l *Log) path(base store.Pos) string { return filepath.Join(l.dir, segmentName(base)) }
@@ -112,18 +109,14 @@ func (l *Log) bytes() (total int64) {
 	return total
 }
 
-// close ends the log. Appends that wait are written first.
+// close ends the log after the append that is under way.
 func (l *Log) close() error {
 	l.turn.end()
 	l.mu.Lock()
-	g := l.pending
-	l.pending, l.closed = nil, true
+	l.closed = true
 	close(l.grown)
 	l.mu.Unlock()
-	if g != nil {
-		l.settle(g, l.write(g))
-	}
-	err := errors.Join(l.mark.close(), l.trimmed.close())
+	err := l.mark.close()
 	if l.f != nil { // there was room for a segment
 		err = errors.Join(err, l.f.Close())
 	}
@@ -139,7 +132,7 @@ func (l *Log) watch() {
 	defer l.turn.unlock()
 	if n := len(l.segments); n > 0 && !l.poisoned && !l.store.fs.Same(l.f, l.path(l.segments[n-1].base)) {
 		_ = l.lose(l.path(l.segments[n-1].base))
-	} else if err := errors.Join(l.mark.check(false), l.trimmed.check(false)); isMissing(err) {
+	} else if err := l.mark.check(false); isMissing(err) {
 		_ = l.lose(l.dir)
 	}
 }

@@ -21,7 +21,7 @@ type endMark struct {
 	base   store.Pos // its segment
 	offset int64     // where its segment goes on
 	newest time.Time // of that record
-	first  store.Pos // the oldest position kept, should its own mark be lost
+	first  store.Pos // the oldest position kept
 	table  uint64    // the generation of the store's durable values, which are never older
 }
 

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -82,7 +81,7 @@ func (l *Log) Seek(ctx context.Context, t time.Time) (store.Pos, error) {
 func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
 	return func(yield func(store.Gap, error) bool) {
 		if !l.store.view {
-			if err := errors.Join(l.mark.check(true), l.trimmed.check(true)); err != nil {
+			if err := l.mark.check(true); err != nil {
 				yield(store.Gap{}, err)
 				return
 			}
@@ -116,7 +115,6 @@ type reader struct {
 	w       window
 	offset  int64 // where the next record should stand
 	size    int64 // of its file; 0 until it is asked for
-	passed  int64 // the offset up to which the index knows what was passed
 	current store.Record
 	failed  error // why a file that is there cannot be opened now
 }
@@ -220,7 +218,6 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 		default:
 			offset := r.offset
 			r.offset += h.size()
-			r.pass(&h, offset)
 			if h.pos < r.next {
 				continue
 			}
@@ -243,21 +240,13 @@ func (r *reader) enter(at *span) {
 	}
 	r.w.limit = at.end
 	if r.offset == 0 {
-		r.offset = at.index.seek(&r.w, at, r.next)
-	}
-}
-
-// pass tells the index now and then where a record stands.
-func (r *reader) pass(h *head, offset int64) {
-	if offset >= r.passed {
-		r.segment.index.add(h.pos, offset)
-		r.passed = offset + indexStep
+		r.offset = r.w.seek(at, r.next)
 	}
 }
 
 // again looks at the files of a [View] as they are now, since one of them was removed.
 func (r *reader) again(at *span, gap **store.Gap) *store.Record {
-	now, err := (&viewedLog{r.l.store, r.l.name}).load()
+	now, err := r.l.store.look(r.l.name)
 	if err != nil {
 		*gap = r.lost(at, at.last, "")
 		return nil
@@ -318,7 +307,7 @@ func (r *reader) open(at *span) bool {
 			r.l.log.Warn("a segment's header cannot be read", "log", r.l.name, "error", err)
 		}
 	}
-	r.segment, r.offset, r.size, r.passed = at.segment, 0, 0, 0
+	r.segment, r.offset, r.size = at.segment, 0, 0
 	r.w.f = f
 	r.w.forget()
 	return true

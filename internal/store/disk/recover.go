@@ -63,9 +63,9 @@ func openLog(s *Store, name string, opts store.Options) (*Log, error) {
 	return l, nil
 }
 
-// find finds the log's segments. The end mark is read before them, and the first position
-// after them: so another process that appends and trims meanwhile never makes a segment
-// look lost to a [View].
+// find finds the log's segments. The end mark is read before them, and by a [View] once more after
+// them, for the first position: so another process that appends and trims meanwhile never makes a
+// segment look lost.
 func (r *recovery) find() error {
 	if err := r.readEnd(); err != nil {
 		return err
@@ -73,18 +73,15 @@ func (r *recovery) find() error {
 	if err := r.readSegments(); err != nil {
 		return err
 	}
-	if err := r.readFirst(); err != nil {
-		return err
+	if r.store.view {
+		r.from = max(r.from, r.markNow().first)
 	}
 	r.identify()
 	return r.order()
 }
 
-// The names of a log's marks.
-const (
-	endFile   = "end"
-	firstFile = "first"
-)
+// endFile is the name of a log's end mark.
+const endFile = "end"
 
 func (r *recovery) readEnd() error {
 	mark, err := openSlots(r.store, filepath.Join(r.dir, endFile), endPurpose(r.name))
@@ -95,19 +92,7 @@ func (r *recovery) readEnd() error {
 	if r.known != nil {
 		r.rebooted = r.known.boot != r.store.boot && r.store.boot != [16]byte{}
 		r.exact = r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
-	}
-	return nil
-}
-
-// readFirst reads the mark of the oldest position kept.
-func (r *recovery) readFirst() error {
-	mark, err := openSlots(r.store, filepath.Join(r.dir, firstFile), "first of "+r.name)
-	if err != nil {
-		return err
-	}
-	r.trimmed, r.from = mark, parseFirst(mark.value())
-	if r.known != nil {
-		r.from = max(r.from, r.known.first)
+		r.from = r.known.first
 	}
 	return nil
 }
@@ -158,7 +143,7 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 	if err := errors.Join(err, sizeErr, f.Close()); err != nil {
 		return nil, err
 	}
-	return &onDisk{segment: segment{base: base, size: length, index: &index{}}, header: header, length: length}, nil
+	return &onDisk{segment: segment{base: base, size: length}, header: header, length: length}, nil
 }
 
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or

@@ -49,7 +49,7 @@ func (f *folder) wentOn(t *testing.T, name string, end store.Pos) {
 	}
 	v, err := View(f.cfg)
 	require.NoError(t, err)
-	names, err := Logs(t.Context(), f.cfg.Dir, v.Table())
+	names, err := v.Logs(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, names, name)
 	viewed, err := v.Log(t.Context(), name, store.Options{})

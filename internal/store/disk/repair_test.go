@@ -249,11 +249,9 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 		{"events", true},
 		{filepath.Join("events", segmentName(1)), true},
 		{"events/end", false},
-		{"events/first", false},
 		{"lazy", false},
 		{"values.a", false},
 		{"values.b", false},
-		{"values.mark", false},
 	} {
 		f := openFolder(t).(*folder)
 		l, err := f.store.Log(t.Context(), "events", store.Options{MaxBytes: 2 << 20})

@@ -62,7 +62,7 @@ func (l *Log) roll(base store.Pos, size int64) error {
 		return err
 	}
 	l.files++
-	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files, index: &index{}}
+	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files}
 	if l.opts.Allocate {
 		s.size = size
 	}

@@ -20,13 +20,11 @@ const maxSalvage = 1 << 30
 // the same. The same part is kept once, however often it is read.
 func (l *Log) keep(f file, base store.Pos, from, to int64) string {
 	w := &window{f: f}
-	if to = w.filled(from, to); to <= from {
+	if to = w.filled(from, to); to <= from || l.store.view {
 		return ""
 	}
 	path := filepath.Join(l.store.salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))
-	if err := l.store.keep(path, w, from, to); errors.Is(err, ErrReadOnly) {
-		return ""
-	} else if err != nil {
+	if err := l.store.keep(path, w, from, to); err != nil {
 		l.log.Warn("keeping damaged bytes failed; the damage itself is named", "log", l.name, "file", path, "error", err)
 		return ""
 	}

@@ -104,6 +104,26 @@ func (w *window) find(offset, end int64, seed uint64, from, to store.Pos) (at in
 	return 0, head{}, false
 }
 
+// seekStep is how far before a record a search for it may end.
+const seekStep = 64 << 10
+
+// seek finds an offset shortly before the record of a position. It looks into the middle of what
+// remains, again and again: a header stands only where it was written, and the positions ascend.
+func (w *window) seek(at *span, pos store.Pos) int64 {
+	low, high := int64(dataStart), at.end
+	for high-low > seekStep {
+		w.chunk = 0
+		middle := low + (high-low)/2
+		if offset, h, ok := w.find(middle, at.end, at.seed, 1, at.last); ok && offset < high && h.pos <= pos {
+			low = offset
+		} else {
+			high = middle
+		}
+	}
+	w.chunk = 0
+	return low
+}
+
 // filled returns where the last byte that is not zero ends, or offset where there is none.
 func (w *window) filled(offset, end int64) int64 {
 	last := offset

@@ -50,7 +50,8 @@ const (
 	slotsPerPage = pageSize / slotSize
 	// maxSlot bounds a key and its value, in bytes.
 	maxSlot = slotSize - headSize - sumSize
-	// markKey is the only key in the file of a mark.
+	// markKey is the only key in the file of a mark. Among the lazy values it has the mark of the
+	// durable ones.
 	markKey = ""
 	// The kinds of entries.
 	kindValue     = 1
@@ -65,8 +66,8 @@ func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
 func openSlots(s *Store, path, purpose string) (*slots, error) {
 	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
 	var err error
-	if v.f, err = s.fs.Open(path, true); !s.view && (isFull(err) || isMissing(err)) {
-		v.broken = true // a full disk has no room for the file, or for its folder
+	if v.f, err = s.fs.Open(path, !s.view); isFull(err) || isMissing(err) {
+		v.broken = true // a full disk has no room for the file, or for its folder, or a view finds none
 		return v, nil
 	}
 	if err != nil {

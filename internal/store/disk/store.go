@@ -107,6 +107,9 @@ func (s *Store) begin() {
 
 // Log implements [store.Store].
 func (s *Store) Log(_ context.Context, name string, opts store.Options) (store.Log, error) {
+	if s.view {
+		return s.look(name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -194,6 +197,9 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() error {
+	if s.view {
+		return nil // it has no file open
+	}
 	s.stop()
 	<-s.stopped
 	s.mu.Lock()

@@ -64,9 +64,11 @@ func openTable(s *Store) (*Table, error) {
 		return nil, err
 	}
 	for key, v := range t.lazy.values {
-		t.entries[key] = entry{rev: v.number, data: v.data, lazy: true}
+		if key != markKey {
+			t.entries[key] = entry{rev: v.number, data: v.data, lazy: true}
+		}
 	}
-	if t.durable, err = openValues(s, t.entries); err != nil {
+	if t.durable, err = openValues(s, t.lazy, t.entries); err != nil {
 		return nil, err
 	}
 	t.incomplete = t.durable.incomplete
@@ -253,7 +255,7 @@ func (t *Table) close() error {
 	close(t.changed)
 	t.mu.Unlock()
 	if t.err() != nil { // nothing that is written now is found again
-		return errors.Join(t.lazy.release(), t.durable.mark.release())
+		return t.lazy.release()
 	}
-	return errors.Join(t.lazy.close(), t.durable.mark.close())
+	return t.lazy.close()
 }

@@ -14,7 +14,7 @@ var _ store.Taker = (*Log)(nil)
 
 // Take implements [store.Taker]. A crash in it does what one in an append does.
 func (l *Log) Take(ctx context.Context, records ...store.Record) error {
-	g := &group{done: make(chan struct{})}
+	g := l.group()
 	for i := range records {
 		r := &records[i]
 		if err := l.check([]store.Draft{r.Draft}); err != nil {
@@ -24,10 +24,11 @@ func (l *Log) Take(ctx context.Context, records ...store.Record) error {
 		g.add([]store.Draft{r.Draft})
 		binary.LittleEndian.PutUint64(g.frames[at+16:], uint64(r.Time.UnixNano()))
 	}
+	after := records[0].Pos - 1
 	return l.turn.during(ctx, func() error {
 		l.takeTime(records[len(records)-1].Time)
 		defer func() { l.taking = false }()
-		return l.writeAt(records[0].Pos-1, g)
+		return l.writeAt(&after, g)
 	})
 }
 
@@ -45,7 +46,6 @@ func (l *Log) takeTime(at time.Time) {
 // name of the segment says where that is.
 func (l *Log) Pass(ctx context.Context, gap store.Gap) error {
 	return l.turn.during(ctx, func() error {
-		l.flush(nil)
 		if err := l.err(); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +12,10 @@ import (
 )
 
 // values are the durable entries of the table. They are few, and written seldom: so each put
-// writes all of them, to one file after the other, as the next generation of both. Damage to
-// one of the files costs nothing: what one cannot give, the other can. A frame carries its
-// generation and its index in it, a file's header says how many there are, and a mark names
-// the newest generation, as the end marks of all logs do. So a frame that neither file can
-// give is noticed, and so are older files.
+// writes all of them, to one file after the other, as the next generation of both. A file counts
+// if it is as it was written, down to the last byte, and the newer one of two does. So damage to one
+// of them costs nothing. The file of the lazy values has a mark of the newest generation, and the
+// end marks of all logs name it. So older copies of both files are noticed.
 type values struct {
 	fs     filesystem
 	dir    string
@@ -27,7 +25,7 @@ type values struct {
 	// generation is the newest that a file may have.
 	generation uint64
 	durable    atomic.Uint64 // the newest generation that both files have
-	mark       *slots        // of that
+	mark       *slots        // of that, under markKey
 	// incomplete means that a value was lost, perhaps the only one of its key.
 	incomplete bool
 }
@@ -39,26 +37,31 @@ var epoch = time.Unix(0, 0)
 
 var valuesFiles = [2]string{"values.a", "values.b"}
 
-// valuesMarkFile is the file of the mark.
-const valuesMarkFile = "values.mark"
-
 func (v *values) path(i int) string { return filepath.Join(v.dir, valuesFiles[i]) }
 
-func openValues(s *Store, into map[string]entry) (v *values, err error) {
-	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
+func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err error) {
+	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log, mark: mark}
 	// The marks are read first: a view may be opened while another process puts values.
-	noted, err := v.noted(s)
+	noted, err := v.noted()
 	if err != nil {
 		return nil, err
 	}
+	newest := &valuesFile{}
+	v.generation = noted
 	var found [2]*valuesFile
 	for i := range found {
 		if found[i], err = v.read(i); err != nil {
 			return nil, err
 		}
+		v.generation = max(v.generation, found[i].generation)
+		if found[i].intact && found[i].generation > newest.generation {
+			newest = found[i]
+		}
 	}
-	whole := v.merge(found, noted, into)
-	if s.view || whole && found[0].is(v.generation) && found[1].is(v.generation) {
+	some := v.generation > 0 || found[0].length+found[1].length > 0
+	v.take(newest, into, some && newest.generation < max(v.generation, 1))
+	v.durable.Store(max(noted, newest.generation))
+	if s.view || found[0].is(v.generation) && found[1].is(v.generation) {
 		return v, nil
 	}
 	if err := v.rewrite(into); err != nil {
@@ -68,12 +71,25 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	return v, nil
 }
 
-// noted opens the mark, and returns the newest generation that it or the end mark of a log
-// knows of. So older copies of all files of the table are noticed as well.
-func (v *values) noted(s *Store) (newest uint64, err error) {
-	if v.mark, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
-		return 0, err
+// take takes the values of a file. If values were lost, those that are left are doubtful, and so are
+// keys without any.
+func (v *values) take(f *valuesFile, into map[string]entry, lost bool) {
+	_, told := f.entries[""] // only rewrite makes an entry without a key
+	v.incomplete = told || lost
+	delete(f.entries, "")
+	for key, e := range f.entries {
+		e.doubtful = e.doubtful || lost
+		into[key] = e
 	}
+	if lost {
+		v.generation += lostMargin // which nobody has named yet: a header may be lost as well
+		v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
+			"files", v.path(0)+", "+v.path(1), "possibly_older", len(f.entries))
+	}
+}
+
+// noted is the newest generation that the mark or the end mark of a log knows of.
+func (v *values) noted() (newest uint64, err error) {
 	if b := v.mark.value(); len(b) == generationLength {
 		newest = binary.LittleEndian.Uint64(b)
 	}
@@ -96,79 +112,11 @@ func (v *values) noted(s *Store) (newest uint64, err error) {
 	return newest, nil
 }
 
-// merge takes the values of the newest generation that the two files have whole. Where they
-// have none, or only an older one than what is noted, it takes the newest that is left of each
-// value, and reports false: a value of an earlier generation is doubtful then.
-func (v *values) merge(found [2]*valuesFile, noted uint64, into map[string]entry) (whole bool) {
-	frames := slices.Concat(found[0].frames, found[1].frames)
-	v.generation = max(noted, found[0].generation, found[1].generation)
-	newest := v.generation
-	if generation, ok := complete(found, noted); ok {
-		whole, newest = true, generation
-		frames = slices.DeleteFunc(frames, func(f valueFrame) bool { return f.generation != generation })
-	}
-	v.durable.Store(max(noted, newest))
-	last := map[string]valueFrame{}
-	for _, f := range frames {
-		if known, ok := last[f.key]; !ok || f.generation > known.generation {
-			last[f.key] = f
-		}
-	}
-	lost := !whole && (noted > 0 || found[0].length+found[1].length > 0)
-	_, told := last[""] // only rewrite makes a frame without a key
-	v.incomplete = told || lost
-	delete(last, "")
-	doubtful := 0
-	for key, f := range last {
-		if f.generation < newest {
-			f.doubtful = true
-			doubtful++
-		}
-		into[key] = f.entry
-	}
-	if lost {
-		v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
-			"files", v.path(0)+", "+v.path(1), "possibly_older", doubtful)
-	}
-	return whole
-}
-
-// complete returns the newest generation of which the two files have every value. An earlier
-// one than what is noted does not count.
-func complete(found [2]*valuesFile, noted uint64) (generation uint64, ok bool) {
-	present := map[uint64]map[int]bool{}
-	for _, f := range slices.Concat(found[0].frames, found[1].frames) {
-		if present[f.generation] == nil {
-			present[f.generation] = map[int]bool{}
-		}
-		present[f.generation][f.index] = true
-	}
-	for _, file := range found {
-		g := file.generation
-		if file.header && g >= max(noted, generation) && len(present[g]) == file.count {
-			generation, ok = g, true
-		}
-	}
-	return generation, ok
-}
-
-// valueFrame is an entry as it stands in a file.
-type valueFrame struct {
-	entry
-	key        string
-	generation uint64
-	index      int
-}
-
 // valuesFile is what one of the two files holds.
 type valuesFile struct {
-	length int64
-	header bool // a copy of it can be read
-	// generation and count are what the header says. Without one, generation is the newest of
-	// the frames.
-	generation uint64
-	count      int
-	frames     []valueFrame
+	length     int64
+	generation uint64 // 0 if the header cannot be read
+	entries    map[string]entry
 	intact     bool // every byte is as it was written
 }
 
@@ -177,7 +125,7 @@ func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generatio
 
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
-	found := &valuesFile{}
+	found := &valuesFile{entries: map[string]entry{}}
 	f, err := v.fs.Open(v.path(i), false)
 	if isMissing(err) {
 		return found, nil
@@ -191,46 +139,32 @@ func (v *values) read(i int) (*valuesFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.length, err = f.Size(); err != nil {
-		return nil, err
+	if found.length, err = f.Size(); err != nil || header == nil {
+		return found, err
 	}
-	end := found.readFrames(f)
-	if found.header = header != nil; found.header {
-		found.generation, found.count = uint64(header.base), int(header.before) //nolint:gosec // we wrote it
-	}
-	ours := !slices.ContainsFunc(found.frames, func(f valueFrame) bool { return f.generation != found.generation })
-	found.intact = found.header && bad < 0 && ours && len(found.frames) == found.count && end == found.length
+	found.generation = uint64(header.base)
+	end := found.readEntries(f)
+	found.intact = bad < 0 && end == found.length && header.beforeEnd == end
 	return found, nil
 }
 
-// readFrames reads what can be read, and returns where the last frame ends.
-func (f *valuesFile) readFrames(from file) (end int64) {
+// readEntries reads one entry after the other, and returns where the last one ends.
+func (f *valuesFile) readEntries(from file) (end int64) {
 	w := &window{f: from}
-	end = dataStart
-	for at := end; ; {
-		offset, h, ok := w.find(at, f.length, valuesSeed, 0, ^store.Pos(0))
-		if !ok {
-			return end
+	for end = dataStart; end < f.length; {
+		var r store.Record
+		h, ok := w.head(end, valuesSeed)
+		if !ok || uint64(h.time) != f.generation || !w.record(end, &h, valuesSeed, &r) {
+			break
 		}
-		var record store.Record
-		if !w.record(offset, &h, valuesSeed, &record) {
-			at = offset + 1
-			continue
+		e := entry{rev: uint64(r.Pos), doubtful: r.Kind&kindDoubtful != 0}
+		if r.Kind&^kindDoubtful == kindValue {
+			e.data = append([]byte{}, r.Data...)
 		}
-		end = offset + h.size()
-		at = end
-		f.frames = append(f.frames, frameOf(&record, &h))
-		f.generation = max(f.generation, uint64(h.time))
+		f.entries[r.Key] = e
+		end += h.size()
 	}
-}
-
-func frameOf(r *store.Record, h *head) valueFrame {
-	f := valueFrame{key: r.Key, generation: uint64(h.time), index: int(h.confirmed)}
-	f.rev, f.doubtful = uint64(r.Pos), r.Kind&kindDoubtful != 0
-	if r.Kind&^kindDoubtful == kindValue {
-		f.data = append([]byte{}, r.Data...)
-	}
-	return f
+	return end
 }
 
 // put writes all entries, with another one for a key. A crash in it leaves two generations: the
@@ -271,8 +205,7 @@ func (v *values) rewrite(all map[string]entry) error {
 	add := func(key string, e *entry) {
 		at := len(b)
 		b = appendEntry(b, key, e)
-		finish(b[at:], valuesSeed, int64(at), store.Pos(e.rev), h.before, time.Unix(0, int64(v.generation)))
-		h.before++
+		finish(b[at:], valuesSeed, int64(at), store.Pos(e.rev), 0, time.Unix(0, int64(v.generation)))
 	}
 	for key, e := range all {
 		if !e.lazy {
@@ -282,7 +215,8 @@ func (v *values) rewrite(all map[string]entry) error {
 	if v.incomplete {
 		add("", &entry{doubtful: true})
 	}
-	copy(b, h.encode()) // how many there are is known now
+	h.beforeEnd = int64(len(b))
+	copy(b, h.encode()) // where they end is known now
 	for i := range valuesFiles {
 		if err := replaceFile(v.fs, v.path(i), b); err != nil {
 			return err
@@ -291,7 +225,7 @@ func (v *values) rewrite(all map[string]entry) error {
 	// A crash before this line leaves a mark of the generation before, which is no more than
 	// there is.
 	v.durable.Store(v.generation)
-	if err := v.mark.put(binary.LittleEndian.AppendUint64(nil, v.generation)); err != nil {
+	if _, err := v.mark.write(markKey, binary.LittleEndian.AppendUint64(nil, v.generation)); err != nil {
 		return err
 	}
 	v.stale = false
@@ -309,7 +243,7 @@ func (v *values) check(all map[string]entry, fromDisk bool) error {
 			}
 		}
 	}
-	return v.mark.check(fromDisk)
+	return nil
 }
 
 // sound reports whether one of the files is there, and as it was written if that is asked for.

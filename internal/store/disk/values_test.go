@@ -42,7 +42,7 @@ func (l *ledger) get(key string) store.Value {
 }
 
 const (
-	valuesA, valuesB, valuesMark = "/s/values.a", "/s/values.b", "/s/values.mark"
+	valuesA, valuesB, lazyValues = "/s/values.a", "/s/values.b", "/s/lazy"
 )
 
 func (m *memFS) set(path string, b []byte) {
@@ -83,7 +83,7 @@ func TestOneFaultCostsNoValue(t *testing.T) {
 		l := newLedger(t, seed)
 		earlier := l.lives()
 		l.leave()
-		path := []string{valuesA, valuesB, valuesMark}[l.rng.IntN(3)]
+		path := []string{valuesA, valuesB, lazyValues}[l.rng.IntN(3)]
 		what := l.fs.harmFile(l.rng, path, earlier)
 		for range 2 {
 			l.open()
@@ -174,7 +174,7 @@ func TestOlderFilesAreNoticed(t *testing.T) {
 		l.fs.set(valuesA, earlier[valuesA])
 		l.fs.set(valuesB, earlier[valuesB])
 		if withMark { // the log's own knows better
-			l.fs.set(valuesMark, earlier[valuesMark])
+			l.fs.set(lazyValues, earlier[lazyValues])
 		}
 		l.open()
 		for _, key := range []string{"revoked", "same", "new", "any other"} {

@@ -207,7 +207,7 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 			keys = append(keys, p.Key)
 		}
 	}
-	assert.Equal(t, []string{"durable", "durable", "log/events", "log/events", "lazy"}, keys)
+	assert.Equal(t, []string{"durable", "durable", markKey, "log/events", markKey, "log/events", "lazy"}, keys)
 	f.open(t)
 	_, gaps := read(t, f.Log(t, "events"))
 	require.Len(t, gaps, 3)
@@ -218,7 +218,7 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 		assert.FileExists(t, gaps[i].Kept)
 	}
 	require.NoError(t, os.MkdirAll(f.at("stray", "folder"), 0o700))
-	logs, err := Logs(t.Context(), f.cfg.Dir, f.store.Table())
+	logs, err := f.store.Logs(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"events"}, logs)
 }

@@ -82,8 +82,7 @@ func readOne(t testing.TB, l store.Log, pos store.Pos) {
 	require.Fail(t, "nothing was read", "position %d", pos)
 }
 
-// A reader that begins in the middle of a large segment does not read it from its start:
-// neither one that was just opened, nor one that was written by this process.
+// A reader that begins in the middle of a large segment does not read it from its start.
 func TestAReaderInTheMiddleReadsLittle(t *testing.T) {
 	t.Parallel()
 	f := openFolder(t).(*folder)
@@ -96,24 +95,13 @@ func TestAReaderInTheMiddleReadsLittle(t *testing.T) {
 		pos := 1 + store.Pos(random.IntN(int(last)))
 		c.bytes.Store(0)
 		readOne(t, cold, pos)
-		require.Less(t, c.bytes.Load(), int64(600<<10), "position %d", pos)
-	}
-	c.bytes.Store(0)
-	for range 200 {
-		readOne(t, cold, 1+store.Pos(random.IntN(int(last))))
-	}
-	assert.Less(t, c.bytes.Load()/200, int64(300<<10), "the index has learned")
-	places := cold.segments[0].index.places
-	assert.LessOrEqual(t, len(places), 61<<20/indexStep)
-	for i := 1; i < len(places); i++ {
-		require.Greater(t, places[i].pos, places[i-1].pos)
-		require.GreaterOrEqual(t, places[i].offset-places[i-1].offset, int64(indexStep))
+		require.Less(t, c.bytes.Load(), int64(400<<10), "position %d", pos)
 	}
 }
 
 // Damage in the middle of a segment costs a reader that begins there no other record than
 // one that comes from the start.
-func TestTheIndexSurvivesDamage(t *testing.T) {
+func TestASearchPassesOverDamage(t *testing.T) {
 	t.Parallel()
 	f := openFolder(t).(*folder)
 	l, err := f.store.Log(t.Context(), "events", store.Options{})
