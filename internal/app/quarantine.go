@@ -23,7 +23,7 @@ func (c *control) startQuarantineWatch(context.Context) error {
 			c.recordLetGo(ctx, old)
 		}
 		c.recordMoved(ctx)
-		if err := c.quarantine.Follow(ctx, c.turn.Guard, c.recordQuarantined); ctx.Err() == nil {
+		if err := c.quarantine.Follow(ctx, c.recordQuarantined); ctx.Err() == nil {
 			c.fail(err)
 		}
 	}))

@@ -297,15 +297,12 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 		until := func(last store.Pos) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := s.Follow(ctx, func() store.If { return store.If{} }, func(_ context.Context, loss journal.Loss) error {
+			err := s.Follow(ctx, func(_ context.Context, loss journal.Loss) error {
 				if failures--; failures >= 0 {
 					return assert.AnError
 				}
 				if told = append(told, loss.From); loss.From == last {
-					go func() { // after the position was kept
-						synctest.Wait()
-						cancel()
-					}()
+					cancel()
 				}
 				return nil
 			})
@@ -319,37 +316,11 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 			assert.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(11, 11)))
 		}()
 		until(11)
-		assert.Equal(t, []store.Pos{7, 9, 11}, told, "each is told once")
+		assert.Equal(t, []store.Pos{7, 7, 9, 11}, told, "each is told once at each start")
 	})
 }
 
 // The fuse holds a sink before much damage, until a person accepts it, over restarts.
-// A follower whose turn is another relay's tells of a loss once more, and keeps no position.
-func TestAFollowerWithoutTheTurnKeepsNoPosition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
-		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(7, 8)))
-		const epoch = "cluster/epoch/control"
-		lost, err := s.store.Table().Put(t.Context(), epoch, []byte("{}"), store.If{})
-		require.NoError(t, err)
-		_, err = s.store.Table().Put(t.Context(), epoch, []byte("{}"), store.If{Key: epoch, Rev: lost})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		told := 0
-		err = s.Follow(ctx, func() store.If { return store.If{Key: epoch, Rev: lost} }, func(context.Context, journal.Loss) error {
-			if told++; told == 2 {
-				cancel()
-			}
-			return nil
-		})
-		require.ErrorIs(t, err, context.Canceled)
-		kept, err := s.store.Table().Get(t.Context(), "quarantine/followed")
-		require.NoError(t, err)
-		assert.Nil(t, kept.Data)
-	})
-}
-
 func TestSinksWaitBeforeMuchDamage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
