@@ -6,7 +6,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
-	"github.com/auditrelay/auditrelay/relay"
 )
 
 const (
@@ -59,13 +58,8 @@ func (j *Journal) sample(ctx context.Context, free *extent) {
 
 // sharesOf is how many bytes of a record are each source's, judged by its first piece.
 func sharesOf(data []byte) ([]sourceBytes, error) {
-	reader, err := record.Open(data)
-	var events []relay.Event
-	if err == nil {
-		events, _, err = reader.Next(nil, record.PieceBytes) // a large record's beginning is enough
+	for events, err := range record.Pieces(data) { // a large record's beginning is enough
+		return addShares(nil, events), err
 	}
-	if err != nil {
-		return nil, err
-	}
-	return addShares(nil, events), nil
+	return nil, nil
 }

@@ -49,24 +49,14 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, last uint64, vi
 	return nil
 }
 
-// visitRecord reports whether to go on. It skips an unreadable record.
+// visitRecord reports whether to go on. It skips what cannot be read.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
-	r, err := record.Open(data)
-	if err != nil {
-		return true
-	}
-	for {
-		events, _, err := r.Next(nil, record.PieceBytes)
-		if err != nil {
-			return true
-		}
-		if !visit(events) {
+	for events, err := range record.Pieces(data) {
+		if err == nil && !visit(events) {
 			return false
 		}
-		if r.Done() {
-			return true
-		}
 	}
+	return true
 }
 
 // readRange reads the records in [from, end), in order. Beyond lookBytes it keeps

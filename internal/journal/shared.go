@@ -94,10 +94,8 @@ func (j *Journal) piecesOf(r *store.Record) func(yield func([]relay.Event) bool)
 			}
 			return
 		}
-		reader, err := record.Open(r.Data)
-		for err == nil && !reader.Done() {
-			var events []relay.Event
-			if events, _, err = reader.Next(nil, record.PieceBytes); err == nil && !yield(events) {
+		for events, err := range record.Pieces(r.Data) {
+			if err != nil || !yield(events) {
 				return
 			}
 		}

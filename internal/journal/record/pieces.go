@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +63,22 @@ func Open(rec []byte) (*Reader, error) {
 // readerOf reads a batch of so many events. Nobody may change raw from now on.
 func readerOf(raw []byte, events int) *Reader {
 	return &Reader{decoder: decoder{rest: unsafe.String(unsafe.SliceData(raw), len(raw)), bounded: true}, events: events}
+}
+
+// Pieces gives the events of a record, a piece at a time, and last the error that ends them.
+func Pieces(rec []byte) iter.Seq2[[]relay.Event, error] {
+	return func(yield func([]relay.Event, error) bool) {
+		r, err := Open(rec)
+		for err == nil && !r.Done() {
+			var events []relay.Event
+			if events, _, err = r.Next(nil, PieceBytes); err == nil && !yield(events, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
 }
 
 // Events is the number of events in the record, by its header.

@@ -146,7 +146,7 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 // bundleOf begins the bundle of the first event in a sound record that fits.
 func bundleOf(data []byte, q *Query, d record.Digest) (b *Bundle, found bool) {
 	b = &Bundle{Format: Format, RecordEvents: d.Events, RecordRoot: d.Root}
-	_ = eachEvent(data, func(i int, e *relay.Event) bool {
+	eachEvent(data, func(i int, e *relay.Event) bool {
 		if found = q.fits(e); found {
 			b.Event, b.CloudEvent = i, string(cloudevents.AppendJSON(nil, e))
 		}
@@ -173,32 +173,23 @@ func (b *Bundle) open(data []byte) error {
 
 // hashesOf are the hashes of a sound record's events.
 func hashesOf(data []byte) (all []tlog.Hash) {
-	_ = eachEvent(data, func(_ int, e *relay.Event) bool {
+	eachEvent(data, func(_ int, e *relay.Event) bool {
 		all = append(all, record.HashOf(e))
 		return true
 	})
 	return all
 }
 
-// eachEvent calls visit with the events of a record, until it returns false.
-func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) error {
-	r, err := record.Open(data)
-	if err != nil {
-		return err
-	}
-	var events []relay.Event
-	for n := 0; ; n += len(events) {
-		if events, _, err = r.Next(events[:0], record.PieceBytes); err != nil {
-			return err
-		}
+// eachEvent calls visit with the events of a record, as far as it can be read, until it returns false.
+func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) {
+	n := 0
+	for events := range record.Pieces(data) {
 		for i := range events {
 			if !visit(n+i, &events[i]) {
-				return nil
+				return
 			}
 		}
-		if r.Done() {
-			return nil
-		}
+		n += len(events)
 	}
 }
 
