@@ -15,19 +15,19 @@ import (
 // ErrSpanEnd comes from a span's Next after its last record.
 var ErrSpanEnd = errors.New("end of the span")
 
-// Span reads the records of a stretch of time once. It keeps no position, so it does not
-// hold up trimming; it skips and counts records trimmed meanwhile. It has relay.Source's
-// methods, but its batches may be empty, as the filter may drop all events, and ErrSpanEnd
-// ends it.
+// Span reads the records of a stretch of time once, of one log or of several, one after the other. It
+// keeps no position, so it does not hold up trimming; it skips and counts records trimmed meanwhile.
+// It has relay.Source's methods, but its batches may be empty, as the filter may drop all events,
+// and ErrSpanEnd ends it.
 type Span struct {
-	j     *Journal
 	limit relay.BatchLimit
 	keep  func(*relay.Event) bool
 
-	first, next, end store.Pos      // records [next, end) are still to be read; owned by Next
-	held             []store.Item   // from next on, read already; owned by Next
-	open             *record.Reader // the record before next, if it is not read to its end; owned by Next
-	given            relay.Position // the number of batches; owned by Next
+	parts []part         // what is still to be read; owned by Next
+	all   uint64         // how many records there are in all
+	held  []store.Item   // from the first part's next on, read already; owned by Next
+	open  *record.Reader // the record before next, if it is not read to its end; owned by Next
+	given relay.Position // the number of batches; owned by Next
 
 	// Oldest is when the oldest kept record was committed. Cut means the span begins before
 	// it, with records trimmed already.
@@ -40,33 +40,53 @@ type Span struct {
 	Corrupt uint64 // records that are damaged or lost; live delivery names them
 }
 
+// part are the records [next, end) of a log.
+type part struct {
+	j         *Journal
+	next, end store.Pos
+}
+
 // Span opens the records committed in [since, until); a zero until means now. It gives the
 // events chosen by keep; a nil keep means all. The limit is as in [Journal.Source].
 func (j *Journal) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
-	state, err := j.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &Span{j: j, limit: limit, keep: keep}
-	if state.First > state.End {
-		s.Cut = state.End > 0
-		return s, nil
-	}
-	if s.Oldest, err = j.oldest.time(ctx, j.events, state.First); err != nil {
-		return nil, err
-	}
-	s.Cut = state.First > 1 && since.Before(s.Oldest)
-	s.first, s.end = state.First, state.End+1
-	if s.first, err = j.seek(ctx, since, s.first, s.end); err != nil {
-		return nil, err
-	}
-	if !until.IsZero() {
-		if s.end, err = j.seek(ctx, until, s.first, s.end); err != nil {
+	return SpanOf(ctx, []*Journal{j}, since, until, limit, keep)
+}
+
+// SpanOf is [Journal.Span] of several logs.
+func SpanOf(ctx context.Context, logs []*Journal, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
+	s := &Span{limit: limit, keep: keep}
+	for _, j := range logs {
+		if err := s.add(ctx, j, since, until); err != nil {
 			return nil, err
 		}
 	}
-	s.next = s.first
 	return s, nil
+}
+
+// add adds the records of a log.
+func (s *Span) add(ctx context.Context, j *Journal, since, until time.Time) error {
+	state, err := j.state(ctx)
+	if err != nil {
+		return err
+	}
+	if state.First > state.End {
+		s.Cut = s.Cut || state.End > 0
+		return nil
+	}
+	oldest, err := j.oldest.time(ctx, j.events, state.First)
+	if err != nil {
+		return err
+	}
+	if s.Oldest.IsZero() || oldest.Before(s.Oldest) {
+		s.Oldest = oldest
+	}
+	s.Cut = s.Cut || state.First > 1 && since.Before(oldest)
+	p := part{j, state.First, state.End + 1}
+	if p.next, err = j.seek(ctx, since, p.next, p.end); err == nil && !until.IsZero() {
+		p.end, err = j.seek(ctx, until, p.next, p.end)
+	}
+	s.parts, s.all = append(s.parts, p), s.all+uint64(p.end-p.next)
+	return err
 }
 
 // seek is the first record in [from, end) of a time or later, or end.
@@ -81,25 +101,40 @@ func (j *Journal) seek(ctx context.Context, t time.Time, from, end store.Pos) (s
 // Records returns how many of the span's records have been read, and how many there
 // are.
 func (s *Span) Records() (read, all uint64) {
-	return uint64(s.next - s.first), uint64(s.end - s.first)
+	read = s.all
+	for _, p := range s.parts {
+		read -= uint64(p.end - p.next)
+	}
+	return read, s.all
+}
+
+// now is the part that is being read, or nil at the end.
+func (s *Span) now() *part {
+	for len(s.parts) > 0 && s.parts[0].next == s.parts[0].end {
+		s.parts, s.held = s.parts[1:], nil
+	}
+	if len(s.parts) == 0 {
+		return nil
+	}
+	return &s.parts[0]
 }
 
 // Next gives the next events chosen by keep, in order. It returns an empty batch once it
 // has read the limit's bytes of others, so its caller sees progress.
 func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
-	for bytes := 0; (s.open != nil || s.next < s.end) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
+	for bytes := 0; (s.open != nil || s.now() != nil) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
 		if s.open != nil {
 			var size int
 			events, size = s.take(events, s.limit.Bytes-bytes)
 			bytes += size
 			continue
 		}
-		if err := s.step(ctx); err != nil {
+		if err := s.step(ctx, s.now()); err != nil {
 			return relay.Batch{}, err
 		}
 	}
-	if len(events) == 0 && s.open == nil && s.next == s.end {
+	if len(events) == 0 && s.open == nil && s.now() == nil {
 		return relay.Batch{}, ErrSpanEnd
 	}
 	s.given++ // a position of the log would not do: a large record is given in several batches
@@ -125,30 +160,30 @@ func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
 }
 
 // step opens the record at next, or passes over a gap.
-func (s *Span) step(ctx context.Context) error {
+func (s *Span) step(ctx context.Context, p *part) error {
 	if len(s.held) == 0 {
-		if err := s.read(ctx); err != nil {
+		if err := s.read(ctx, p); err != nil {
 			return err
 		}
 	}
 	if len(s.held) == 0 { // the log went back, and has nothing there
-		s.Missing += uint64(s.end - s.next)
-		s.next = s.end
+		s.Missing += uint64(p.end - p.next)
+		p.next = p.end
 		return nil
 	}
 	item := s.held[0]
 	s.held = s.held[1:]
 	if gap := item.Gap; gap != nil {
-		to := min(gap.To+1, s.end)
+		to := min(gap.To+1, p.end)
 		if gap.Why == store.Trimmed {
-			s.Missing += uint64(to - s.next)
+			s.Missing += uint64(to - p.next)
 		} else {
-			s.Corrupt += uint64(to - s.next)
+			s.Corrupt += uint64(to - p.next)
 		}
-		s.next = to
+		p.next = to
 		return nil
 	}
-	s.next = item.Record.Pos + 1
+	p.next = item.Record.Pos + 1
 	var err error
 	if s.open, err = record.Open(item.Record.Data); err != nil {
 		s.Corrupt++
@@ -162,10 +197,10 @@ const (
 	spanBytes   = 1 << 20
 )
 
-// read reads the next records and gaps of the span.
-func (s *Span) read(ctx context.Context) error {
+// read reads the next records and gaps of a part.
+func (s *Span) read(ctx context.Context, p *part) error {
 	size := 0
-	for item, err := range between(ctx, s.j.events, s.next, s.end) {
+	for item, err := range between(ctx, p.j.events, p.next, p.end) {
 		if err != nil {
 			return err
 		}

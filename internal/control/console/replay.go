@@ -10,7 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/relay"
@@ -150,7 +149,7 @@ func (s *Server) replaySpan(ctx context.Context, req ReplaySpan, j *job) error {
 // spanSource gives a span's events to a pump.
 type spanSource struct {
 	counted
-	span *shards.Span
+	span *journal.Span
 }
 
 func (s *Server) openSpan(ctx context.Context, sink config.Sink, req *ReplaySpan, j *job) (*spanSource, error) {

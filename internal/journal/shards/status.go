@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // each asks all logs at once, since they may be far away. Its errors are those of the logs, in order.
@@ -52,6 +53,11 @@ func sumOf(all []journal.Usage) journal.Usage {
 		}
 	}
 	return sum
+}
+
+// Span is [journal.Journal.Span] of all logs, one after the other.
+func (s *Set) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*journal.Span, error) {
+	return journal.SpanOf(ctx, s.logs, since, until, limit, keep)
 }
 
 // Ready returns an error if no log would take a push. Of several logs, remark names those that would
