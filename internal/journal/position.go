@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -283,19 +284,12 @@ func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, failed := make([]SinkPosition, len(sinks)), make([]error, len(sinks))
-	var asking sync.WaitGroup // the store may be far away
-	for i, sink := range sinks {
-		asking.Go(func() {
-			all[i], failed[i] = j.sinkPosition(ctx, sink, &state)
-			all[i].Kept = kept
-		})
-	}
-	asking.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return nil, err
-	}
-	return all, nil
+	all := make([]SinkPosition, len(sinks))
+	return all, durable.SideBySide(len(sinks), func(i int) (err error) { // the store may be far away
+		all[i], err = j.sinkPosition(ctx, sinks[i], &state)
+		all[i].Kept = kept
+		return err
+	})
 }
 
 func (j *Journal) sinkPosition(ctx context.Context, sink string, state *store.State) (p SinkPosition, err error) {

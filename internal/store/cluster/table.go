@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // Table is one stream with a subject for each key. A revision is a sequence of
@@ -89,9 +90,6 @@ func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
 	return t.get(ctx, subject, key)
 }
 
-// listAtOnce bounds the questions of a [Table.List] that are under way.
-const listAtOnce = 32
-
 // List implements [store.Table]. It asks the leader which keys there are, and then for their
 // values, many at a time: over a slow network it takes as long as a few questions, however many
 // values there are. The servers answer for many values at once only where any replica may, and
@@ -104,18 +102,12 @@ func (t *Table) List(ctx context.Context, prefix string) ([]store.Value, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list the table: %w", err)
 	}
-	all, failed := make([]store.Value, len(keys)), make([]error, len(keys))
-	var asking sync.WaitGroup
-	turns := make(chan struct{}, listAtOnce)
-	for i, key := range keys {
-		turns <- struct{}{}
-		asking.Go(func() {
-			all[i], failed[i] = t.get(ctx, t.subject(key), key)
-			<-turns
-		})
-	}
-	asking.Wait()
-	if err := errors.Join(failed...); err != nil {
+	all := make([]store.Value, len(keys))
+	err = durable.SideBySide(len(keys), func(i int) (err error) {
+		all[i], err = t.get(ctx, t.subject(keys[i]), keys[i])
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list the table: %w", err)
 	}
 	return slices.DeleteFunc(all, func(v store.Value) bool { return v.Data == nil }), nil
