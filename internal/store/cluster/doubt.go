@@ -15,14 +15,12 @@ import (
 // doubt recognises a table that lost its end, by the newest revision that is known. Table.mu
 // guards it.
 type doubt struct {
-	note    *noteFile
-	created int64  // when the stream was made
-	newest  uint64 // the newest known revision, plus shift
-	// shift grows by what was lost, so that the note only ever grows.
-	shift uint64
-	// below is the first revision that was given out after the newest loss: values of
-	// earlier ones, and keys without any, are doubtful. 0 if nothing was lost.
-	below  uint64
+	note   *noteFile
+	newest uint64 // the newest known revision
+	// meta says which messages have which revisions. Its turn, if there is one, begins with the first
+	// revision that was given out after the newest loss: values of earlier ones, and keys without any,
+	// are doubtful. Its shift grows by what was lost, so that the note only ever grows.
+	meta   meta
 	losses int // how many this process noticed
 }
 
@@ -32,23 +30,19 @@ type doubt struct {
 func (t *Table) revision(seq uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if seq >= t.doubt.below {
-		return seq + t.doubt.shift
-	}
-	return seq
+	rev, _ := t.doubt.meta.pos(seq)
+	return uint64(rev)
 }
 
 // sequence is where the message of a revision stands, or noSequence if it was lost.
 func (t *Table) sequence(rev uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch d := &t.doubt; {
-	case rev >= d.below+d.shift:
-		return rev - d.shift
-	case rev < d.below:
-		return rev
+	at := t.doubt.meta.find(store.Pos(rev))
+	if rev > 0 && at.lost != "" {
+		return noSequence
 	}
-	return noSequence
+	return at.seq // 0 for a key without a value
 }
 
 const noSequence = math.MaxInt64
@@ -66,10 +60,7 @@ func (t *Table) keepNote() {
 	t.mu.Lock()
 	d := t.doubt
 	t.mu.Unlock()
-	err := d.note.write(note{URL: t.store.url, Newest: spot{Pos: store.Pos(d.newest)}, Meta: meta{
-		Created: d.created, Turns: []turn{{Seq: d.below, Shift: d.shift}},
-	}})
-	if err != nil {
+	if err := d.note.write(note{URL: t.store.url, Newest: spot{Pos: store.Pos(d.newest)}, Meta: d.meta}); err != nil {
 		t.store.log.Warn("noting the newest revision of the table failed", "error", err)
 	}
 }
@@ -79,7 +70,8 @@ func (t *Table) keepNote() {
 func (t *Table) isDoubtful(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return seq < t.doubt.below
+	m := &t.doubt.meta
+	return len(m.Turns) > 0 && seq < m.last().Seq
 }
 
 func (t *Table) losses() int {
@@ -94,10 +86,9 @@ func (t *Table) resume(ctx context.Context, info *jetstream.StreamInfo) (err err
 	if t.doubt.note, kept, err = openNote(t.store.notes, "table"); err != nil {
 		return err
 	}
-	t.doubt.created = info.Created.UnixNano()
+	t.doubt.meta.Created = info.Created.UnixNano()
 	if kept.URL == t.store.url { // with another one, the table may be another by intent
-		t.doubt.created, t.doubt.newest = kept.Meta.Created, uint64(kept.Newest.Pos)
-		t.doubt.shift, t.doubt.below = kept.Meta.last().Shift, kept.Meta.last().Seq
+		t.doubt.meta, t.doubt.newest = kept.Meta, uint64(kept.Newest.Pos)
 	}
 	if err := t.compare(ctx); err != nil {
 		return errors.Join(err, t.doubt.note.close())
@@ -118,13 +109,13 @@ func (t *Table) compare(ctx context.Context) error {
 		}
 		made, last := info.Created.UnixNano(), info.State.LastSeq
 		switch {
-		case made == d.created && last+d.shift >= d.newest:
+		case made == d.meta.Created && uint64(d.meta.end(last)) >= d.newest:
 			return nil
 		case info.Config.Replicas < 2 || time.Now().After(until):
 			t.store.log.Error("the cluster lost the newest values of the table; those that are left are in doubt until they are written again",
 				"stream", t.stream, "newest", last)
 			t.mu.Lock()
-			t.doubt.created, t.doubt.below, t.doubt.shift = made, last+1, max(d.newest, last)-last
+			t.doubt.meta = meta{Created: made, Turns: []turn{{After: store.Pos(last), Seq: last + 1, Shift: max(d.newest, last) - last}}}
 			t.doubt.losses++
 			t.mu.Unlock()
 			t.keepNote()
