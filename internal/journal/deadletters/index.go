@@ -1,6 +1,7 @@
 package deadletters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,15 +87,7 @@ func (x *index) whole() bool { return x.of != (store.ID{}) && x.applied >= x.goa
 
 // find returns the place of a letter in entries. mu is held.
 func (x *index) find(id store.Pos) (at int, found bool) {
-	return slices.BinarySearchFunc(x.entries, id, func(e entry, id store.Pos) int {
-		switch {
-		case e.id < id:
-			return -1
-		case e.id > id:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(x.entries, id, func(e entry, id store.Pos) int { return cmp.Compare(e.id, id) })
 }
 
 // put notes where a letter stands now. mu is held.
