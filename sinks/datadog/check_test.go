@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -80,7 +81,7 @@ func TestCheckErrors(t *testing.T) {
 	s := siteSink(t, d, tls, "datadoghq.com")
 	s.key = "another-key"
 	found, err := findings(t, s)
-	require.ErrorContains(t, err, "403 Forbidden: check api_key; it must be a key of this site")
+	require.ErrorContains(t, err, "api.datadoghq.com answered 403 Forbidden (the API key is not accepted; check api_key; it must be a key of this site)")
 	assert.NotEmpty(t, found["intake"])
 
 	_, err = findings(t, newSink(t, d.URL, nil))
@@ -99,7 +100,7 @@ func TestCheckErrors(t *testing.T) {
 	s = siteSink(t, d, tls, "datadoghq.com")
 	require.NoError(t, s.Close())
 	_, err = findings(t, s)
-	require.ErrorIs(t, err, errClosed)
+	require.ErrorIs(t, err, httpsink.ErrClosed)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,7 +1,7 @@
 // Package datadog delivers events to Datadog's logs intake.
 //
-// It encodes log entries, fills requests with them, compresses these, and sends them with the
-// core of Datadog's client, which knows sites, authentication and requests. Datadog keeps an
+// It encodes log entries, fills requests with them, compresses these, and makes requests with the
+// core of Datadog's client, which knows addresses and authentication. Datadog keeps an
 // event that is delivered twice as two logs, which have the same @ce.source and @ce.id.
 //
 // The client's package datadogV2, with a method for every operation of the API, takes minutes
@@ -38,15 +38,14 @@ package datadog
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -64,18 +63,13 @@ type Options struct {
 type Sink struct {
 	target     target
 	key        string
-	client     *http.Client
-	api        *datadog.APIClient
+	client     *httpsink.Client
+	api        *datadog.APIClient // makes the requests
 	compressor *compressor
 	maker      *maker
 	now        func() time.Time
 	requests   sync.Pool // of *request
-
-	closing    context.Context // ends at Close
-	startClose context.CancelFunc
 }
-
-var errClosed = errors.New("the sink is closed")
 
 // New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
 // if the intake is down, the first delivery fails. Errors name the field of cfg, and no secret.
@@ -89,56 +83,31 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 		return nil, err
 	}
 	s.maker, s.compressor = newMaker(cfg), compressorNamed(cfg.Compression)
-	tls, err := cfg.TLS.ClientConfig()
+	s.client, err = httpsink.New(httpsink.Options{
+		Target: s.target.url, TLS: cfg.TLS, Hide: secret.Hide(1, s.key),
+		Credential: "the API key is not accepted; check api_key; it must be a key of this site", Address: "check site or url, and whatever stands between",
+	})
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return nil, err
 	}
-	s.client = newHTTPClient(tls)
-	s.api = datadog.NewAPIClient(clientConfig(s.client))
-	s.closing, s.startClose = context.WithCancel(context.Background())
+	requests := datadog.NewConfiguration()
+	requests.UserAgent, requests.Compress = httpsink.UserAgent, false // no answer is worth compressing
+	s.api = datadog.NewAPIClient(requests)
 	return s, nil
 }
-
-// clientConfig returns the configuration of Datadog's client. It switches off retries, and
-// dumps of requests, which contain events.
-func clientConfig(client *http.Client) *datadog.Configuration {
-	c := datadog.NewConfiguration()
-	c.HTTPClient = client
-	c.UserAgent = userAgent
-	c.Debug = false
-	c.Compress = false // the answers, since they are short
-	c.RetryConfiguration.EnableRetry = false
-	return c
-}
-
-const userAgent = "auditrelay"
 
 // Deliver implements relay.Sink. It returns after the intake has answered 202 for every entry
 // that it takes.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
-	ctx, cancel := s.until(ctx)
+	ctx, cancel := s.client.Until(ctx)
 	defer cancel()
 	ctx = s.target.context(ctx, s.key)
 	d := delivery{sink: s, events: events, settled: make([]bool, len(events))}
 	return d.outcome(d.run(ctx))
 }
 
-// until returns a context that ctx and Close end.
-func (s *Sink) until(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	if s.closing.Err() != nil {
-		cancel(errClosed) // at once, because AfterFunc does it in a goroutine of its own
-	}
-	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
 // Close implements relay.Sink. A delivery under way fails at once.
 func (s *Sink) Close() error {
-	s.startClose()
-	s.client.CloseIdleConnections()
+	s.client.Close()
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -44,7 +45,7 @@ func TestEntryOnTheWire(t *testing.T) {
 	assert.Equal(t, json.Number("12345678901234567890123"), got.All["n"])
 	assert.Equal(t, json.Number("1.50"), got.All["x"])
 	assert.Equal(t, map[string]any{"status": "error", "message": "m", "ddtags": "t"}, got.All["event"])
-	assert.Equal(t, userAgent, d.Requests()[0].UserAgent)
+	assert.Equal(t, httpsink.UserAgent, d.Requests()[0].UserAgent)
 }
 
 func TestCompression(t *testing.T) {

@@ -1,9 +1,7 @@
 package datadog
 
 import (
-	"context"
 	"encoding/base64"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,12 +66,20 @@ func newSink(t testing.TB, url string, change func(*config.Datadog)) *Sink {
 func siteSink(t testing.TB, d intake, tls *config.TLSClient, site string) *Sink {
 	t.Helper()
 	s := newSink(t, "", func(c *config.Datadog) { c.Site, c.TLS = site, tls })
-	transport, ok := s.client.Transport.(bounded)
-	require.True(t, ok)
-	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, d.Addr())
-	}
+	s.client.Transport = toIntake{s.client.Transport, d}
 	return s
+}
+
+// toIntake sends every request to an intake, whatever its host is.
+type toIntake struct {
+	http.RoundTripper
+	intake
+}
+
+func (to toIntake) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host, r.URL.Host = r.URL.Host, to.Addr()
+	return to.RoundTripper.RoundTrip(r)
 }
 
 // serve is a server with the answers of f.

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
 
-	"github.com/auditrelay/auditrelay/internal/retry"
-	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 )
 
 // refusal means that the intake does not take a request because of its content. It may take
@@ -27,22 +23,17 @@ func (r *refusal) Error() string { return r.text }
 // submit sends one request. nil acknowledges all its entries.
 func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("submit logs: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	req, err := s.request(ctx, packed)
 	if err != nil {
-		return fmt.Errorf("submit logs: %w", err)
+		return fmt.Errorf("make the request: %w", s.client.Clean(err))
 	}
-	res, err := s.api.CallAPI(req)
+	answer, err := s.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("submit logs: %w", s.transportError(ctx, err))
+		return err
 	}
-	defer func() { _ = res.Body.Close() }()
-	answer, err := datadog.ReadBody(res)
-	if s.acknowledges(res.StatusCode, err == nil && (len(answer) == 0 || json.Valid(answer))) {
-		return nil
-	}
-	return s.classify(res, s.detailOf(answer))
+	return s.judge(answer)
 }
 
 // request makes the request of SubmitLog in Datadog's full client. Its Content-Encoding is set
@@ -65,92 +56,42 @@ func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error
 // acknowledges reports whether an answer acknowledges the entries. Datadog answers 202; other
 // servers with its protocol may answer 200, but so may any web server. So 200 counts only from
 // an intake that the configuration names, and only if its body is readable: JSON, or empty.
-func (s *Sink) acknowledges(status int, readable bool) bool {
-	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && readable
+func (s *Sink) acknowledges(a *httpsink.Answer) bool {
+	readable := !a.Cut && !a.Broken && (a.Text == "" || json.Valid([]byte(a.Text)))
+	return a.Status == http.StatusAccepted || a.Status == http.StatusOK && s.target.api == "" && readable
 }
 
-// classify classifies an answer that does not acknowledge. Unless the answer is known to be
-// about the entries, it is retryable: a wrong address or the page of a proxy must not send
-// everything to the dead letters.
-func (s *Sink) classify(res *http.Response, detail string) error {
-	text := fmt.Sprintf("submit logs: %s answered %s%s", s.target.host, statusText(res.StatusCode), detail)
-	classed := func(text string) error { return relay.WithClass(errors.New(text), relay.StatusClass(res.StatusCode)) }
-	switch status := res.StatusCode; {
-	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
-		return &refusal{text}
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return classed(text + ": the API key is not accepted; check api_key; it must be a key of this site")
-	case status == http.StatusTooManyRequests:
-		return relay.RetryAfter(classed(text), retryAfter(res.Header, s.now(), defaultRetryAfter))
-	case status >= 500:
-		if d := retryAfter(res.Header, s.now(), 0); d > 0 {
-			return relay.RetryAfter(errors.New(text), d)
-		}
-		return classed(text)
-	case status == http.StatusRequestTimeout:
-		return classed(text)
-	case status < 300:
-		return classed(text + ", which is no acknowledgement (202); check that it is a Datadog logs intake")
-	default:
-		return classed(text + "; check site or url, and whatever stands between")
+// judge classifies an answer. Unless it is known to be about the entries, it is retryable: a wrong
+// address or the page of a proxy must not send everything to the dead letters.
+func (s *Sink) judge(a *httpsink.Answer) error {
+	if s.acknowledges(a) {
+		return nil
 	}
-}
-
-// The wait after a 429 that names none, and the longest wait that is believed.
-const (
-	defaultRetryAfter = 10 * time.Second
-	maxRetryAfter     = time.Hour
-)
-
-// retryAfter reads how long to wait: the seconds of X-RateLimit-Reset, or else Retry-After, in
-// seconds or as a date.
-func retryAfter(h http.Header, now time.Time, otherwise time.Duration) time.Duration {
-	for _, name := range []string{"X-RateLimit-Reset", "Retry-After"} {
-		if wait, ok := retry.ParseAfter(h.Get(name), now, maxRetryAfter); ok {
-			return wait
+	remedy := ""
+	switch {
+	case a.Status < 300:
+		remedy = "this is no acknowledgement (202); check that it is a Datadog logs intake"
+	case a.Status == http.StatusTooManyRequests:
+		reset := a.Header.Get("X-RateLimit-Reset")
+		if _, err := strconv.Atoi(reset); err == nil {
+			a.Header.Set("Retry-After", reset) // in seconds, too
 		}
 	}
-	return otherwise
+	err := a.Err(detailOf(a.Text), remedy)
+	if a.Status == http.StatusBadRequest || a.Status == http.StatusRequestEntityTooLarge {
+		return &refusal{err.Error()}
+	}
+	return err
 }
-
-func statusText(status int) string {
-	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
-}
-
-// maxDetail bounds how much of the intake's text about an error is shown.
-const maxDetail = 300
 
 // detailOf returns the detail in the intake's structured answer, or nothing, since other
 // answers may contain anything.
-func (s *Sink) detailOf(answer []byte) string {
+func detailOf(answer string) string {
 	var model struct {
 		Errors []struct{ Detail, Title string }
 	}
-	if json.Unmarshal(answer, &model) != nil || len(model.Errors) == 0 {
+	if json.Unmarshal([]byte(answer), &model) != nil || len(model.Errors) == 0 {
 		return ""
 	}
-	text := cmp.Or(model.Errors[0].Detail, model.Errors[0].Title)
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf(": %.*q", maxDetail, s.scrub(text))
+	return cmp.Or(model.Errors[0].Detail, model.Errors[0].Title)
 }
-
-// transportError is an error without an answer. What ended the context, such as Close, replaces
-// the client's error.
-func (s *Sink) transportError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	var wrapped *url.Error // it repeats the method and the whole address; the host alone is enough
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
-	if strings.Contains(err.Error(), s.key) {
-		return errors.New(s.scrub(err.Error()))
-	}
-	return fmt.Errorf("%s: %w", s.target.host, err)
-}
-
-// scrub removes the key from a text that came from outside.
-func (s *Sink) scrub(text string) string { return strings.ReplaceAll(text, s.key, "[redacted]") }

@@ -36,7 +36,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	if err != nil {
 		return err
 	}
-	empty := a.status == http.StatusUnprocessableEntity || strings.Contains(a.text, "at least one valid stream")
+	empty := a.Status == http.StatusUnprocessableEntity || strings.Contains(a.Text, "at least one valid stream")
 	if !empty && a.class() != acknowledged {
 		return a.err()
 	}
@@ -114,11 +114,11 @@ func (s *Sink) readSettings(ctx context.Context, tenant string) (*settings, erro
 	if err != nil {
 		return nil, err
 	}
-	if a.status != http.StatusOK || a.cut {
-		return nil, fmt.Errorf("/config answers %d", a.status)
+	if a.Status != http.StatusOK || a.Cut {
+		return nil, fmt.Errorf("/config answers %d", a.Status)
 	}
 	found := &settings{}
-	if err := yaml.Unmarshal([]byte(a.text), found); err != nil || found.Limits.MaxLineSize == "" {
+	if err := yaml.Unmarshal([]byte(a.Text), found); err != nil || found.Limits.MaxLineSize == "" {
 		return nil, errors.New("/config is not Loki's")
 	}
 	return found, nil

@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 	f := newFake(t)
 	f.user, f.pass = "me", "hunter2"
 	said, err := check(t, f, func(c *config.Loki) { c.Username, c.Password = "me", secret.New("hunter3") })
-	require.ErrorContains(t, err, "loki answers 401")
+	require.ErrorContains(t, err, "answered 401")
 	assert.Empty(t, said)
 
 	right := func(c *config.Loki) { c.Username, c.Password, c.Tenant = "me", secret.New("hunter2"), "t-{project}" }
@@ -84,7 +84,7 @@ func TestCheck(t *testing.T) {
 
 	f.down()
 	_, err = check(t, f, right)
-	require.ErrorContains(t, err, "reach Loki at 127.0.0.1")
+	require.ErrorContains(t, err, "post to 127.0.0.1")
 }
 
 func TestReadSize(t *testing.T) {

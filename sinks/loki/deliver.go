@@ -186,7 +186,7 @@ func (w *worker) send(ctx context.Context, st *stream, run []int32) error {
 	case tooLarge:
 		return w.smaller(ctx, st, run, a)
 	default:
-		if a.status == http.StatusTooManyRequests {
+		if a.Status == http.StatusTooManyRequests {
 			w.narrow()
 		}
 		return w.retry(run, a)
@@ -233,15 +233,15 @@ func (w *worker) halves(ctx context.Context, st *stream, run []int32) error {
 // another stream, bad ones fail for good, and doubtful ones are pushed again. There are fewer
 // of those each time.
 func (w *worker) refused(ctx context.Context, st *stream, run []int32, a *answer) error {
-	r := readRefusal(a.text, st.text)
+	r := readRefusal(a.Text, st.text)
 	if r.mend != "" {
 		return w.halt(run, a.errMend(r.mend))
 	}
-	r.doubt = r.doubt || a.cut
+	r.doubt = r.doubt || a.Cut
 	fates := r.fates(w.entries)
 	if fates == nil {
 		if len(run) == 1 {
-			w.fail(run, relay.Permanent(a.errRefused(a.text)))
+			w.fail(run, relay.Permanent(a.errRefused(a.Text)))
 			return nil
 		}
 		return w.halves(ctx, st, run)

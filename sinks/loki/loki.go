@@ -42,26 +42,21 @@
 //
 // # Parts of loki-client-go
 //
-// The sink uses its address type (urlutil), its label sets (labelutil), and the type of its
-// client's configuration with TLS and authentication, which is prometheus/common's, with
-// the HTTP client made from it. The push types are those of
-// github.com/grafana/loki/pkg/push, Loki's own module, which loki-client-go uses as well.
-// Its package loki is not used: its client retries on its own terms, drops entries, and
+// The sink uses its address type (urlutil) and its label sets (labelutil). The push types are
+// those of github.com/grafana/loki/pkg/push, Loki's own module, which loki-client-go uses as
+// well. Its package loki is not used: its client retries on its own terms, drops entries, and
 // links testing and promtail's metrics. Its backoff and batches are not used either, since
-// relay.Pump has the only retry loop. Certificates are read by config.TLSClient, which keeps
-// the previous pair while the files are being replaced.
+// relay.Pump has the only retry loop.
 package loki
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net/http"
 	"net/url"
-	"strings"
 	"sync/atomic"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -74,18 +69,15 @@ type Options struct {
 
 // Sink is a relay.Sink over one Loki.
 type Sink struct {
-	client *http.Client
-	url    *url.URL
-	log    *slog.Logger
-	hide   *strings.Replacer // removes the credentials from Loki's answers
+	client     *httpsink.Client
+	url        *url.URL
+	credential string // of the header Authorization; empty for none
+	log        *slog.Logger
 
 	limits
 	tenant *relay.Template // nil if none is sent
 	labels []label         // sorted by name
 	own    attributes      // those that are sent as metadata
-
-	closing context.Context // ends when the sink is closed
-	close   context.CancelCauseFunc
 
 	// limit bounds a push before compression, in bytes. It is learned from refusals. The
 	// goroutines of one delivery use it.
@@ -101,8 +93,6 @@ type Sink struct {
 	workers [inFlight]worker
 }
 
-var errClosed = errors.New("sink is closed")
-
 // New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
 // if Loki is down, the first delivery fails. Errors name the field of cfg.
 func New(cfg config.Loki, opts Options) (*Sink, error) {
@@ -114,19 +104,14 @@ func New(cfg config.Loki, opts Options) (*Sink, error) {
 	if err := s.connect(cfg); err != nil {
 		return nil, err
 	}
-	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.limit.Store(firstLimit)
 	return s, nil
 }
 
 // Deliver implements relay.Sink.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(s.closing, func() { stop(errClosed) })()
-	if s.closing.Err() != nil {
-		return errClosed
-	}
+	ctx, cancel := s.client.Until(ctx)
+	defer cancel()
 	defer s.reset()
 	s.assign(events)
 	s.pushAll(ctx, events)
@@ -150,7 +135,6 @@ func (s *Sink) reset() {
 
 // Close implements relay.Sink. A delivery under way fails at once.
 func (s *Sink) Close() error {
-	s.close(errClosed)
-	s.client.CloseIdleConnections()
+	s.client.Close()
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -306,7 +307,7 @@ func TestRefusalCutOff(t *testing.T) {
 	f := newFake(t)
 	s := f.sink(t, nil)
 	const before, after = "1 errors like: ", " has timestamp too old: x"
-	text := before + strings.Repeat("z", maxAnswer-len(before)-len(after)) + after + "; 9 errors like: has timestamp too new: x"
+	text := before + strings.Repeat("z", httpsink.MaxAnswer-len(before)-len(after)) + after + "; 9 errors like: has timestamp too new: x"
 	f.set(func() {
 		f.whole = func(ids []string) *canned {
 			if len(ids) == 1 {

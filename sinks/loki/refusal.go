@@ -19,11 +19,12 @@ type refusal struct {
 	behind, of int       // from the ingester's text
 	oldest     time.Time // the oldest time that the ingester accepts, to the second; zero if not given
 
-	old, young, long, fat, many    kind   // from the distributor's text
-	mend                           string // the setting that is missing in the sink or in Loki
-	labels                         string // the permanent error about the stream's labels
-	doubt                          bool   // there is more text, which was not understood
-	longLimit, fatLimit, manyLimit int    // in bytes, bytes and entries
+	old, young kind   // from the distributor's text
+	mend       string // the setting that is missing in the sink or in Loki
+	labels     string // the permanent error about the stream's labels
+	// doubt is set if there is more text, which does not tell which entries it is about. That they
+	// exceed a limit is such a text, and rare, since the sink compares them with its own settings.
+	doubt bool
 }
 
 // kind is one kind of refusal: how many there are, and the first one's text.
@@ -127,15 +128,6 @@ func (r *refusal) read(count int, m string) {
 		r.old.add(count, m)
 	case has(" has timestamp too new: "):
 		r.young.add(count, m)
-	case has("max entry size '"):
-		r.long.add(count, m)
-		r.longLimit = r.limit(m, "max entry size '")
-	case has("structured metadata too large: '"):
-		r.fat.add(count, m)
-		r.fatLimit = r.limit(m, "limit: '")
-	case has("too many structured metadata labels: '"):
-		r.many.add(count, m)
-		r.manyLimit = r.limit(m, "limit: '")
 	case has("this feature is disallowed"), has("missing required labels"), has(" label names; limit "):
 		r.mend = m
 	case has("label name too long"), has("label value too long"), has("has duplicate label name"), has("error parsing labels"), has("couldn't parse labels"):
@@ -143,15 +135,6 @@ func (r *refusal) read(count int, m string) {
 	default:
 		r.doubt = true
 	}
-}
-
-func (r *refusal) limit(message, before string) int {
-	_, after, _ := strings.Cut(message, before)
-	n, _, ok := cutNumber(after)
-	if !ok {
-		r.doubt = true
-	}
-	return n
 }
 
 // fate is what becomes of one entry of a push that was refused in part.
@@ -219,42 +202,19 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	return all
 }
 
-// fatesInvalid follows the distributor's text. The distributor checks an entry's age first, so
-// those that are too old come first, and those too new last; sizes tell the others apart. If
-// the counts do not match, a doubt remains.
+// fatesInvalid follows the distributor's text. Entries that are too old are the first, and those
+// too new the last.
 func (r *refusal) fatesInvalid(entries []push.Entry) []fate {
-	if r.old.count+r.young.count+r.long.count+r.fat.count+r.many.count == 0 || r.old.count+r.young.count > len(entries) {
+	refused := r.old.count + r.young.count
+	if refused == 0 || refused > len(entries) {
 		return nil
 	}
 	all := make([]fate, len(entries))
-	first, end := r.old.count, len(entries)-r.young.count
-	for i := range all[:first] {
+	for i := range all[:r.old.count] {
 		all[i] = fate{bad, r.old.text}
 	}
-	for i := range all[end:] {
-		all[end+i] = fate{bad, r.young.text}
-	}
-	long, fat, many := r.long.count, r.fat.count, r.many.count
-	for i := first; i < end; i++ {
-		size, count := metadataSize(entries[i].StructuredMetadata)
-		switch {
-		case r.long.count > 0 && len(entries[i].Line) > r.longLimit:
-			all[i], long = fate{bad, r.long.text}, long-1
-		case r.fat.count > 0 && size > r.fatLimit:
-			all[i], fat = fate{bad, r.fat.text}, fat-1
-		case r.many.count > 0 && count > r.manyLimit:
-			all[i], many = fate{bad, r.many.text}, many-1
-		}
-	}
-	if long != 0 || fat != 0 || many != 0 {
-		return nil
+	for i := len(all) - r.young.count; i < len(all); i++ {
+		all[i] = fate{bad, r.young.text}
 	}
 	return all
-}
-
-func metadataSize(pairs push.LabelsAdapter) (size, count int) {
-	for _, p := range pairs {
-		size += len(p.Name) + len(p.Value)
-	}
-	return size, len(pairs)
 }

@@ -45,10 +45,8 @@ func TestReadRefusal(t *testing.T) {
 				"4 errors like: stream '" + testLabels + "' has too many structured metadata labels: '130', limit: '128'. Please see `limits_config.max_structured_metadata_entries_count` or contact your Loki administrator to increase it; " +
 				"1 errors like: stream '" + testLabels + "' has structured metadata too large: '70001' bytes, limit: '65536' bytes. Please see `limits_config.max_structured_metadata_size` or contact your Loki administrator to increase it",
 			refusal{
-				old:  kind{3, "entry for stream '{}' has timestamp too old: 2026-11-13T04:48:31Z, oldest acceptable timestamp is: 2026-11-14T12:48:29Z"},
-				long: kind{1, "max entry size '262144' bytes exceeded for stream '{}' while adding an entry with length '300000' bytes"}, longLimit: 262144,
-				many: kind{4, "stream '{}' has too many structured metadata labels: '130', limit: '128'. Please see `limits_config.max_structured_metadata_entries_count` or contact your Loki administrator to increase it"}, manyLimit: 128,
-				fat: kind{1, "stream '{}' has structured metadata too large: '70001' bytes, limit: '65536' bytes. Please see `limits_config.max_structured_metadata_size` or contact your Loki administrator to increase it"}, fatLimit: 65536,
+				old:   kind{3, "entry for stream '{}' has timestamp too old: 2026-11-13T04:48:31Z, oldest acceptable timestamp is: 2026-11-14T12:48:29Z"},
+				doubt: true,
 			},
 		},
 		"labels": {
@@ -60,7 +58,6 @@ func TestReadRefusal(t *testing.T) {
 			refusal{mend: "entry for stream '{}' has 20 label names; limit 15"},
 		},
 		"unknown":          {"snappy: corrupt input", refusal{doubt: true}},
-		"no number":        {"max entry size 'x' bytes exceeded", refusal{long: kind{1, "max entry size 'x' bytes exceeded"}, doubt: true}},
 		"nothing":          {"", refusal{}},
 		"more than of all": {"entry out of order, total ignored: 3 out of 2 for stream: {}", refusal{doubt: true}},
 	} {
@@ -101,9 +98,6 @@ func TestFates(t *testing.T) {
 		"not all, and none is known":        {refusal{behind: 1, of: 5}, ""},
 		"more than all":                     {refusal{behind: 1, of: 9, oldest: start}, ""},
 		"ages":                              {refusal{old: kind{count: 1}, young: kind{count: 2}}, "btttbb"},
-		"sizes":                             {refusal{long: kind{count: 2}, longLimit: 3}, "ttttbb"},
-		"ages before sizes":                 {refusal{long: kind{count: 1}, longLimit: 3, young: kind{count: 1}}, "ttttbb"},
-		"sizes that do not add up":          {refusal{long: kind{count: 3}, longLimit: 3}, ""},
 		"more than there are":               {refusal{old: kind{count: 4}, young: kind{count: 3}}, ""},
 		"labels":                            {refusal{labels: "x"}, "bbbbbb"},
 		"doubt":                             {refusal{old: kind{count: 1}, doubt: true}, ""},

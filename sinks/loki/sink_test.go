@@ -175,7 +175,7 @@ func TestCredentials(t *testing.T) {
 	s := f.sink(t, func(c *config.Loki) { c.BearerToken = secret.New("hunter2-token") })
 	err := s.Deliver(t.Context(), relaytest.Events(2))
 	require.Equal(t, "Bearer hunter2-token", header)
-	assert.ErrorContains(t, err, "loki answers 401: who is Bearer [redacted], [redacted]")
+	assert.ErrorContains(t, err, "answered 401 Unauthorized: who is Bearer [redacted], [redacted]")
 	assert.NotContains(t, err.Error(), "hunter2-token")
 	assert.False(t, relay.IsPermanent(err), "a credential can be mended")
 
@@ -235,18 +235,18 @@ func TestStatuses(t *testing.T) {
 	}{
 		{canned: canned{status: 204}},
 		{canned: canned{status: 200}},
-		{canned{status: 202}, "loki answers 202 (this is no acknowledgement", 0},
-		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "loki answers 260: ingestion blocked", 0},
-		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the target of the redirect", 0},
-		{canned{status: 401}, "check username and password or bearer_token, and tenant", 0},
-		{canned{status: 403}, "let the credential write to this tenant", 0},
+		{canned{status: 202}, "answered 202 Accepted (this is no acknowledgement", 0},
+		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "answered 260: ingestion blocked", 0},
+		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the target itself", 0},
+		{canned{status: 401}, "check username and password or bearer_token", 0},
+		{canned{status: 403}, "whether they may write to this tenant", 0},
 		{canned{status: 404}, "check url: it must be the push endpoint", 0},
 		{canned{status: 400, header: http.Header{"Content-Type": {"text/html"}}}, "this is no answer of Loki's", 0},
-		{canned{status: 429, text: "ingestion rate limit exceeded for user fake"}, "loki answers 429: ingestion rate limit", time.Second},
-		{canned{status: 429, header: later}, "loki answers 429", 7 * time.Second},
-		{canned{status: 429, header: http.Header{"Retry-After": {"999999"}}}, "loki answers 429", 10 * time.Minute},
-		{canned{status: 503, header: later}, "loki answers 503", 7 * time.Second},
-		{canned{status: 500, text: "boom"}, "loki answers 500: boom", 0},
+		{canned{status: 429, text: "ingestion rate limit exceeded for user fake"}, "answered 429 Too Many Requests: ingestion rate limit", time.Second},
+		{canned{status: 429, header: later}, "answered 429", 7 * time.Second},
+		{canned{status: 429, header: http.Header{"Retry-After": {"999999"}}}, "answered 429", time.Hour},
+		{canned{status: 503, header: later}, "answered 503", 7 * time.Second},
+		{canned{status: 500, text: "boom"}, "answered 500 Internal Server Error: boom", 0},
 		{canned{status: 400, text: "1 errors like: stream '{}' includes structured metadata, but this feature is disallowed."}, "correct labels, or Loki's limits", 0},
 		{canned{status: 400, text: "missing required labels 'team' for user 'fake' for stream '{}' (policy: '')"}, "correct labels, or Loki's limits", 0},
 	} {
@@ -270,18 +270,6 @@ func TestStatuses(t *testing.T) {
 			assert.Equal(t, c.delay > 0, told)
 			assert.Equal(t, c.delay, delay)
 		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
-	delay, ok := retryAfter(at)
-	assert.True(t, ok)
-	assert.InDelta(t, 90, delay.Seconds(), 2)
-	for _, wrong := range []string{"", "-1", "soon", "1.5"} {
-		_, ok = retryAfter(wrong)
-		assert.False(t, ok, wrong)
 	}
 }
 
@@ -319,9 +307,7 @@ func TestOneStreamIsLimited(t *testing.T) {
 	}
 }
 
-// prometheus/common's client registers metrics with the default registry, which the relay does
-// not serve. Two sinks do not get in each other's way there, and nothing of promtail's is
-// registered.
+// loki-client-go's package loki would register metrics of promtail's.
 func TestMetricsOfTheLibraries(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -145,7 +145,7 @@ func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
 	st := &stream{tenant: string(key[:tenant])}
 	if s.tenant != nil {
 		if err := checkTenant(st.tenant); err != nil {
-			return nil, fmt.Errorf("tenant %q: %w", cut(st.tenant), err)
+			return nil, fmt.Errorf("tenant %.300q: %w", st.tenant, err)
 		}
 	}
 	labels, err := s.labelSet(e)

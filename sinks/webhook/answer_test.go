@@ -18,7 +18,7 @@ import (
 
 func TestAnswersAreClassified(t *testing.T) {
 	t.Parallel()
-	const acknowledged, retry, suspect, permanent, later = "acknowledged", "retry", "suspect", "permanent", "later"
+	const acknowledged, retry, suspect, permanent, soon, later = "acknowledged", "retry", "suspect", "permanent", "soon", "later"
 	r := newReceiver(t, false)
 	s := newSink(t, r.config(t))
 	for _, c := range []struct {
@@ -32,7 +32,7 @@ func TestAnswersAreClassified(t *testing.T) {
 		{202, "", acknowledged, ""},
 		{204, "", acknowledged, ""},
 		{299, "", acknowledged, ""},
-		{301, "", retry, "set url to the receiver itself"},
+		{301, "", retry, "set url to the target itself"},
 		{304, "", retry, "redirects"},
 		{308, "", retry, "to https://elsewhere.example.com, and"},
 		{400, "", permanent, "Bad Request"},
@@ -47,9 +47,9 @@ func TestAnswersAreClassified(t *testing.T) {
 		{415, "", retry, "another Content-Type"},
 		{422, "7", permanent, "Unprocessable"},
 		{425, "", suspect, "Too Early"},
-		{429, "", retry, "Too Many"},
+		{429, "", soon, "Too Many"},
 		{429, "7", later, "Too Many"},
-		{429, "soon", retry, "Too Many"},
+		{429, "soon", soon, "Too Many"},
 		{500, "", suspect, "Internal"},
 		{502, "", suspect, "Bad Gateway"},
 		{503, "", suspect, "Unavailable"},
@@ -72,8 +72,7 @@ func TestAnswersAreClassified(t *testing.T) {
 		case relay.IsSuspect(err):
 			got = suspect
 		case isLater:
-			got = later
-			assert.Equal(t, 7*time.Second, wait)
+			got = map[time.Duration]string{time.Second: soon, 7 * time.Second: later}[wait]
 		}
 		assert.Equal(t, c.want, got, "%d: %v", c.status, err)
 		if err != nil {
@@ -101,19 +100,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	assert.Empty(t, other.requests)
 }
 
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 3, 8, 30, 0, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"": 0, "x": 0, "0": 0, "-5": 0, " 90 ": 90 * time.Second, "1.5": 0,
-		"3600": time.Hour, "3601": time.Hour, "9223372036854775807": time.Hour, "99999999999999999999": 0,
-		"Tue, 03 Nov 2026 08:31:00 GMT": time.Minute, "Tue, 03 Nov 2026 08:29:00 GMT": 0,
-		"Tuesday, 03-Nov-26 08:31:00 GMT": time.Minute, "Tue, 03 Nov 2099 08:31:00 GMT": time.Hour,
-	} {
-		assert.Equal(t, want, retryAfter(header, now), header)
-	}
-}
-
 // A receiver may echo whatever it was sent, at any length.
 func TestErrorsAreShortAndClean(t *testing.T) {
 	t.Parallel()
@@ -129,7 +115,7 @@ func TestErrorsAreShortAndClean(t *testing.T) {
 		"address":    "Cannot POST " + path + "?key=hunter2-in-the-query, neither " + strings.TrimPrefix(path, "/hooks/") + " nor hunter2-in-the-query",
 		"controls":   "a\x00b\x1b[31m\r\nc\u202ed\xff\xfe",
 		"long":       strings.Repeat("é", 10_000) + token,
-		"cut within": strings.Repeat(" ", excerptFrom-len(token)/2) + token,
+		"cut within": strings.Repeat(" ", 4<<10-len(token)/2) + token,
 		"endless":    strings.Repeat("x", 10<<20),
 	} {
 		r.respond(func(w http.ResponseWriter, _ *http.Request) {
@@ -139,13 +125,13 @@ func TestErrorsAreShortAndClean(t *testing.T) {
 		err := s.Deliver(t.Context(), relaytest.Events(1))
 		require.ErrorContains(t, err, "500", name)
 		text := fmt.Sprintf("%v %+v", err, err)
-		assert.Less(t, len(err.Error()), 100+4*maxExcerpt, name)
+		assert.Less(t, len(err.Error()), 100+4*300, name)
 		assert.NotContains(t, text, "ter2", name)
 		assert.NotContains(t, text, "MfKQ9r8GKYqr", name)
 		assert.NotRegexp(t, `[\x00-\x1f\x7f\x{202e}\x{fffd}]|\\x`, text, name)
 	}
 	r.respond(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such tenant", http.StatusConflict) })
-	require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), `409 Conflict: "no such tenant"`)
+	require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), `409 Conflict: no such tenant`)
 }
 
 // A status is an answer, even if its body never comes.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -70,14 +71,18 @@ func (s *Sink) connect(ctx context.Context, to *url.URL, report func(what, found
 }
 
 func (s *Sink) shakeHands(ctx context.Context, conn net.Conn, report func(what, found string)) error {
-	client := tls.Client(conn, s.tlsConfig())
+	config, err := s.tlsConfig()
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	client := tls.Client(conn, config)
 	if err := client.HandshakeContext(ctx); err != nil {
 		return fmt.Errorf("shake hands with %s: %w; check tls.ca_file and tls.server_name", s.target.Host, err)
 	}
 	state := client.ConnectionState()
 	report("encryption", tls.VersionName(state.Version))
 	leaf := state.PeerCertificates[0]
-	found := fmt.Sprintf("for %s, valid until %s", s.serverName(), leaf.NotAfter.UTC().Format(time.DateOnly))
+	found := fmt.Sprintf("for %s, valid until %s", config.ServerName, leaf.NotAfter.UTC().Format(time.DateOnly))
 	if left := time.Until(leaf.NotAfter); left < renewal {
 		found += fmt.Sprintf(": it ends in %d days, have it renewed", int(left.Hours()/24))
 	}
@@ -90,20 +95,16 @@ func (s *Sink) shakeHands(ctx context.Context, conn net.Conn, report func(what, 
 	return nil
 }
 
-// tlsConfig returns the TLS configuration of the transport.
-func (s *Sink) tlsConfig() *tls.Config {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.tls != nil {
-		c = s.tls.Clone()
+// tlsConfig returns a TLS configuration like that of the transport.
+func (s *Sink) tlsConfig() (*tls.Config, error) {
+	c, err := s.tls.ClientConfig()
+	if err != nil {
+		return nil, err
 	}
-	c.ServerName = s.serverName()
+	if c == nil {
+		c = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	c.ServerName = cmp.Or(c.ServerName, s.target.Hostname())
 	c.NextProtos = []string{"h2", "http/1.1"}
-	return c
-}
-
-func (s *Sink) serverName() string {
-	if s.tls != nil && s.tls.ServerName != "" {
-		return s.tls.ServerName
-	}
-	return s.target.Hostname()
+	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -30,7 +31,7 @@ func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the request: %w", s.client.Clean(err))
 	}
 	req.Header = s.headers.Clone()
 	id, timestamp := batchID(events), strconv.FormatInt(now.Unix(), 10)
@@ -55,7 +56,6 @@ var forms = map[string]struct {
 func headersOf(configured map[string]secret.Text, contentType string) http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", contentType)
-	h.Set("User-Agent", "auditrelay")
 	for name, value := range configured {
 		h.Set(name, value.Reveal())
 	}

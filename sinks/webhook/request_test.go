@@ -15,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -140,7 +141,7 @@ func TestClosedSinkPostsNothing(t *testing.T) {
 	s := newSink(t, r.config(t))
 	require.NoError(t, s.Close())
 	for range 200 {
-		require.ErrorIs(t, s.Deliver(t.Context(), relaytest.Events(1)), errClosed)
+		require.ErrorIs(t, s.Deliver(t.Context(), relaytest.Events(1)), httpsink.ErrClosed)
 	}
 	r.down() // waits for the current request
 	assert.Empty(t, r.requests)

@@ -9,14 +9,16 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/httpsink"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -34,24 +36,12 @@ import (
 // again in other batches, so only each event's own source and id identify it with certainty.
 type Sink struct {
 	target  *url.URL
+	tls     *config.TLSClient
 	key     []byte      // nil if requests are not signed
 	headers http.Header // are sent with each request
 	encode  func(events []relay.Event) ([]byte, error)
-	client  *http.Client
-	tls     *tls.Config // nil for the default
-	clean   cleaner
-
-	ended context.Context // ends at Close
-	end   context.CancelFunc
+	client  *httpsink.Client
 }
-
-// The limits of the header keep a receiver from filling the memory.
-const (
-	maxAnswerHeader = 64 << 10
-	idleTimeout     = 90 * time.Second
-)
-
-var errClosed = errors.New("the sink is closed")
 
 // Options are what a sink is given besides its section; all may be left out.
 type Options struct {
@@ -75,81 +65,88 @@ func New(cfg config.Webhook, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	tlsConfig, err := cfg.TLS.ClientConfig()
+	client, err := httpsink.New(httpsink.Options{
+		Target: target, TLS: cfg.TLS, Hide: hiding(cfg, target),
+		Credential: "check the secret and the headers", Address: "check the url",
+	})
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return nil, err
 	}
-	if _, err := http.ProxyFromEnvironment(&http.Request{URL: target}); err != nil {
-		return nil, errors.New("the proxy in HTTPS_PROXY or HTTP_PROXY is not an address") // it may hold a password
-	}
-	s := &Sink{
-		target:  target,
-		key:     key,
-		headers: headersOf(cfg.Headers, form.contentType),
-		encode:  form.encode,
-		tls:     tlsConfig,
-		clean:   newCleaner(cfg, target),
-		client: &http.Client{
-			// A redirect's target would get the events and the credentials.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport: &http.Transport{
-				Proxy:                  http.ProxyFromEnvironment,
-				TLSClientConfig:        tlsConfig.Clone(), // it adds its protocols
-				ForceAttemptHTTP2:      true,
-				DisableCompression:     true, // no answer grows in the unpacking
-				MaxResponseHeaderBytes: maxAnswerHeader,
-				IdleConnTimeout:        idleTimeout,
-			},
-		},
-	}
-	s.ended, s.end = context.WithCancel(context.Background())
-	return s, nil
+	return &Sink{
+		target: target, tls: cfg.TLS, key: key, headers: headersOf(cfg.Headers, form.contentType), encode: form.encode, client: client,
+	}, nil
 }
 
 // Deliver implements relay.Sink.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
-	if s.ended.Err() != nil {
-		return errClosed
-	}
-	if err := ctx.Err(); err != nil || len(events) == 0 {
+	ctx, cancel := s.client.Until(ctx)
+	defer cancel()
+	if err := context.Cause(ctx); err != nil || len(events) == 0 {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ended, cancel)()
-	// The transport sends a request again only if the receiver read none of it, as on a
-	// connection closed while idle.
 	req, err := s.request(ctx, events, time.Now())
-	if relay.IsPermanent(err) {
-		return err // of the form: its class must stay
-	}
 	if err != nil {
-		return fmt.Errorf("make the request: %w", s.clean.error(err))
+		return err
 	}
-	resp, err := s.client.Do(req)
+	answer, err := s.client.Do(req)
 	if err != nil {
-		return s.unanswered(err)
+		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // was only read
-	return s.answered(resp)
+	return judge(answer)
 }
 
-// unanswered is the error of a delivery without an answer: it may have arrived, and is
-// tried again.
-func (s *Sink) unanswered(err error) error {
-	if s.ended.Err() != nil {
-		return errClosed
+// judge classifies an answer.
+func judge(a *httpsink.Answer) error {
+	if a.Status/100 == 2 {
+		return nil
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err // without the address
+	remedy := ""
+	if a.Status == http.StatusUnsupportedMediaType {
+		remedy = "it does not take " + ContentType + "; headers may set another Content-Type"
 	}
-	return fmt.Errorf("post to %s: %w", s.target.Host, s.clean.error(err))
+	err := a.Err(a.Text, remedy)
+	switch a.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return relay.Permanent(err)
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusUnsupportedMediaType:
+		return err // whatever the event is
+	}
+	if _, waits := relay.RetryDelay(err); waits || a.Status/100 == 3 {
+		return err
+	}
+	return relay.Suspect(err) // even with a 403, since a firewall before the receiver may refuse one event
 }
 
 // Close implements relay.Sink. A delivery under way ends with an error.
 func (s *Sink) Close() error {
-	s.end()
-	s.client.CloseIdleConnections()
+	s.client.Close()
 	return nil
+}
+
+// The least lengths of a secret's text to search for. A shorter one may be an everyday word, above
+// all among the parts of an address such as "/hooks/events".
+const (
+	shortestSecret  = 4
+	shortestSegment = 16
+)
+
+// hiding takes the sink's secrets out of the text of a receiver, which may echo a header or the
+// address.
+func hiding(cfg config.Webhook, target *url.URL) *strings.Replacer {
+	texts := []string{
+		cfg.Secret.Reveal(), strings.TrimPrefix(cfg.Secret.Reveal(), "whsec_"),
+		target.String(), target.RequestURI(), target.EscapedPath(), target.Path,
+	}
+	for _, value := range cfg.Headers {
+		texts = append(append(texts, value.Reveal()), strings.Fields(value.Reveal())...) // "Bearer" and the token
+	}
+	for _, values := range target.Query() {
+		texts = append(texts, values...)
+	}
+	for segment := range strings.SplitSeq(target.Path, "/") {
+		if len(segment) >= shortestSegment {
+			texts = append(texts, segment)
+		}
+	}
+	return secret.Hide(shortestSecret, texts...)
 }
