@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // Pump carries events from a source to one destination: at least once, for as long as it takes,
@@ -132,7 +134,7 @@ type delivery struct {
 // outlive returns a context that ends grace after ctx.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { _ = sleep(lasting, grace); end() })
+	context.AfterFunc(ctx, func() { _ = retry.Sleep(lasting, grace); end() })
 	return lasting, end
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/retry"
 )
 
 // worker makes a pump's deliveries to one instance of its sink, one at a time.
@@ -114,7 +116,7 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 			continue
 		}
 		w.retrying(verdict.cause, len(events))
-		if err := sleep(ctx, max(jitter(wait), verdict.after)); err != nil {
+		if err := retry.Sleep(ctx, max(jitter(wait), verdict.after)); err != nil {
 			return err
 		}
 		wait = min(2*wait, maxWait)
@@ -154,7 +156,7 @@ func (w *worker) reject(ctx context.Context) error {
 			break
 		}
 		w.retrying(fmt.Errorf("keep dead letters: %w", err), len(w.refused))
-		if err := sleep(ctx, jitter(wait)); err != nil {
+		if err := retry.Sleep(ctx, jitter(wait)); err != nil {
 			return err
 		}
 	}
@@ -178,16 +180,3 @@ func (w *worker) recovered() {
 
 // jitter draws a duration from the upper half of d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-// sleep waits for d, or until ctx ends. internal/retry has the same function, but this package
-// imports nothing else of the product, so that a Go program can use it alone.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
