@@ -154,7 +154,7 @@ func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse, name s
 	what := "topic " + name
 	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == name })
 	if i < 0 {
-		c.fail(what, errors.New("the broker's metadata leaves it out"))
+		c.fail(what, errLeftOut)
 		return nil
 	}
 	found, known := &res.Topics[i], topic{name: name}

@@ -33,7 +33,7 @@ func (c *checkup) once(ctx context.Context, o *once, t *kafka.Topic) {
 // positions reports the position topic, and whether it is there.
 func (c *checkup) positions(ctx context.Context, o *once) bool {
 	what := "topic " + o.topic
-	_, err := o.look(ctx, c.asked)
+	_, err := o.sink.look(ctx, c.asked, o.topic)
 	if errors.Is(err, kafka.UnknownTopicOrPartition) && o.create {
 		if err := o.makePositions(ctx, c.asked, true); err != nil {
 			c.fail(what, fmt.Errorf("the topic for the position does not exist, and would not be created: %w", advise(err)))

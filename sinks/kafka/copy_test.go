@@ -64,8 +64,8 @@ func TestACopyIsReadToItsEndAtTheOpening(t *testing.T) {
 	assert.EqualValues(t, 30, last)
 }
 
-// A topic may end with a transaction's mark, and contain records of others. Neither is an
-// event.
+// A topic may end with a transaction's mark, and contain records of others, and those of a
+// transaction that was aborted. None of them is an event that was delivered.
 func TestACopyPassesOverWhatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -78,6 +78,9 @@ func TestACopyPassesOverWhatIsNoEvent(t *testing.T) {
 		require.NoError(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryCommit))
+	require.NoError(t, client.BeginTransaction())
+	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Headers: event, Value: []byte("never delivered")}).FirstErr())
+	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
 	var read []Record
 	for r, err := range c.open(t).Records(t.Context(), func(int64) {}) {
 		require.NoError(t, err)

@@ -187,7 +187,7 @@ func (s *Sink) learn(res *kafka.MetadataResponse, now time.Time) (missing []*top
 		t.stale.Store(false)
 		i := slices.IndexFunc(res.Topics, func(r kafka.Topic) bool { return r.Name == t.name })
 		if i < 0 {
-			t.err = fmt.Errorf("topic %s: the broker's metadata leaves it out", t.name)
+			t.err = fmt.Errorf("topic %s: %w", t.name, errLeftOut)
 			continue
 		}
 		t.learn(&res.Topics[i])
@@ -222,6 +222,25 @@ func (t *topic) learn(r *kafka.Topic) {
 		t.ids = append(t.ids, i)
 	}
 }
+
+// look asks the first broker that answers about one topic. It may be called during Deliver.
+func (s *Sink) look(ctx context.Context, brokers []string, name string) (*topic, error) {
+	res, err := firstAnswer(ctx, brokers, func(ctx context.Context, broker net.Addr) (*kafka.MetadataResponse, error) {
+		return s.client.Metadata(ctx, &kafka.MetadataRequest{Addr: broker, Topics: []string{name}})
+	})
+	if err != nil {
+		return nil, advise(err)
+	}
+	t := &topic{name: name}
+	i := slices.IndexFunc(res.Topics, func(r kafka.Topic) bool { return r.Name == name })
+	if i < 0 {
+		return nil, errLeftOut
+	}
+	t.learn(&res.Topics[i])
+	return t, t.err
+}
+
+var errLeftOut = errors.New("the broker's metadata leaves it out")
 
 func address(b kafka.Broker) string { return net.JoinHostPort(b.Host, strconv.Itoa(b.Port)) }
 

@@ -46,10 +46,11 @@ type once struct {
 
 	// The goroutine of Deliver owns the remaining fields.
 
-	session *session // nil: the brokers are to be asked first
-	at      position // the newest in the topic
-	read    readBack
-	body    batch // scratch: that of the position
+	session *session  // nil: the brokers are to be asked first
+	at      position  // the newest in the topic
+	read    cursor    // how far the position's partition was read
+	newest  *position // the newest committed one before that
+	body    batch     // scratch: that of the position
 }
 
 // Journal is what a sink that delivers exactly once knows about the journal of its events.

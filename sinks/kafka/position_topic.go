@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/segmentio/kafka-go"
@@ -27,47 +26,29 @@ var errNoPositions = errors.New("the topic for the position does not exist: make
 
 // positions makes sure that the position topic is there and compacted, and returns the leader of
 // its first partition.
-func (o *once) positions(ctx context.Context, brokers []string) (leader net.Addr, err error) {
-	t, err := o.look(ctx, brokers)
-	if errors.Is(err, kafka.UnknownTopicOrPartition) && o.create {
-		if err = o.makePositions(ctx, brokers, false); err == nil {
-			o.sink.log.Info("kafka topic created", "topic", o.topic)
-			t, err = o.look(ctx, brokers)
+func (o *once) positions(ctx context.Context, brokers []string) (net.Addr, error) {
+	t, err := o.sink.look(ctx, brokers, o.topic)
+	if errors.Is(err, kafka.UnknownTopicOrPartition) {
+		if err = errNoPositions; o.create {
+			err = o.makePositions(ctx, brokers, false)
 		}
+		if err != nil {
+			return nil, fmt.Errorf("topic %s: %w", o.topic, advise(err))
+		}
+		o.sink.log.Info("kafka topic created", "topic", o.topic)
+		t, err = o.sink.look(ctx, brokers, o.topic)
 	}
-	switch {
-	case errors.Is(err, kafka.UnknownTopicOrPartition) && !o.create:
-		err = errNoPositions
-	case err == nil && t.Partitions[0].Leader.Host == "":
-		err = kafka.LeaderNotAvailable
-	case err == nil:
-		leader = kafka.TCP(address(t.Partitions[0].Leader))
+	if err != nil {
+		return nil, err
+	}
+	leader := t.partitions[0].leader
+	if err = kafka.LeaderNotAvailable; leader != nil {
 		err = o.compacted(ctx, leader)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", o.topic, advise(err))
 	}
 	return leader, nil
-}
-
-// look asks for the metadata of the position topic.
-func (o *once) look(ctx context.Context, brokers []string) (*kafka.Topic, error) {
-	res, err := firstAnswer(ctx, brokers, func(ctx context.Context, broker net.Addr) (*kafka.MetadataResponse, error) {
-		return o.sink.client.Metadata(ctx, &kafka.MetadataRequest{Addr: broker, Topics: []string{o.topic}})
-	})
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == o.topic })
-	if i < 0 {
-		return nil, kafka.UnknownTopicOrPartition
-	}
-	t := &res.Topics[i]
-	if t.Error == nil && len(t.Partitions) == 0 {
-		return nil, kafka.LeaderNotAvailable
-	}
-	slices.SortFunc(t.Partitions, func(a, b kafka.Partition) int { return a.ID - b.ID })
-	return t, t.Error
 }
 
 // makePositions creates the position topic, or asks whether it would be created.
