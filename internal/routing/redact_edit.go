@@ -2,11 +2,12 @@ package routing
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// editor reads a body once. After it has found the first value to edit, it copies the rest. It
+// editor reads a body, or a text in it, once. After it has found the first value to edit, it copies the rest. It
 // recurses as deep as pointers lead.
 type editor struct {
 	rules  *redaction
@@ -16,7 +17,11 @@ type editor struct {
 	copied int    // how much of body is in out
 	depth  int    // that of the current value
 	seen   []bool // by pointer: whether it has named a value; nil if nobody asks
-	room   [128]byte
+	// looking is set for a text inside of a body, which is only looked into: the first value to edit
+	// is an error. level is how deep the text is nested in texts.
+	looking bool
+	level   int
+	room    [128]byte
 }
 
 // unreadable is the place of a member whose name is not valid text. One reader may drop the
@@ -69,7 +74,9 @@ func (e *editor) value(at places) error {
 	_, ends := at.action()
 	switch c := e.scan.Peek(); {
 	case ends:
-		e.note(at)
+		if err := e.note(at); err != nil {
+			return err
+		}
 		return e.hash()
 	case c == '{' || c == '[':
 		return e.inside(c, at)
@@ -96,19 +103,29 @@ func (e *editor) inside(c byte, at places) error {
 func (e *editor) text(at places) error {
 	from := e.scan.Pos()
 	raw, err := e.scan.String()
-	if err == nil && mayHold(raw.Bytes, raw.Escaped) && e.rules.hides(textOf(raw), at) {
-		e.replace(from, e.scan.Pos(), hidden)
+	if err != nil || !mayHold(raw.Bytes, raw.Escaped) {
+		return err
 	}
-	return err
+	found := e.rules.look(textOf(raw), at, e.level)
+	if found != nil && !e.looking {
+		e.replace(from, e.scan.Pos(), hidden)
+		return nil
+	}
+	return found
 }
 
-// note records that the pointers to a value have found something.
-func (e *editor) note(at places) {
+// note records that the pointers to a value have found something. Where the editor only looks, that
+// is an error.
+func (e *editor) note(at places) error {
+	if e.looking {
+		return errHidden
+	}
 	for _, n := range at {
 		if e.seen != nil {
 			n.note(e.seen)
 		}
 	}
+	return nil
 }
 
 func (e *editor) hash() error {
@@ -126,13 +143,18 @@ func (e *editor) array(at places) error {
 	var room few
 	return e.scan.Array(func(i int) error {
 		next := at.element(room[:0], i)
+		if e.depth == 1 && slices.Contains(at, e.rules.root) { // a text that is a list of events
+			next = next.with(e.rules.root)
+		}
 		if !next.removed() {
 			return e.value(next)
 		}
-		e.note(next)
+		err := e.note(next)
 		e.scan.Peek()
 		from := e.scan.Pos()
-		err := e.scan.Skip()
+		if err == nil {
+			err = e.scan.Skip()
+		}
 		if err == nil {
 			e.replace(from, e.scan.Pos(), "null")
 		}
@@ -169,7 +191,9 @@ func (e *editor) object(at places) error {
 			return err
 		}
 		if next.removed() {
-			e.note(next)
+			if err := e.note(next); err != nil {
+				return err
+			}
 			if stays {
 				cut = end
 			} else if cut < 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -20,7 +19,6 @@ const maxQuoted = 16
 var (
 	errHidden = errors.New("a text holds JSON with a value to redact")
 	errQuoted = errors.New("a text holds JSON that is quoted too often to be looked into")
-	errName   = errors.New("a member's name is not valid text")
 )
 
 // mayHold reports whether a string, as it is written between its quotes, can be JSON or contain
@@ -61,23 +59,24 @@ func textOf(raw jsonscan.Raw) []byte {
 // be removed from a text without writing it again. A text that it cannot examine to its end
 // counts as hiding a value.
 func (r *redaction) hides(text []byte, at places) bool {
-	return r.look(text, places{r.root}.with(at...), 0) != nil
+	return r.look(text, at, 0) != nil
 }
 
-// look looks into a text that is nested in level others. A text that is JSON from its start to
-// its end is read. Any other text may contain JSON anywhere, as a line of a log does, or
+// look looks into a text that is nested in level others: an error says that it hides a value. A
+// text that is JSON from its start to its end is read. Any other text may contain JSON anywhere, as a line of a log does, or
 // something that only some readers take, with NaN, a line break in a string or single quotes. It
 // counts as hiding a value if it mentions a pointer.
 func (r *redaction) look(text []byte, at places, level int) error {
 	if level == maxQuoted {
 		return errQuoted
 	}
+	at = places{r.root}.with(at...)
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
-	l := looker{rules: r, level: level}
-	l.scan.Reset(text)
-	err := l.value(at, 0)
+	e := editor{rules: r, body: text, looking: true, level: level + 1}
+	e.scan.Reset(text)
+	err := e.value(at)
 	if err == nil {
-		err = l.scan.End()
+		err = e.scan.End()
 	}
 	if syntax := (*jsonscan.SyntaxError)(nil); errors.As(err, &syntax) {
 		return mentioned(text, at)
@@ -194,59 +193,4 @@ func unquote(text []byte) []byte {
 		i += size - len(`\u`)
 	}
 	return out
-}
-
-// looker reads one text that is JSON.
-type looker struct {
-	rules *redaction
-	scan  jsonscan.Scanner
-	level int // how deep the text is nested in texts
-}
-
-// value reads one value.
-func (l *looker) value(at places, depth int) error {
-	if depth > jsonscan.MaxDepth {
-		return errDeep
-	}
-	switch l.scan.Peek() {
-	case '{':
-		return l.object(at, depth)
-	case '[':
-		return l.array(at, depth)
-	case '"':
-		raw, err := l.scan.String()
-		if err != nil || !mayHold(raw.Bytes, raw.Escaped) {
-			return err
-		}
-		return l.rules.look(textOf(raw), places{l.rules.root}.with(at...), l.level+1)
-	}
-	return l.scan.Skip()
-}
-
-func (l *looker) object(at places, depth int) error {
-	return l.scan.Object(func(key jsonscan.Raw) error {
-		text, err := key.AppendText(nil)
-		if err != nil && len(at) > 0 {
-			return errName
-		}
-		return l.step(at.named(nil, appendFold(text[:0], text)), depth)
-	})
-}
-
-func (l *looker) array(at places, depth int) error {
-	return l.scan.Array(func(i int) error {
-		next := at.element(nil, i)
-		if depth == 0 && slices.Contains(at, l.rules.root) { // a list of events
-			next = next.with(l.rules.root)
-		}
-		return l.step(next, depth)
-	})
-}
-
-// step reads the value at the given places, inside of another one.
-func (l *looker) step(at places, depth int) error {
-	if _, ends := at.action(); ends {
-		return errHidden
-	}
-	return l.value(at, depth+1)
 }
