@@ -121,9 +121,5 @@ func (e *endpoint) errorBody(r *refusal) (contentType string, body []byte) {
 	if e.refused == nil {
 		return "text/plain; charset=utf-8", []byte(r.text + "\n")
 	}
-	text, err := jsonscan.AppendString(nil, r.text)
-	if err != nil {
-		text = []byte(`""`)
-	}
-	return "application/json", e.refused(r, text)
+	return "application/json", e.refused(r, jsonscan.AppendString(nil, r.text))
 }

@@ -1,9 +1,6 @@
 package datadog
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
@@ -70,7 +67,7 @@ func (t *text) append(dst, joined []byte) []byte {
 		return dst
 	}
 	dst = append(append(append(dst, `,"`...), t.attribute...), `":`...)
-	return appendText(dst, view(joined))
+	return jsonscan.AppendString(dst, view(joined))
 }
 
 // appendMember appends the attribute of the event.
@@ -126,7 +123,7 @@ func appendEnvelope(dst []byte, e *relay.Event) []byte {
 	separator := byte('{')
 	add := func(name, value string) bool {
 		dst = append(append(append(dst, separator, '"'), name...), '"', ':')
-		dst = appendText(dst, value)
+		dst = jsonscan.AppendString(dst, value)
 		separator = ','
 		return true
 	}
@@ -135,13 +132,4 @@ func appendEnvelope(dst []byte, e *relay.Event) []byte {
 		add("datacontenttype", e.ContentType)
 	}
 	return append(dst, '}')
-}
-
-// appendText appends a JSON string. Invalid UTF-8 becomes U+FFFD.
-func appendText(dst []byte, value string) []byte {
-	grown, err := jsonscan.AppendString(dst, value)
-	if errors.Is(err, jsonscan.ErrUTF8) {
-		grown, _ = jsonscan.AppendString(dst, strings.ToValidUTF8(value, "\uFFFD"))
-	}
-	return grown
 }

@@ -3,6 +3,7 @@ package cloudevents
 import (
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,8 +26,8 @@ type Encoder struct {
 // their order, and datacontenttype.
 func (x *Encoder) Append(dst []byte, e *relay.Event) []byte {
 	x.fit(e)
-	dst = appendString(append(dst, beforeID...), e.ID)
-	dst = appendString(append(dst, x.beforeType...), e.Type)
+	dst = jsonscan.AppendString(append(dst, beforeID...), e.ID)
+	dst = jsonscan.AppendString(append(dst, x.beforeType...), e.Type)
 	dst = appendOptional(dst, `,"subject":`, e.Subject)
 	dst = x.clock.Append(append(dst, `,"time":"`...), e.Time)
 	dst = append(append(dst, '"'), x.afterTime...)
@@ -43,7 +44,7 @@ func (x *Encoder) fit(e *relay.Event) {
 	x.source, x.project = append(x.source[:0], e.Source...), append(x.project[:0], e.Project...)
 	x.environment, x.contentType = append(x.environment[:0], e.Environment...), append(x.contentType[:0], e.ContentType...)
 
-	x.beforeType = append(appendString(append(x.beforeType[:0], `,"source":`...), e.Source), `,"type":`...)
+	x.beforeType = append(jsonscan.AppendString(append(x.beforeType[:0], `,"source":`...), e.Source), `,"type":`...)
 	dst := appendOptional(x.afterTime[:0], `,"project":`, e.Project)
 	dst = appendOptional(dst, `,"environment":`, e.Environment)
 	dst = x.clock.Append(append(dst, `,"receivedtime":"`...), e.Received)
@@ -54,5 +55,5 @@ func appendOptional(dst []byte, member, value string) []byte {
 	if value == "" {
 		return dst
 	}
-	return appendString(append(dst, member...), value)
+	return jsonscan.AppendString(append(dst, member...), value)
 }

@@ -39,7 +39,7 @@ func appendBody(dst []byte, e *relay.Event, isJSON bool) []byte {
 		return append(dst, e.Body...)
 	case !isJSON && utf8.Valid(e.Body):
 		dst = append(dst, `,"data":`...)
-		return appendString(dst, e.Body)
+		return jsonscan.AppendString(dst, e.Body)
 	}
 	dst = append(dst, `,"data_base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, e.Body)
@@ -75,55 +75,4 @@ func DeclaresJSON(contentType string) bool {
 	_, subtype, _ := strings.Cut(mediaType, "/")
 	subtype = strings.ToLower(subtype)
 	return subtype == "json" || strings.HasSuffix(subtype, "+json")
-}
-
-const hex = "0123456789abcdef"
-
-// appendString appends s as a JSON string. It escapes control characters, and the characters
-// that some readers of lines take for line ends. JSON has no form for bytes outside UTF-8, so
-// each becomes U+FFFD.
-func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
-	dst = append(dst, '"')
-	plain := 0 // s[plain:i] is not appended yet
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < 0x7f {
-			i++
-			continue
-		}
-		dst = append(dst, s[plain:i]...)
-		if c < utf8.RuneSelf {
-			dst = appendEscape(dst, c)
-			i++
-		} else {
-			r, size := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
-			dst = appendRune(dst, r)
-			i += size
-		}
-		plain = i
-	}
-	return append(append(dst, s[plain:]...), '"')
-}
-
-func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, `\n`...)
-	}
-	dst = append(dst, `\u00`...)
-	return append(dst, hex[c>>4], hex[c&15])
-}
-
-func appendRune(dst []byte, r rune) []byte {
-	switch r {
-	case 0x85:
-		return append(dst, `\u0085`...)
-	case 0x2028:
-		return append(dst, `\u2028`...)
-	case 0x2029:
-		return append(dst, `\u2029`...)
-	}
-	return utf8.AppendRune(dst, r)
 }

@@ -94,7 +94,7 @@ func TestEncoderFollowsAttributes(t *testing.T) {
 		change()
 		want := []byte{'{'}
 		member := func(name, value string) bool {
-			want = append(append(want, `"`+name+`":`...), appendString(nil, value)...)
+			want = append(append(want, `"`+name+`":`...), jsonscan.AppendString(nil, value)...)
 			want = append(want, ',')
 			return true
 		}

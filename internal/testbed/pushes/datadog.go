@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // Log is one of Datadog's logs. It omits empty fields, except for Message.
@@ -40,7 +38,7 @@ func appendLog(dst []byte, l *Log) ([]byte, error) {
 			continue
 		}
 		dst = append(append(append(dst, '"'), f.name...), `":`...)
-		if dst, err = jsonscan.AppendString(dst, f.value); err != nil {
+		if dst, err = appendString(dst, f.value); err != nil {
 			return dst, err
 		}
 		dst = append(dst, ',')
@@ -50,6 +48,6 @@ func appendLog(dst []byte, l *Log) ([]byte, error) {
 		dst = strconv.AppendInt(dst, l.Time/int64(time.Millisecond), 10)
 		dst = append(dst, ',')
 	}
-	dst, err = jsonscan.AppendString(append(dst, `"message":`...), l.Message)
+	dst, err = appendString(append(dst, `"message":`...), l.Message)
 	return append(dst, '}'), err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -77,7 +78,7 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	dst = append(dst, '[', '"')
 	dst = strconv.AppendInt(dst, e.Time, 10)
 	dst = append(dst, '"', ',')
-	dst, err := jsonscan.AppendString(dst, e.Line)
+	dst, err := appendString(dst, e.Line)
 	if err != nil {
 		return dst, err
 	}
@@ -96,10 +97,10 @@ func appendPairs(dst []byte, labels []relay.Label) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if dst, err = jsonscan.AppendString(dst, l.Name); err != nil {
+		if dst, err = appendString(dst, l.Name); err != nil {
 			return dst, err
 		}
-		if dst, err = jsonscan.AppendString(append(dst, ':'), l.Value); err != nil {
+		if dst, err = appendString(append(dst, ':'), l.Value); err != nil {
 			return dst, err
 		}
 	}
@@ -191,4 +192,12 @@ func appendProtoEntry(dst []byte, e *Entry) []byte {
 		dst = append(dst, l.Value...)
 	}
 	return dst
+}
+
+// appendString appends a text, unless JSON cannot carry it.
+func appendString[S ~string | ~[]byte](dst []byte, text S) ([]byte, error) {
+	if !utf8.ValidString(string(text)) {
+		return dst, jsonscan.ErrUTF8
+	}
+	return jsonscan.AppendString(dst, text), nil
 }
