@@ -22,7 +22,7 @@ func (r *release) build(ctx context.Context, t target, to string) error {
 		pgo = filepath.Join(r.root, pgo)
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-pgo="+pgo,
-		"-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", to, "./cmd/auditrelay")
+		"-gcflags=all=-dwarf=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", to, "./cmd/auditrelay")
 	cmd.Dir, cmd.Stderr = r.root, os.Stderr
 	// Whatever a person has set for daily work must not get into a release.
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+t.os, "GOARCH="+t.arch)
