@@ -29,8 +29,8 @@ type chrome struct {
 	refused bool     // a page that is refused on purpose logs an error; guarded by mu
 }
 
-// patience bounds one step in the browser.
-const patience = 30 * time.Second
+// patience bounds one step in the browser, on a machine that may be busy.
+const patience = 2 * time.Minute
 
 func newChrome(ctx context.Context, chromium, dir string) (*chrome, error) {
 	b := &chrome{}

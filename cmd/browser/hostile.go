@@ -109,16 +109,30 @@ func lookAtHostile(b *chrome, s *stage, axe string, o options, r *report) error 
 	return nil
 }
 
-// harmless wants a hostile text to be shown as text, and nothing in the page to turn the direction of text.
+// longestPage bounds a page with hostile texts, in characters.
+const longestPage = 400_000
+
+// harmless wants a hostile text to be shown as text, as a part where it is long, and nothing in the page
+// to turn the direction of text.
 func (t *tab) harmless() error {
 	if err := t.until("the hostile text is shown as text", `/<script>alert\([23]\)<\/script>/.test(document.querySelector("main").innerText)`); err != nil {
 		return err
 	}
 	var turned bool
-	if err := t.eval(`/[\u202a-\u202e\u2066-\u2069]/.test(document.querySelector("main").textContent)`, &turned); err != nil || !turned {
+	if err := t.eval(`/[\u202a-\u202e\u2066-\u2069]/.test(document.querySelector("main").textContent)`, &turned); err != nil {
 		return err
 	}
-	return errors.New("a hostile text turns the direction of text")
+	var length int
+	if err := t.eval(`document.documentElement.outerHTML.length`, &length); err != nil {
+		return err
+	}
+	switch {
+	case turned:
+		return errors.New("a hostile text turns the direction of text")
+	case length > longestPage:
+		return fmt.Errorf("a page with a long text has %d characters, more than %d", length, longestPage)
+	}
+	return nil
 }
 
 // followHostile has a hostile event come into a page that follows.

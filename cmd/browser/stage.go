@@ -146,7 +146,7 @@ func (s *stage) play(ctx context.Context) error {
 
 // environments are the states that the relay reports; none while it does not answer.
 func (s *stage) environments(ctx context.Context) (list []health.Status) {
-	sections, err := s.client().Status(ctx)
+	sections, err := s.client().Status(ctx, console.AskStatus{Sections: []string{"environments"}})
 	if err == nil {
 		_ = json.Unmarshal(sections["environments"], &list) // then none are reported
 	}

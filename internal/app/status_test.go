@@ -60,7 +60,7 @@ func TestStatusHasOneStyle(t *testing.T) {
 	assert.Contains(t, changes[0], "summary")
 	checkStyle(t, "", status)
 
-	sections, err := console.NewClient(cfg.DataDir).Status(t.Context())
+	sections, err := console.NewClient(cfg.DataDir).Status(t.Context(), console.AskStatus{})
 	require.NoError(t, err)
 	var sinks []console.Sink
 	require.NoError(t, json.Unmarshal(sections["sinks"], &sinks))

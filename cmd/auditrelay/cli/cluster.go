@@ -35,7 +35,7 @@ Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 
 // clusterOf asks for the section of /status.
 func clusterOf(client *console.Client, ctx context.Context) (s app.ClusterStatus, err error) { //nolint:revive // as a method of the client
-	sections, err := client.Status(ctx)
+	sections, err := client.Status(ctx, console.AskStatus{Sections: []string{"cluster"}})
 	if err != nil {
 		return s, err
 	}

@@ -107,7 +107,7 @@ func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Clie
 		w := watcher{client: client, out: fileOf(out), keys: os.Stdin, brush: c.colour.brush(fileOf(out)), interval: c.interval}
 		return w.run(cmd.Context())
 	}
-	sections, err := client.Status(cmd.Context())
+	sections, err := client.Status(cmd.Context(), console.AskStatus{})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Clie
 // follow prints a line of JSON each interval, until ctx ends.
 func (c *statusCommand) follow(ctx context.Context, client *console.Client, out io.Writer) error {
 	return every(ctx, c.interval, func() error {
-		sections, err := client.Status(ctx)
+		sections, err := client.Status(ctx, console.AskStatus{})
 		if err == nil {
 			err = printStatusJSON(out, sections, false)
 		}
@@ -307,7 +307,7 @@ func (w *watcher) run(ctx context.Context) error {
 func (w *watcher) look(ctx context.Context, s *screen) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	sections, err := w.client.Status(ctx)
+	sections, err := w.client.Status(ctx, console.AskStatus{})
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func TestWatch(t *testing.T) {
 	answer.Store(&sections)
 	serve := func() (stop func()) {
 		server, err := console.Listen(t.Context(), dir, console.Options{
-			Logger: slog.New(slog.DiscardHandler), Status: func(context.Context) map[string]any { return *answer.Load() },
+			Logger: slog.New(slog.DiscardHandler), Status: func(context.Context, ...string) map[string]any { return *answer.Load() },
 		}, func(err error) { t.Error(err) })
 		require.NoError(t, err)
 		return func() { assert.NoError(t, server.Close(context.Background())) }

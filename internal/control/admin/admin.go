@@ -96,13 +96,17 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, h.Status(r.Context()))
 }
 
-// Status reads all sections, by name. An unreadable one is {"error": "..."}.
-func (h *Handler) Status(ctx context.Context) map[string]any {
+// Status reads the named sections, by name, or all where none is named. An unreadable one is
+// {"error": "..."}.
+func (h *Handler) Status(ctx context.Context, names ...string) map[string]any {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	h.mu.Lock()
 	sections := maps.Clone(h.sections)
 	h.mu.Unlock()
+	if len(names) > 0 {
+		maps.DeleteFunc(sections, func(name string, _ func(context.Context) (any, error)) bool { return !slices.Contains(names, name) })
+	}
 	all := make(map[string]any, len(sections))
 	var reading sync.WaitGroup
 	var mu sync.Mutex // guards all

@@ -41,11 +41,6 @@ func NewClient(dataDir string) *Client {
 	return &Client{dir: dataDir, http: &http.Client{Transport: &http.Transport{DialContext: connect, DisableKeepAlives: true}}}
 }
 
-// Status gives the sections of /status, by name.
-func (c *Client) Status(ctx context.Context) (sections map[string]json.RawMessage, err error) {
-	return sections, c.ask(ctx, http.MethodGet, "/v1/status", &sections)
-}
-
 // Sinks lists the sinks.
 func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
 	return list, c.ask(ctx, http.MethodGet, "/v1/sinks", &list)

@@ -92,8 +92,9 @@ type Options struct {
 	Timeline *timeline.Index
 	// Event makes an entry the same event as live delivery did.
 	Event func(context.Context, audit.Recorded) (relay.Event, error)
-	// Status gives the sections of /status.
-	Status func(context.Context) map[string]any
+	// Status gives the named sections of /status; all of them where none is named. The map is the
+	// caller's.
+	Status func(ctx context.Context, names ...string) map[string]any
 	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
 	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error)
 	Logger       *slog.Logger
@@ -151,7 +152,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 // elsewhere are the routes of a relay that does not have its cluster's trail.
 func (s *Server) elsewhere() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }))
+	mux.HandleFunc("POST /v1/status", answers(s.status))
 	mux.HandleFunc("POST /v1/reload", answers(s.reload))
 	mux.HandleFunc("POST /v1/console/open", answers(s.openWeb))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -164,7 +165,7 @@ func (s *Server) elsewhere() *http.ServeMux {
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /v1/status":                   answers(func(ctx context.Context, _ none) (map[string]any, error) { return s.opts.Status(ctx), nil }),
+		"POST /v1/status":                  answers(s.status),
 		"POST /v1/reload":                  answers(s.reload),
 		"POST /v1/console/open":            answers(s.openWeb),
 		"GET /v1/console/sessions":         answers(s.listSessions),

@@ -29,6 +29,8 @@ func (o OfEnvironment) environment() credentials.Environment {
 	return credentials.Environment{Project: o.Project, Environment: o.Environment}
 }
 
+func (o OfEnvironment) String() string { return o.Project + "/" + o.Environment }
+
 // Revoked tells the fate of a credential, and of its successor.
 type Revoked struct {
 	Was credentials.Listed `json:"was"`

@@ -95,14 +95,16 @@ func TestAClientThatDoesNotReadHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, err := console.Listen(t.Context(), dir, console.Options{
-		Status: func(context.Context) map[string]any { return map[string]any{"long": strings.Repeat("x", 8<<20)} },
+		Status: func(context.Context, ...string) map[string]any {
+			return map[string]any{"long": strings.Repeat("x", 8<<20)}
+		},
 		Logger: slog.New(slog.DiscardHandler),
 	}, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	client, err := net.Dial("unix", filepath.Join(dir, "control.sock"))
 	require.NoError(t, err)
 	defer func() { _ = client.Close() }()
-	_, err = client.Write([]byte("GET /v1/status HTTP/1.1\r\nHost: relay\r\n\r\n"))
+	_, err = client.Write([]byte("POST /v1/status HTTP/1.1\r\nHost: relay\r\nContent-Length: 2\r\n\r\n{}"))
 	require.NoError(t, err)
 	_, err = client.Read(make([]byte, 1)) // the answer has begun
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestAnErrorOfTheSocketNamesNoAddressWithin(t *testing.T) {
 			_ = conn.Close() // as a relay does that ends
 		}
 	}()
-	_, err = NewClient(dir).Status(t.Context())
+	_, err = NewClient(dir).Status(t.Context(), AskStatus{})
 	require.ErrorContains(t, err, "ask the relay on "+dir)
 	assert.NotContains(t, err.Error(), "http:")
 }

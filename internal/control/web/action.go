@@ -23,8 +23,13 @@ type field struct{ Name, Value string }
 
 func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 	return func(w http.ResponseWriter, a *asked) {
+		it, err := t.prepare(a)
+		if err != nil {
+			c.fail(w, a, err)
+			return
+		}
 		if a.value(confirmName) == "" {
-			p, err := t.plan(a)
+			p, err := it.plan()
 			if err != nil {
 				c.fail(w, a, err)
 				return
@@ -35,7 +40,7 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fieldsOf(a, p)}})
 			return
 		}
-		end, err := c.opts.deeds.once(a, func() (done, error) { return t.do(a) })
+		end, err := c.opts.deeds.once(a, it.do)
 		if err != nil {
 			c.fail(w, a, err)
 			return

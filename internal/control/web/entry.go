@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -214,45 +215,27 @@ func entryText(a *asked, w http.ResponseWriter) error {
 // ignoreGone is for the last write of an answer: the browser has gone.
 func ignoreGone(error) error { return nil }
 
-// annotationOf is what a reviewer has entered.
-func annotationOf(a *asked) (timeline.Entry, timeline.Annotation, error) {
+// annotate reads what a reviewer has entered.
+func annotate(a *asked) (prepared, error) {
 	e, err := wholeEntry(a)
 	if err != nil {
-		return e, timeline.Annotation{}, err
+		return prepared{}, err
 	}
-	review := timeline.Annotation{Index: e.Index, Leaf: e.Leaf, Reviewer: a.value("reviewer"), Ticket: a.value("ticket"), Note: a.value("note")}
-	if review.Reviewer == "" {
-		review.Reviewer = a.person.User
-	}
-	if err := review.Check(); err != nil {
-		return e, review, &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}
-	}
-	return e, review, nil
-}
-
-func planAnnotation(a *asked) (plan, error) {
-	e, review, err := annotationOf(a)
-	if err != nil {
-		return plan{}, err
-	}
-	p := plan{Button: "Enter it", Head: []string{"Entry", "Reviewer", "Ticket", "Note"}, Says: []string{
-		fmt.Sprintf("An entry of its own would mark entry %d as reviewed: “%s”", e.Index, cut(e.Summary, 300)),
-		"The entry itself stays as it is. Nobody can take the mark back.",
-	}, Rows: [][]string{{strconv.FormatInt(e.Index, 10), review.Reviewer, review.Ticket, cut(review.Note, 300)}}}
-	if e.Reviewed {
-		p.Says = append(p.Says, "It was reviewed already; this would be one more review.")
-	}
-	return p, nil
-}
-
-func doAnnotation(a *asked) (done, error) {
-	e, review, err := annotationOf(a)
-	if err != nil {
-		return done{}, err
-	}
-	made, err := a.client.Annotate(a.ctx, review)
-	if err != nil {
-		return done{}, err
-	}
-	return done{fmt.Sprintf("Entry %d is reviewed; entry %d says so.", e.Index, made.Entry), fmt.Sprintf("%s/%d", changesPath, e.Index)}, nil
+	review := timeline.Annotation{Index: e.Index, Leaf: e.Leaf, Reviewer: cmp.Or(a.value("reviewer"), a.person.User), Ticket: a.value("ticket"), Note: a.value("note")}
+	return prepared{
+		plan: func() (plan, error) {
+			p := plan{Button: "Enter it", Head: []string{"Entry", "Reviewer", "Ticket", "Note"}, Says: []string{
+				fmt.Sprintf("An entry of its own would mark entry %d as reviewed: “%s”", e.Index, cut(e.Summary, 300)),
+				"The entry itself stays as it is. Nobody can take the mark back.",
+			}, Rows: [][]string{{strconv.FormatInt(e.Index, 10), review.Reviewer, review.Ticket, cut(review.Note, 300)}}}
+			if e.Reviewed {
+				p.Says = append(p.Says, "It was reviewed already; this would be one more review.")
+			}
+			return p, nil
+		},
+		do: func() (done, error) {
+			made, err := a.client.Annotate(a.ctx, review)
+			return done{fmt.Sprintf("Entry %d is reviewed; entry %d says so.", e.Index, made.Entry), fmt.Sprintf("%s/%d", changesPath, e.Index)}, err
+		},
+	}, badRequest(review.Check())
 }

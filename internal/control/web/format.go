@@ -20,6 +20,7 @@ var helpers = template.FuncMap{
 		return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(1, whole)))
 	},
 	"rate":   rate,
+	"spark":  sparkOf,
 	"size":   size,
 	"cut":    func(most int, text string) string { return marked(text, most) },
 	"window": func(w *audit.Window) string { return w.Until.Sub(w.After).Round(time.Second).String() },

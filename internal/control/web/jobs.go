@@ -49,8 +49,8 @@ func (j *jobs) begin(a *asked, title string, run func(w *asked, report func(*con
 	inside.ctx = ctx
 	go func() {
 		defer cancel()
-		err := run(&inside, func(p *console.Progress) { j.change(w, func() { w.Progress = *p }) })
-		j.change(w, func() {
+		err := run(&inside, func(p *console.Progress) { j.change(func() { w.Progress = *p }) })
+		j.change(func() {
 			if w.Ended = time.Now(); ctx.Err() != nil {
 				w.Error = "somebody stopped it"
 			} else if err != nil {
@@ -87,7 +87,7 @@ func (j *jobs) add(w *work) bool {
 	return true
 }
 
-func (j *jobs) change(_ *work, edit func()) {
+func (j *jobs) change(edit func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	edit()
@@ -116,27 +116,27 @@ func (j *jobs) of(id string) (work, error) {
 // jobOf is the page of a piece of work, which loads itself again until the end.
 func jobOf(a *asked) (any, error) { return a.opts.jobs.of(a.request.PathValue("id")) }
 
-func planStop(a *asked) (plan, error) {
+func stopWork(a *asked) (prepared, error) {
 	w, err := a.opts.jobs.of(a.request.PathValue("id"))
-	p := plan{Says: []string{w.Title + " has ended already."}}
-	if w.Running() {
-		p = plan{Says: []string{w.Title + " would be stopped. What was done stays done, and it can be begun again."}, Button: "Stop it"}
-	}
-	return p, err
-}
-
-func doStop(a *asked) (done, error) {
-	w, err := a.opts.jobs.of(a.request.PathValue("id"))
-	if err != nil {
-		return done{}, err
-	}
-	end := done{w.Title + " has ended already.", jobsPath + "/" + w.ID}
-	if w.Running() {
-		end.message = w.Title + " is being stopped."
-		err = a.client.EnterStop(a.ctx, console.StoppedWork{Work: w.Title, Begun: w.Begun, By: w.Person})
-	}
-	if err == nil {
-		w.stop()
-	}
-	return end, err
+	ended := w.Title + " has ended already."
+	return prepared{
+		plan: func() (plan, error) {
+			if !w.Running() {
+				return plan{Says: []string{ended}}, nil
+			}
+			return plan{Says: []string{w.Title + " would be stopped. What was done stays done, and it can be begun again."}, Button: "Stop it"}, nil
+		},
+		do: func() (done, error) {
+			end := done{ended, jobsPath + "/" + w.ID}
+			if !w.Running() {
+				return end, nil
+			}
+			if err := a.client.EnterStop(a.ctx, console.StoppedWork{Work: w.Title, Begun: w.Begun, By: w.Person}); err != nil {
+				return end, err
+			}
+			w.stop()
+			end.message = w.Title + " is being stopped."
+			return end, nil
+		},
+	}, err
 }

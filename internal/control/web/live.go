@@ -101,21 +101,25 @@ func tapOf(a *asked) console.Tap {
 // sessionsOf are the people who are logged in.
 func sessionsOf(a *asked) (any, error) { return a.client.Sessions(a.ctx) }
 
-func planRevoke(a *asked) (plan, error) {
-	list, err := a.client.Sessions(a.ctx)
-	p := plan{Head: []string{"Person", "Role", "Last used"}, Says: []string{"The person would be logged out now, and may log in again."}}
-	for _, s := range list {
-		if s.ID == a.value("session") {
-			p.Rows, p.Button = append(p.Rows, []string{s.Person.String(), s.Role.String(), stampOf(s.Seen)}), "Log out"
-		}
-	}
-	return p, err
-}
-
-func doRevoke(a *asked) (done, error) {
-	was, err := a.client.RevokeSession(a.ctx, console.RevokeSession{ID: a.value("session")})
-	if err != nil {
-		return done{}, err
-	}
-	return done{was[0].Person.String() + " is logged out.", "/sessions"}, nil
+func logOut(a *asked) (prepared, error) {
+	id := a.value("session")
+	return prepared{
+		plan: func() (plan, error) {
+			list, err := a.client.Sessions(a.ctx)
+			p := plan{Head: []string{"Person", "Role", "Last used"}, Says: []string{"The person would be logged out now, and may log in again."}}
+			for _, s := range list {
+				if s.ID == id {
+					p.Rows, p.Button = append(p.Rows, []string{s.Person.String(), s.Role.String(), stampOf(s.Seen)}), "Log out"
+				}
+			}
+			return p, err
+		},
+		do: func() (done, error) {
+			was, err := a.client.RevokeSession(a.ctx, console.RevokeSession{ID: id})
+			if err != nil {
+				return done{}, err
+			}
+			return done{was[0].Person.String() + " is logged out.", "/sessions"}, nil
+		},
+	}, nil
 }

@@ -1,17 +1,14 @@
 package web
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -23,8 +20,7 @@ const changesShown = 5
 // overview is the relay at a glance.
 type overview struct {
 	environments
-	Until     time.Time     // the end of the last whole minute
-	Rows      []environment // of this page
+	Until     time.Time // the end of the last whole minute
 	Sinks     []console.Sink
 	Failing   int // of the sinks
 	Journal   *journal.Usage
@@ -34,32 +30,11 @@ type overview struct {
 	Unreadable []string
 }
 
-// environment is one with its picture.
-type environment struct {
-	health.Status
-	Changes string // the address of its changes
-	Spark   spark
-}
-
 func overviewOf(a *asked) (any, error) {
-	sections, err := a.client.Status(a.ctx)
-	if err != nil {
-		return nil, err
-	}
 	o := &overview{Until: time.Now().UTC().Truncate(time.Minute)}
-	var all []health.Status
-	for name, into := range map[string]any{"environments": &all, "sinks": &o.Sinks, "journal": &o.Journal} {
-		if err := section(sections[name], into); err != nil {
-			o.Unreadable = append(o.Unreadable, name+": "+err.Error())
-		}
-	}
-	slices.Sort(o.Unreadable)
-	if o.environments, err = environmentsOf(a, "/", all); err != nil {
+	var err error
+	if o.Unreadable, err = o.read(a, "/", map[string]any{"sinks": &o.Sinks, "journal": &o.Journal}); err != nil {
 		return nil, err
-	}
-	for _, e := range o.Shown {
-		where := with(with(url.Values{}, "project", e.Project), "environment", e.Environment)
-		o.Rows = append(o.Rows, environment{e, address(changesPath, where), sparkOf(e.EventsByMinute)})
 	}
 	for i := range o.Sinks {
 		if d := o.Sinks[i].Delivery; d != nil && !d.FailingSince.IsZero() {
@@ -67,20 +42,6 @@ func overviewOf(a *asked) (any, error) {
 		}
 	}
 	return o, o.readWeaker(a)
-}
-
-// section reads a section of /status. One that the relay cannot read has only its error.
-func section(raw json.RawMessage, into any) error {
-	if len(raw) == 0 {
-		return nil
-	}
-	var failed struct {
-		Error string `json:"error"`
-	}
-	if raw[0] == '{' && json.Unmarshal(raw, &failed) == nil && failed.Error != "" {
-		return errors.New(failed.Error)
-	}
-	return json.Unmarshal(raw, into)
 }
 
 // readWeaker reads the newest weakening changes. Another relay of the cluster may have the trail.

@@ -21,9 +21,15 @@ type page struct {
 type action struct {
 	path, title string
 	least       access.Role
+	// prepare reads what is asked for, and changes nothing.
+	prepare func(*asked) (prepared, error)
+}
+
+// prepared is an action as it was asked for.
+type prepared struct {
 	// plan changes nothing. It tells what do would do.
-	plan func(*asked) (plan, error)
-	do   func(*asked) (done, error)
+	plan func() (plan, error)
+	do   func() (done, error)
 }
 
 // plan is a dry run.
@@ -71,16 +77,16 @@ var pages = []page{
 }
 
 var actions = []action{
-	{path: changesPath + "/{index}/annotate", title: "Review an entry", least: access.Auditor, plan: planAnnotation, do: doAnnotation},
-	{path: streamingPath + "/apply", title: "Set the streaming config", least: access.Operator, plan: planApply, do: doApply},
-	{path: streamingPath + "/rotate", title: "Rotate a push credential", least: access.Operator, plan: planRotate, do: doRotate},
-	{path: "/silences/add", title: "Silence alarms", least: access.Operator, plan: planSilence, do: doSilence},
-	{path: "/silences/end", title: "End a silence", least: access.Operator, plan: planEndSilence, do: doEndSilence},
-	{path: lettersPath + "/replay", title: "Replay dead letters", least: access.Operator, plan: planReplay, do: doReplay},
-	{path: lettersPath + "/discard", title: "Discard dead letters", least: access.Operator, plan: planDiscard, do: doDiscard},
-	{path: sinksPath + "/replay", title: "Replay a time", least: access.Operator, plan: planSpan, do: doSpan},
-	{path: jobsPath + "/{id}/stop", title: "Stop work", least: access.Operator, plan: planStop, do: doStop},
-	{path: "/sessions/revoke", title: "Log a person out", least: access.Operator, plan: planRevoke, do: doRevoke},
+	{path: changesPath + "/{index}/annotate", title: "Review an entry", least: access.Auditor, prepare: annotate},
+	{path: streamingPath + "/apply", title: "Set the streaming config", least: access.Operator, prepare: applyStream},
+	{path: streamingPath + "/rotate", title: "Rotate a push credential", least: access.Operator, prepare: rotateCredential},
+	{path: "/silences/add", title: "Silence alarms", least: access.Operator, prepare: addSilence},
+	{path: "/silences/end", title: "End a silence", least: access.Operator, prepare: endSilence},
+	{path: lettersPath + "/replay", title: "Replay dead letters", least: access.Operator, prepare: replayLetters},
+	{path: lettersPath + "/discard", title: "Discard dead letters", least: access.Operator, prepare: discardLetters},
+	{path: sinksPath + "/replay", title: "Replay a time", least: access.Operator, prepare: replaySpan},
+	{path: jobsPath + "/{id}/stop", title: "Stop work", least: access.Operator, prepare: stopWork},
+	{path: "/sessions/revoke", title: "Log a person out", least: access.Operator, prepare: logOut},
 }
 
 var feeds = []feed{

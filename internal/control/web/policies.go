@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/policy"
@@ -41,16 +42,13 @@ type ruleShown struct {
 }
 
 func policiesOf(a *asked) (any, error) {
-	sections, err := a.client.Status(a.ctx)
+	p := &policies{Past: address(changesPath, url.Values{"setting": {workspace.SubjectPolicies}})}
+	var all []workspace.PolicyStatus
+	unreadable, err := sections(a, map[string]any{"policies": &all}, nil)
 	if err != nil {
 		return nil, err
 	}
-	p := &policies{Past: address(changesPath, url.Values{"setting": {workspace.SubjectPolicies}})}
-	var all []workspace.PolicyStatus
-	if err := section(sections["policies"], &all); err != nil {
-		p.Exception = err.Error()
-	}
-	p.Judged = len(all)
+	p.Exception, p.Judged = strings.Join(unreadable, ""), len(all)
 	violations := map[string]int{}
 	for _, s := range all {
 		for _, v := range s.Violations {

@@ -23,6 +23,14 @@ var remedies = map[int]string{
 	http.StatusConflict:   "Nothing was changed. Go back, reload the page, and try again if it still applies.",
 }
 
+// badRequest is the problem of a form that cannot be read; nil of a nil error.
+func badRequest(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}
+}
+
 // problemOf explains an error.
 func problemOf(err error) *problem {
 	var p *problem

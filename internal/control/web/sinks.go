@@ -2,7 +2,9 @@ package web
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -150,118 +152,88 @@ func letterOf(a *asked) (any, error) {
 	return p, err
 }
 
-// tried runs the dry run of a piece of work.
-func tried(run func(report func(*console.Progress)) error) (p console.Progress, err error) {
-	err = run(func(now *console.Progress) { p = *now })
-	return p, err
+// piece is a piece of work that takes long, and has a dry run.
+type piece struct {
+	title string
+	run   func(a *asked, dry bool, report func(*console.Progress)) error
+	// tells makes the plan of a dry run.
+	tells func(tried console.Progress) plan
 }
 
-// planOf tells what a piece of work would do to dead letters. It will do that to those alone that are
-// there now.
-func planLetters(a *asked, verb string, dry func(deadletters.Filter, func(*console.Progress)) error) (plan, error) {
+func (p piece) prepared(a *asked) prepared {
+	return prepared{
+		plan: func() (plan, error) {
+			var tried console.Progress
+			err := p.run(a, true, func(now *console.Progress) { tried = *now })
+			return p.tells(tried), err
+		},
+		do: func() (done, error) {
+			return a.opts.jobs.begin(a, p.title, func(w *asked, report func(*console.Progress)) error { return p.run(w, false, report) })
+		},
+	}
+}
+
+// tellLetters tells what a piece of work would do to dead letters. It will do that to those alone that
+// are there now.
+func tellLetters(tried console.Progress, would, further, button string) plan {
+	p := plan{
+		Says: []string{fmt.Sprintf("%d dead letters would be %s.", tried.Matched, would), further},
+		Head: []string{"Sink", "Letters"}, With: url.Values{"through": {strconv.FormatUint(tried.Last, 10)}},
+	}
+	for _, sink := range slices.Sorted(maps.Keys(tried.Sinks)) {
+		p.Rows, p.Button = append(p.Rows, []string{sink, strconv.FormatUint(tried.Sinks[sink], 10)}), button
+	}
+	return p
+}
+
+func replayLetters(a *asked) (prepared, error) {
 	f, err := letterFilter(a)
-	if err != nil {
-		return plan{}, &problem{400, err.Error(), remedies[400]}
-	}
-	tried, err := tried(func(report func(*console.Progress)) error { return dry(f, report) })
-	if err != nil {
-		return plan{}, err
-	}
-	p := plan{Says: []string{fmt.Sprintf("%d dead letters would be %s.", tried.Matched, verb)}, Head: []string{"Sink", "Letters"}, With: url.Values{"through": {strconv.FormatUint(tried.Last, 10)}}}
-	for _, sink := range sortedKeys(tried.Sinks) {
-		p.Rows = append(p.Rows, []string{sink, strconv.FormatUint(tried.Sinks[sink], 10)})
-	}
-	return p, nil
+	return piece{
+		title: "Replay of dead letters",
+		run: func(a *asked, dry bool, report func(*console.Progress)) error {
+			return a.client.ReplayLetters(a.ctx, console.ReplayLetters{Filter: f, DryRun: dry}, report)
+		},
+		tells: func(tried console.Progress) plan {
+			return tellLetters(tried, "handed to their sink again", "A letter that is delivered is removed. One that is refused again stays, with its new reason.", "Replay them")
+		},
+	}.prepared(a), badRequest(err)
 }
 
-func sortedKeys(m map[string]uint64) (keys []string) {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func planReplay(a *asked) (plan, error) {
-	p, err := planLetters(a, "handed to their sink again", func(f deadletters.Filter, report func(*console.Progress)) error {
-		return a.client.ReplayLetters(a.ctx, console.ReplayLetters{Filter: f, DryRun: true}, report)
-	})
-	p.Says = append(p.Says, "A letter that is delivered is removed. One that is refused again stays, with its new reason.")
-	if len(p.Rows) > 0 {
-		p.Button = "Replay them"
-	}
-	return p, err
-}
-
-func doReplay(a *asked) (done, error) {
+func discardLetters(a *asked) (prepared, error) {
 	f, err := letterFilter(a)
-	if err != nil {
-		return done{}, err
-	}
-	return a.opts.jobs.begin(a, "Replay of dead letters", func(w *asked, report func(*console.Progress)) error {
-		return w.client.ReplayLetters(w.ctx, console.ReplayLetters{Filter: f}, report)
-	})
+	return piece{
+		title: "Discarding of dead letters",
+		run: func(a *asked, dry bool, report func(*console.Progress)) error {
+			return a.client.DiscardLetters(a.ctx, console.DiscardLetters{Filter: f, DryRun: dry}, report)
+		},
+		tells: func(tried console.Progress) plan {
+			return tellLetters(tried, "removed for good", "They will not reach their sink. The audit trail names each of them.", "Discard them")
+		},
+	}.prepared(a), badRequest(err)
 }
 
-func planDiscard(a *asked) (plan, error) {
-	p, err := planLetters(a, "removed for good", func(f deadletters.Filter, report func(*console.Progress)) error {
-		return a.client.DiscardLetters(a.ctx, console.DiscardLetters{Filter: f, DryRun: true}, report)
-	})
-	p.Says = append(p.Says, "They will not reach their sink. The audit trail names each of them.")
-	if len(p.Rows) > 0 {
-		p.Button = "Discard them"
-	}
-	return p, err
-}
-
-func doDiscard(a *asked) (done, error) {
-	f, err := letterFilter(a)
-	if err != nil {
-		return done{}, err
-	}
-	return a.opts.jobs.begin(a, "Discarding of dead letters", func(w *asked, report func(*console.Progress)) error {
-		return w.client.DiscardLetters(w.ctx, console.DiscardLetters{Filter: f}, report)
-	})
-}
-
-// spanOf reads which kept events to hand to a sink again.
-func spanOf(a *asked) (req console.ReplaySpan, err error) {
-	req = console.ReplaySpan{Sink: a.value("sink"), Match: a.value("match")}
+// replaySpan hands kept events to a sink again.
+func replaySpan(a *asked) (prepared, error) {
+	req := console.ReplaySpan{Sink: a.value("sink"), Match: a.value("match")}
+	var err error
 	if req.Since, err = parseTime(a.value("since")); err == nil {
 		req.Until, err = parseTime(a.value("until"))
 	}
 	if err == nil && req.Since.IsZero() {
-		err = fmt.Errorf("a replay by time needs the time that it begins at")
+		err = errors.New("a replay by time needs the time that it begins at")
 	}
-	if err != nil {
-		return req, &problem{400, err.Error(), remedies[400]}
-	}
-	return req, nil
-}
-
-func planSpan(a *asked) (plan, error) {
-	req, err := spanOf(a)
-	if err != nil {
-		return plan{}, err
-	}
-	req.DryRun = true
-	tried, err := tried(func(report func(*console.Progress)) error { return a.client.ReplaySpan(a.ctx, req, report) })
-	if err != nil {
-		return plan{}, err
-	}
-	p := plan{Says: append([]string{fmt.Sprintf("%d events of %d records would be handed to the sink %s again; it may recognise those that it has.", tried.Matched, tried.Total, req.Sink)}, tried.Notes...)}
-	if tried.Matched > 0 {
-		p.Button = "Replay them"
-	}
-	return p, nil
-}
-
-func doSpan(a *asked) (done, error) {
-	req, err := spanOf(a)
-	if err != nil {
-		return done{}, err
-	}
-	return a.opts.jobs.begin(a, "Replay of a time to "+req.Sink, func(w *asked, report func(*console.Progress)) error {
-		return w.client.ReplaySpan(w.ctx, req, report)
-	})
+	return piece{
+		title: "Replay of a time to " + req.Sink,
+		run: func(a *asked, dry bool, report func(*console.Progress)) error {
+			req.DryRun = dry
+			return a.client.ReplaySpan(a.ctx, req, report)
+		},
+		tells: func(tried console.Progress) plan {
+			p := plan{Says: append([]string{fmt.Sprintf("%d events of %d records would be handed to the sink %s again; it may recognise those that it has.", tried.Matched, tried.Total, req.Sink)}, tried.Notes...)}
+			if tried.Matched > 0 {
+				p.Button = "Replay them"
+			}
+			return p
+		},
+	}.prepared(a), badRequest(err)
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,7 +76,11 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 	require.NoError(t, err)
 	pushers, err := credentials.Open(ctx, kept.Table(), credentials.Options{Logger: log})
 	require.NoError(t, err)
-	status := func(context.Context) map[string]any { return s.status }
+	status := func(_ context.Context, names ...string) map[string]any {
+		all := maps.Clone(s.status)
+		maps.DeleteFunc(all, func(name string, _ any) bool { return len(names) > 0 && !slices.Contains(names, name) })
+		return all
+	}
 	asking, err := console.Listen(ctx, s.dir, console.Options{
 		Status: status, Trail: s.trail, Timeline: s.index, Logger: log,
 		Streaming:   func() (*streaming.Reconciler, error) { return nil, errors.New("the configuration has no workspace") },
@@ -224,12 +230,16 @@ func TestAnActionIsConfirmedFirst(t *testing.T) {
 	var did []string
 	row := action{
 		path: "/it", title: "Do it", least: access.Operator,
-		plan: func(a *asked) (plan, error) {
-			return plan{Says: []string{"It would be done to " + a.value("what")}, Button: "Do it", With: url.Values{"seen": {"7"}}}, nil
-		},
-		do: func(a *asked) (done, error) {
-			did = append(did, a.value("what")+" "+a.value("seen")+" "+a.person.User)
-			return done{"It is done to " + a.value("what"), "/"}, nil
+		prepare: func(a *asked) (prepared, error) {
+			return prepared{
+				plan: func() (plan, error) {
+					return plan{Says: []string{"It would be done to " + a.value("what")}, Button: "Do it", With: url.Values{"seen": {"7"}}}, nil
+				},
+				do: func() (done, error) {
+					did = append(did, a.value("what")+" "+a.value("seen")+" "+a.person.User)
+					return done{"It is done to " + a.value("what"), "/"}, nil
+				},
+			}, nil
 		},
 	}
 	handler := c.guard(row.least, c.action(row))

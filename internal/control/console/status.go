@@ -1,0 +1,118 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
+)
+
+// AskStatus asks for /status. Its zero value asks for all of it.
+type AskStatus struct {
+	// Sections are those that are wanted; empty: all of them.
+	Sections []string `json:"sections,omitempty"`
+	// Environments, where it is set, chooses of the section "environments", whose form is then
+	// [Environments].
+	Environments *ChooseEnvironments `json:"environments,omitempty"`
+}
+
+// ChooseEnvironments chooses environments, those in trouble first and then by the severity of their
+// states.
+type ChooseEnvironments struct {
+	// Project and Environment name one; empty: all of them.
+	Project     string `json:"project,omitempty"`
+	Environment string `json:"environment,omitempty"`
+	// Words are a part of its name, in letters of any case, and State is its state; empty: any.
+	Words string       `json:"words,omitempty"`
+	State health.State `json:"state,omitempty"`
+	// From is how many of those that fit are left out, and Limit how many come after them.
+	From  int `json:"from,omitempty"`
+	Limit int `json:"limit"`
+}
+
+// Environments are those that were chosen, and how many there are.
+type Environments struct {
+	All      int `json:"all"`
+	Troubled int `json:"troubled"` // of all: somebody should do something
+	// States counts all of them, the worst state first.
+	States []StateCount `json:"states"`
+	// Fitting is how many fit. Shown are those after the first From of them.
+	Fitting int             `json:"fitting"`
+	From    int             `json:"from"`
+	Shown   []health.Status `json:"shown"`
+}
+
+// StateCount is how many environments have a state.
+type StateCount struct {
+	State health.State `json:"state"`
+	N     int          `json:"n"`
+}
+
+// Status gives sections of /status, by name.
+func (c *Client) Status(ctx context.Context, req AskStatus) (sections map[string]json.RawMessage, err error) {
+	return sections, c.call(ctx, http.MethodPost, "/v1/status", req, &sections)
+}
+
+// status leaves choosing to the relay: most of a thousand environments would be written and read for
+// nothing.
+func (s *Server) status(ctx context.Context, req AskStatus) (map[string]any, error) {
+	sections := s.opts.Status(ctx, req.Sections...)
+	if all, are := sections["environments"].([]health.Status); are && req.Environments != nil {
+		sections["environments"] = req.Environments.of(all)
+	}
+	return sections, nil
+}
+
+func (c *ChooseEnvironments) of(all []health.Status) Environments {
+	e := Environments{All: len(all)}
+	counts := map[health.State]int{}
+	var fitting []*health.Status
+	for i := range all {
+		counts[all[i].State]++
+		if troubled(&all[i]) {
+			e.Troubled++
+		}
+		if c.fits(&all[i]) {
+			fitting = append(fitting, &all[i])
+		}
+	}
+	for _, state := range slices.SortedFunc(maps.Keys(counts), worstFirst) {
+		e.States = append(e.States, StateCount{state, counts[state]})
+	}
+	slices.SortStableFunc(fitting, func(a, b *health.Status) int {
+		if first := troubled(a); first == troubled(b) {
+			return worstFirst(a.State, b.State)
+		} else if first {
+			return -1
+		}
+		return 1
+	})
+	e.Fitting, e.From = len(fitting), min(max(c.From, 0), len(fitting))
+	for _, s := range fitting[e.From:min(e.From+max(c.Limit, 0), len(fitting))] {
+		e.Shown = append(e.Shown, *s)
+	}
+	return e
+}
+
+func (c *ChooseEnvironments) fits(s *health.Status) bool {
+	named := (c.Project == "" || c.Project == s.Project) && (c.Environment == "" || c.Environment == s.Environment)
+	return named && (c.State == "" || c.State == s.State) && strings.Contains(strings.ToLower(s.Project+"/"+s.Environment), strings.ToLower(c.Words))
+}
+
+// troubled reports whether somebody should do something.
+func troubled(s *health.Status) bool {
+	return s.State != health.Flowing && s.Action != "" && !s.Silenced
+}
+
+// severities ascend.
+var severities = []meaning.Severity{meaning.Info, meaning.Low, meaning.Medium, meaning.High, meaning.Critical}
+
+func worstFirst(a, b health.State) int {
+	return cmp.Or(slices.Index(severities, b.Severity())-slices.Index(severities, a.Severity()), cmp.Compare(a, b))
+}
