@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -124,10 +125,8 @@ func (a *Access) Admits(r *http.Request) bool {
 // Of is who makes a request, by a session or else by a client certificate; false for nobody who
 // has a role.
 func (a *Access) Of(r *http.Request) (Visitor, bool) {
-	if cookie, err := r.Cookie(cookieName); err == nil {
-		if s, in := a.sessions.of(r.Context(), cookie.Value); in {
-			return Visitor{s.Person, s.Role}, true
-		}
+	if s, in := a.sessions.of(r.Context(), Cookie(r, cookieName)); in {
+		return Visitor{s.Person, s.Role}, true
 	}
 	if a.cfg.Certificates == nil {
 		return Visitor{}, false
@@ -222,15 +221,15 @@ func (a *Access) toProvider(w http.ResponseWriter, r *http.Request) {
 		a.ask(w, r, http.StatusNotFound)
 		return
 	}
-	f := flow{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), r.URL.Query().Get("next")}
+	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Next: r.URL.Query().Get("next")}
 	to, err := a.provider.authorize(r.Context(), f)
 	if err != nil {
 		a.log.Error("the provider that people log in at cannot be asked about itself; the next login tries it again", "issuer", a.provider.cfg.Issuer, "error", err)
 		a.refuse(w, http.StatusBadGateway, "The relay cannot reach "+a.provider.host()+", where people log in. Try again in a minute; the relay's log has the reason.")
 		return
 	}
-	setCookie(w, flowCookie, strings.Join([]string{f.state, f.nonce, f.verifier, base64.RawURLEncoding.EncodeToString([]byte(f.next))}, "."),
-		flowLength, http.SameSiteLaxMode)
+	kept, _ := json.Marshal(f) // texts can be encoded
+	SetCookie(w, flowCookie, string(kept), flowLength, http.SameSiteLaxMode)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -238,12 +237,12 @@ func (a *Access) toProvider(w http.ResponseWriter, r *http.Request) {
 func (a *Access) fromProvider(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f, ok := flowOf(r)
-	setCookie(w, flowCookie, "", -1, http.SameSiteLaxMode)
+	SetCookie(w, flowCookie, "", -1, http.SameSiteLaxMode)
 	switch {
 	case a.provider == nil:
 		a.ask(w, r, http.StatusNotFound)
 		return
-	case !ok || subtle.ConstantTimeCompare([]byte(f.state), []byte(query.Get("state"))) != 1:
+	case !ok || subtle.ConstantTimeCompare([]byte(f.State), []byte(query.Get("state"))) != 1:
 		a.log.Warn("a login at the console was refused: it was not begun in this browser, or too long ago", "from", r.RemoteAddr)
 		a.refuse(w, http.StatusForbidden, "This login was not begun in this browser, or longer than ten minutes ago. Try again.")
 		return
@@ -262,21 +261,13 @@ func (a *Access) fromProvider(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, http.StatusForbidden, "What "+a.provider.host()+" said of you could not be verified. Try again; the relay's log has the reason.")
 		return
 	}
-	a.enter(w, r, by, role, f.next)
+	a.enter(w, r, by, role, f.Next)
 }
 
 // flowOf is the login that has begun in a browser.
 func flowOf(r *http.Request) (f flow, ok bool) {
-	cookie, err := r.Cookie(flowCookie)
-	if err != nil {
-		return f, false
-	}
-	parts := strings.Split(cookie.Value, ".")
-	if len(parts) != 4 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
-		return f, false
-	}
-	next, _ := base64.RawURLEncoding.DecodeString(parts[3]) // begins at the first page then
-	return flow{parts[0], parts[1], parts[2], string(next)}, true
+	text := Cookie(r, flowCookie)
+	return f, json.Unmarshal([]byte(text), &f) == nil && f.State != "" && f.Nonce != "" && f.Verifier != ""
 }
 
 // enter begins a session. From another site, the browser goes on by a page of the console's own:
@@ -284,7 +275,7 @@ func flowOf(r *http.Request) (f flow, ok bool) {
 func (a *Access) enter(w http.ResponseWriter, r *http.Request, by audit.Person, role Role, next string) {
 	token := a.sessions.begin(r.Context(), by, role)
 	a.log.Info("a person has logged in to the console", "person", by.String(), "role", role.String(), "from", r.RemoteAddr)
-	setCookie(w, cookieName, token, a.cfg.SessionLength, http.SameSiteStrictMode)
+	SetCookie(w, cookieName, token, a.cfg.SessionLength, http.SameSiteStrictMode)
 	next = local(next)
 	if by.By == audit.ByLink && r.Header.Get("Sec-Fetch-Site") != "cross-site" {
 		http.Redirect(w, r, next, http.StatusSeeOther)
@@ -303,20 +294,30 @@ func local(next string) string {
 }
 
 func (a *Access) logout(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(cookieName); err == nil {
-		hash := hashOf(cookie.Value)
+	if token := Cookie(r, cookieName); token != "" {
+		hash := hashOf(token)
 		if _, err := a.sessions.end(r.Context(), func(k *kept) bool { return k.Hash == hash }); err != nil {
 			a.log.Error("a logout is not durable: the session goes on if the relay restarts before its end", "error", err)
 		}
 	}
-	setCookie(w, cookieName, "", -1, http.SameSiteStrictMode)
+	SetCookie(w, cookieName, "", -1, http.SameSiteStrictMode)
 	http.Redirect(w, r, loginPath, http.StatusSeeOther)
 }
 
-func setCookie(w http.ResponseWriter, name, value string, length time.Duration, site http.SameSite) {
-	age := int(length / time.Second)
-	if length < 0 {
-		age = -1
+// SetCookie gives a browser a text to keep, which no script reads; a negative length takes it away.
+func SetCookie(w http.ResponseWriter, name, text string, length time.Duration, site http.SameSite) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: base64.RawURLEncoding.EncodeToString([]byte(text)), Path: "/", MaxAge: int(math.Floor(length.Seconds())),
+		Secure: true, HttpOnly: true, SameSite: site,
+	})
+}
+
+// Cookie is the text that a browser keeps; empty where there is none, or it is damaged.
+func Cookie(r *http.Request, name string) string {
+	held, err := r.Cookie(name)
+	if err != nil {
+		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: site})
+	text, _ := base64.RawURLEncoding.DecodeString(held.Value)
+	return string(text)
 }

@@ -124,7 +124,7 @@ func (p *provider) oauth(found *oidc.Provider) *oauth2.Config {
 
 // flow is a login that has begun. The browser keeps it in a cookie, so that the relay keeps nothing
 // for people who are not known yet.
-type flow struct{ state, nonce, verifier, next string }
+type flow struct{ State, Nonce, Verifier, Next string }
 
 // authorize is the provider's address to send a person to.
 func (p *provider) authorize(ctx context.Context, f flow) (string, error) {
@@ -132,7 +132,7 @@ func (p *provider) authorize(ctx context.Context, f flow) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.oauth(found).AuthCodeURL(f.state, oidc.Nonce(f.nonce), oauth2.S256ChallengeOption(f.verifier)), nil
+	return p.oauth(found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), nil
 }
 
 // errNoRole means that a person is known, and has no role here.
@@ -146,7 +146,7 @@ func (p *provider) identify(ctx context.Context, f flow, code string) (by audit.
 		return by, 0, err
 	}
 	ctx = oidc.ClientContext(ctx, p.client)
-	tokens, err := p.oauth(found).Exchange(ctx, code, oauth2.VerifierOption(f.verifier))
+	tokens, err := p.oauth(found).Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		return by, 0, fmt.Errorf("exchange the code: %w", withoutBody(err))
 	}
@@ -155,7 +155,7 @@ func (p *provider) identify(ctx context.Context, f flow, code string) (by audit.
 	if err != nil {
 		return by, 0, fmt.Errorf("verify the ID token: %w", err)
 	}
-	if f.nonce == "" || subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.nonce)) != 1 {
+	if f.Nonce == "" || subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.Nonce)) != 1 {
 		return by, 0, errors.New("the ID token is of another login: its nonce differs")
 	}
 	claims := map[string]any{}

@@ -43,43 +43,43 @@ func NewClient(dataDir string) *Client {
 
 // Sinks lists the sinks.
 func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
-	return list, c.ask(ctx, http.MethodGet, "/v1/sinks", &list)
+	return list, c.call(ctx, "/v1/sinks", none{}, &list)
 }
 
 // Retire removes the position of a sink, and returns it.
 func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) {
-	return was, c.call(ctx, http.MethodPost, "/v1/sinks/retire", OfSink{name}, &was)
+	return was, c.call(ctx, "/v1/sinks/retire", OfSink{name}, &was)
 }
 
 // Damage lists the damaged records without an acceptance.
 func (c *Client) Damage(ctx context.Context) (d journal.Damage, err error) {
-	return d, c.ask(ctx, http.MethodGet, "/v1/damage", &d)
+	return d, c.call(ctx, "/v1/damage", none{}, &d)
 }
 
 // AcceptDamage lets the sinks pass over the damage, and returns it.
 func (c *Client) AcceptDamage(ctx context.Context) (was journal.Damage, err error) {
-	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
+	return was, c.call(ctx, "/v1/damage/accept", none{}, &was)
 }
 
 // Credentials lists the accepted credentials.
 func (c *Client) Credentials(ctx context.Context) (list []credentials.Listed, err error) {
-	return list, c.ask(ctx, http.MethodGet, "/v1/credentials", &list)
+	return list, c.call(ctx, "/v1/credentials", none{}, &list)
 }
 
 // Rotate replaces the generated credential of an environment, and lists the accepted
 // ones.
 func (c *Client) Rotate(ctx context.Context, which OfEnvironment) (list []credentials.Listed, err error) {
-	return list, c.call(ctx, http.MethodPost, "/v1/credentials/rotate", which, &list)
+	return list, c.call(ctx, "/v1/credentials/rotate", which, &list)
 }
 
 // Revoke has a generated credential accepted no more.
 func (c *Client) Revoke(ctx context.Context, which OfEnvironment) (done Revoked, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/credentials/revoke", which, &done)
+	return done, c.call(ctx, "/v1/credentials/revoke", which, &done)
 }
 
 // Streaming lists the state of each environment's streaming config.
 func (c *Client) Streaming(ctx context.Context) (list []streaming.Health, err error) {
-	return list, c.ask(ctx, http.MethodGet, "/v1/streaming", &list)
+	return list, c.call(ctx, "/v1/streaming", none{}, &list)
 }
 
 // PlanStreaming calls yield with the plan of an environment, or, for the zero value, of each
@@ -90,32 +90,32 @@ func (c *Client) PlanStreaming(ctx context.Context, which OfEnvironment, yield f
 
 // ApplyStreaming sets the desired streaming config of an environment.
 func (c *Client) ApplyStreaming(ctx context.Context, which OfEnvironment) (done streaming.Preview, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/streaming/apply", which, &done)
+	return done, c.call(ctx, "/v1/streaming/apply", which, &done)
 }
 
 // Silences lists the active silences.
 func (c *Client) Silences(ctx context.Context) (list []health.Silence, err error) {
-	return list, c.ask(ctx, http.MethodGet, "/v1/silences", &list)
+	return list, c.call(ctx, "/v1/silences", none{}, &list)
 }
 
 // AddSilence begins a silence.
 func (c *Client) AddSilence(ctx context.Context, req AddSilence) (s health.Silence, err error) {
-	return s, c.call(ctx, http.MethodPost, "/v1/silences/add", req, &s)
+	return s, c.call(ctx, "/v1/silences/add", req, &s)
 }
 
 // EndSilence ends a silence before its time.
 func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s health.Silence, err error) {
-	return s, c.call(ctx, http.MethodPost, "/v1/silences/end", req, &s)
+	return s, c.call(ctx, "/v1/silences/end", req, &s)
 }
 
 // EnterMigration enters the start or the end of a run into the trail.
 func (c *Client) EnterMigration(ctx context.Context, req EnterMigration) error {
-	return c.call(ctx, http.MethodPost, "/v1/migration/enter", req, &none{})
+	return c.call(ctx, "/v1/migration/enter", req, &none{})
 }
 
 // SinkHistory tells what became of the deliveries to a configured sink.
 func (c *Client) SinkHistory(ctx context.Context, which OfSink) (h relay.History, err error) {
-	return h, c.call(ctx, http.MethodPost, "/v1/sinks/history", which, &h)
+	return h, c.call(ctx, "/v1/sinks/history", which, &h)
 }
 
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the
@@ -167,7 +167,7 @@ func (c *Client) Entries(ctx context.Context, f timeline.Filter, yield func(time
 
 // Annotate marks an entry as reviewed.
 func (c *Client) Annotate(ctx context.Context, a timeline.Annotation) (done Annotated, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/trail/annotate", a, &done)
+	return done, c.call(ctx, "/v1/trail/annotate", a, &done)
 }
 
 // ForwardTrail hands entries of the trail to a sink again. It ends when ctx does.
@@ -182,12 +182,12 @@ func (c *Client) ArchiveTrail(ctx context.Context, req ArchiveTrail, report func
 
 // RotateKey replaces the signing key of the audit trail.
 func (c *Client) RotateKey(ctx context.Context, req RotateKey) (done RotatedKey, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/trail/rotate-key", req, &done)
+	return done, c.call(ctx, "/v1/trail/rotate-key", req, &done)
 }
 
 // ProveEvent proves the receipt of an event.
 func (c *Client) ProveEvent(ctx context.Context, q eventproof.Query) (b *eventproof.Bundle, err error) {
-	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
+	return b, c.call(ctx, "/v1/trail/prove-event", q, &b)
 }
 
 // ListSpan calls yield with the lines of a span's list.
@@ -197,12 +197,12 @@ func (c *Client) ListSpan(ctx context.Context, req ListSpan, yield func(line jso
 
 // Settings lists the settings with states in the trail.
 func (c *Client) Settings(ctx context.Context, f timeline.Filter) (list []timeline.Setting, err error) {
-	return list, c.call(ctx, http.MethodPost, "/v1/settings/list", ListTrail{Filter: f}, &list)
+	return list, c.call(ctx, "/v1/settings/list", ListTrail{Filter: f}, &list)
 }
 
 // At gives the state of a setting at a time.
 func (c *Client) At(ctx context.Context, w timeline.Where, at time.Time) (s timeline.State, err error) {
-	return s, c.call(ctx, http.MethodPost, "/v1/settings/at", SettingAt{Where: w, At: at}, &s)
+	return s, c.call(ctx, "/v1/settings/at", SettingAt{Where: w, At: at}, &s)
 }
 
 func (c *Client) work(ctx context.Context, path string, req any, report func(*Progress)) error {
@@ -213,26 +213,15 @@ func (c *Client) work(ctx context.Context, path string, req any, report func(*Pr
 	})
 }
 
-func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
-	return c.call(ctx, method, path, nil, answer)
-}
-
-func (c *Client) call(ctx context.Context, method, path string, req, answer any) error {
-	body, err := c.send(ctx, method, path, req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }()
-	if err := json.NewDecoder(body).Decode(answer); err != nil {
-		return fmt.Errorf("read the relay's answer: %w", err)
-	}
-	return nil
+// call asks a question that has one answer.
+func (c *Client) call(ctx context.Context, path string, req, answer any) error {
+	return items(ctx, c, path, req, func(raw json.RawMessage) error { return json.Unmarshal(raw, answer) }, nil)
 }
 
 // items reads an answer line by line, and makes sure of its end. It calls yield with each item,
 // and told, where there is one, with each line.
 func items[T any](ctx context.Context, c *Client, path string, req any, yield func(T) error, told func(*frame)) error {
-	body, err := c.send(ctx, http.MethodPost, path, req)
+	body, err := c.send(ctx, path, req)
 	if err != nil {
 		return err
 	}
@@ -263,14 +252,12 @@ func items[T any](ctx context.Context, c *Client, path string, req any, yield fu
 }
 
 // send makes a call and returns the body of a 200 answer.
-func (c *Client) send(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+func (c *Client) send(ctx context.Context, path string, body any) (io.ReadCloser, error) {
 	var payload bytes.Buffer
-	if body != nil {
-		if err := json.NewEncoder(&payload).Encode(body); err != nil {
-			return nil, fmt.Errorf("encode the request: %w", err)
-		}
+	if err := json.NewEncoder(&payload).Encode(body); err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://relay"+path+"?"+onURL(c.Person), &payload)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+path+"?"+onURL(c.Person), &payload)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Package console serves the command line's questions to a running relay: an HTTP API
 // over a socket in its data directory, and its client.
 //
-// Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
+// Bodies are JSON. An answer is a stream of JSON values, one a line. The last says
 // "finished", or why it failed; a stream without such an end was cut off. Whoever can
 // open the socket (mode 0600) may do all of it.
 //
@@ -164,52 +164,52 @@ func (s *Server) elsewhere() *http.ServeMux {
 // routes are the questions and commands.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	for pattern, handle := range map[string]http.HandlerFunc{
-		"POST /v1/status":                  answers(s.status),
-		"POST /v1/reload":                  answers(s.reload),
-		"POST /v1/console/open":            answers(s.openWeb),
-		"GET /v1/console/sessions":         answers(s.listSessions),
-		"POST /v1/console/sessions/revoke": answers(s.revokeSession),
-		"POST /v1/console/stop":            answers(s.enterStop),
-		"GET /v1/sinks":                    answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
-		"POST /v1/sinks/history":           answers(s.sinkHistory),
-		"POST /v1/sinks/retire":            answers(s.retire),
-		"POST /v1/deadletters":             lists(s.listLetters),
-		"POST /v1/deadletters/replay":      works(s.replayLetters),
-		"POST /v1/deadletters/discard":     works(s.discardLetters),
-		"GET /v1/credentials":              answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
-		"POST /v1/credentials/rotate":      answers(s.rotateCredential),
-		"POST /v1/credentials/revoke":      answers(s.revoke),
-		"GET /v1/streaming":                answers(s.listStreaming),
-		"POST /v1/streaming/plan":          lists(s.planStreaming),
-		"POST /v1/streaming/apply":         answers(s.applyStreaming),
-		"GET /v1/silences":                 answers(s.listSilences),
-		"POST /v1/silences/add":            answers(s.addSilence),
-		"POST /v1/silences/end":            answers(s.endSilence),
-		"POST /v1/migration/enter":         answers(s.enterMigration),
-		"POST /v1/workspace/read":          onDesk(s, (*workspace.Desk).Read),
-		"POST /v1/workspace/plan":          onDesk(s, (*workspace.Desk).Plan),
-		"POST /v1/workspace/do":            onDesk(s, (*workspace.Desk).Do),
-		"POST /v1/tap":                     lists(s.tap),
-		"POST /v1/replay":                  works(s.replaySpan),
-		"POST /v1/trail/list":              lists(s.listTrail),
-		"POST /v1/trail/entries":           lists(s.readTrail),
-		"POST /v1/trail/annotate":          answers(s.annotate),
-		"POST /v1/trail/forward":           works(s.forwardTrail),
-		"POST /v1/trail/prove-event":       answers(s.proveEvent),
-		"POST /v1/trail/span":              lists(s.listSpan),
-		"POST /v1/trail/archive":           works(s.archiveTrail),
-		"POST /v1/trail/rotate-key":        answers(s.rotateKey),
-		"POST /v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
+	for path, handle := range map[string]http.HandlerFunc{
+		"/v1/status":                  answers(s.status),
+		"/v1/reload":                  answers(s.reload),
+		"/v1/console/open":            answers(s.openWeb),
+		"/v1/console/sessions":        answers(s.listSessions),
+		"/v1/console/sessions/revoke": answers(s.revokeSession),
+		"/v1/console/stop":            answers(s.enterStop),
+		"/v1/sinks":                   answers(func(ctx context.Context, _ none) ([]Sink, error) { return s.Sinks(ctx) }),
+		"/v1/sinks/history":           answers(s.sinkHistory),
+		"/v1/sinks/retire":            answers(s.retire),
+		"/v1/deadletters":             lists(s.listLetters),
+		"/v1/deadletters/replay":      works(s.replayLetters),
+		"/v1/deadletters/discard":     works(s.discardLetters),
+		"/v1/credentials":             answers(func(context.Context, none) ([]credentials.Listed, error) { return s.opts.Credentials.List(), nil }),
+		"/v1/credentials/rotate":      answers(s.rotateCredential),
+		"/v1/credentials/revoke":      answers(s.revoke),
+		"/v1/streaming":               answers(s.listStreaming),
+		"/v1/streaming/plan":          lists(s.planStreaming),
+		"/v1/streaming/apply":         answers(s.applyStreaming),
+		"/v1/silences":                answers(s.listSilences),
+		"/v1/silences/add":            answers(s.addSilence),
+		"/v1/silences/end":            answers(s.endSilence),
+		"/v1/migration/enter":         answers(s.enterMigration),
+		"/v1/workspace/read":          onDesk(s, (*workspace.Desk).Read),
+		"/v1/workspace/plan":          onDesk(s, (*workspace.Desk).Plan),
+		"/v1/workspace/do":            onDesk(s, (*workspace.Desk).Do),
+		"/v1/tap":                     lists(s.tap),
+		"/v1/replay":                  works(s.replaySpan),
+		"/v1/trail/list":              lists(s.listTrail),
+		"/v1/trail/entries":           lists(s.readTrail),
+		"/v1/trail/annotate":          answers(s.annotate),
+		"/v1/trail/forward":           works(s.forwardTrail),
+		"/v1/trail/prove-event":       answers(s.proveEvent),
+		"/v1/trail/span":              lists(s.listSpan),
+		"/v1/trail/archive":           works(s.archiveTrail),
+		"/v1/trail/rotate-key":        answers(s.rotateKey),
+		"/v1/settings/list": answers(func(ctx context.Context, req ListTrail) ([]timeline.Setting, error) {
 			return s.opts.Timeline.Settings(ctx, req.Filter)
 		}),
-		"POST /v1/settings/at": answers(func(ctx context.Context, req SettingAt) (timeline.State, error) {
+		"/v1/settings/at": answers(func(ctx context.Context, req SettingAt) (timeline.State, error) {
 			return s.opts.Timeline.At(ctx, req.Where, req.At)
 		}),
-		"GET /v1/damage":         answers(func(context.Context, none) (journal.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
-		"POST /v1/damage/accept": answers(s.acceptDamage),
+		"/v1/damage":        answers(func(context.Context, none) (journal.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
+		"/v1/damage/accept": answers(s.acceptDamage),
 	} {
-		mux.HandleFunc(pattern, handle)
+		mux.HandleFunc("POST "+path, handle)
 	}
 	return mux
 }

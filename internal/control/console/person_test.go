@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,8 +31,8 @@ func servePersons(t *testing.T) (dir string) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	l, err := net.Listen("unix", filepath.Join(dir, socketName))
 	require.NoError(t, err)
-	server := &http.Server{ConnContext: withPeer, Handler: withPerson(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, personOf(r.Context()))
+	server := &http.Server{ConnContext: withPeer, Handler: withPerson(answers(func(ctx context.Context, _ none) (workspace.Person, error) {
+		return personOf(ctx), nil
 	}))}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -42,7 +43,7 @@ func whoAmI(t *testing.T, dir string, p workspace.Person) (told workspace.Person
 	t.Helper()
 	c := NewClient(dir)
 	c.Person = p
-	require.NoError(t, c.ask(t.Context(), http.MethodGet, "/", &told))
+	require.NoError(t, c.call(t.Context(), "/", none{}, &told))
 	return told
 }
 

@@ -56,5 +56,5 @@ func (s *Server) reload(ctx context.Context, req Reload) (Reloaded, error) {
 
 // Reload applies the edited configuration of the relay.
 func (c *Client) Reload(ctx context.Context, req Reload) (done Reloaded, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/reload", req, &done)
+	return done, c.call(ctx, "/v1/reload", req, &done)
 }

@@ -25,9 +25,6 @@ type none struct{}
 // request reads the request of a call strictly: an older relay must not pass over a field that
 // it does not know. A request with a method Check is checked by it.
 func request[Req any](w http.ResponseWriter, r *http.Request) (req Req, err error) {
-	if _, bare := any(req).(none); bare {
-		return req, nil
-	}
 	const limit = 1 << 20
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	d.DisallowUnknownFields()
@@ -42,21 +39,15 @@ func request[Req any](w http.ResponseWriter, r *http.Request) (req Req, err erro
 	return req, nil
 }
 
-// answers serves a question that has one answer.
+// answers serves a question whose answer is a stream of one value.
 func answers[Req, Answer any](answer func(context.Context, Req) (Answer, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		req, err := request[Req](w, r)
-		if err != nil {
-			fail(w, err)
-			return
+	return lists(func(ctx context.Context, req Req, out *stream) error {
+		v, err := answer(ctx, req)
+		if err == nil {
+			err = out.put(v)
 		}
-		v, err := answer(r.Context(), req)
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, v)
-	}
+		return err
+	})
 }
 
 // lists serves a question whose answer is a stream. An error before the first line is an answer
@@ -146,13 +137,9 @@ func fail(w http.ResponseWriter, err error) {
 	if errors.As(err, &r) {
 		status = r.status
 	}
-	writeJSON(w, status, answerError{err.Error()})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client has gone, or sees a cut answer
+	_ = json.NewEncoder(w).Encode(answerError{err.Error()}) // the client has gone
 }
 
 // progressInterval is the time between two reports of progress to a client.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -56,7 +55,7 @@ type StateCount struct {
 
 // Status gives sections of /status, by name.
 func (c *Client) Status(ctx context.Context, req AskStatus) (sections map[string]json.RawMessage, err error) {
-	return sections, c.call(ctx, http.MethodPost, "/v1/status", req, &sections)
+	return sections, c.call(ctx, "/v1/status", req, &sections)
 }
 
 // status leaves choosing to the relay: most of a thousand environments would be written and read for

@@ -177,17 +177,17 @@ type workspaceRequest struct {
 
 // ReadWorkspace performs a reading operation.
 func (c *Client) ReadWorkspace(ctx context.Context, r workspace.Request) (out workspace.Outcome, err error) {
-	return out, c.call(ctx, http.MethodPost, "/v1/workspace/read", onWire(r), &out)
+	return out, c.call(ctx, "/v1/workspace/read", onWire(r), &out)
 }
 
 // PlanWorkspace previews a mutation.
 func (c *Client) PlanWorkspace(ctx context.Context, r workspace.Request) (p workspace.Plan, err error) {
-	return p, c.call(ctx, http.MethodPost, "/v1/workspace/plan", onWire(r), &p)
+	return p, c.call(ctx, "/v1/workspace/plan", onWire(r), &p)
 }
 
 // ActOnWorkspace performs a mutation.
 func (c *Client) ActOnWorkspace(ctx context.Context, r workspace.Request) (out workspace.Outcome, err error) {
-	return out, c.call(ctx, http.MethodPost, "/v1/workspace/do", onWire(r), &out)
+	return out, c.call(ctx, "/v1/workspace/do", onWire(r), &out)
 }
 
 func onWire(r workspace.Request) workspaceRequest {

@@ -27,7 +27,7 @@ func (s *Server) openWeb(ctx context.Context, _ none) (Opened, error) {
 
 // OpenWeb asks for a link into the console in the browser.
 func (c *Client) OpenWeb(ctx context.Context) (opened Opened, err error) {
-	return opened, c.ask(ctx, http.MethodPost, "/v1/console/open", &opened)
+	return opened, c.call(ctx, "/v1/console/open", none{}, &opened)
 }
 
 // AllSessions stands for all of them in [RevokeSession].
@@ -62,7 +62,7 @@ func (s *Server) enterStop(ctx context.Context, req StoppedWork) (none, error) {
 
 // EnterStop enters into the trail that a piece of work is about to be stopped.
 func (c *Client) EnterStop(ctx context.Context, req StoppedWork) error {
-	return c.call(ctx, http.MethodPost, "/v1/console/stop", req, &none{})
+	return c.call(ctx, "/v1/console/stop", req, &none{})
 }
 
 func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
@@ -97,10 +97,10 @@ func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access
 
 // Sessions lists who is logged in to the console in the browser, the newest first.
 func (c *Client) Sessions(ctx context.Context) (list []access.Session, err error) {
-	return list, c.ask(ctx, http.MethodGet, "/v1/console/sessions", &list)
+	return list, c.call(ctx, "/v1/console/sessions", none{}, &list)
 }
 
 // RevokeSession logs people out of the console in the browser, and lists their sessions.
 func (c *Client) RevokeSession(ctx context.Context, req RevokeSession) (was []access.Session, err error) {
-	return was, c.call(ctx, http.MethodPost, "/v1/console/sessions/revoke", req, &was)
+	return was, c.call(ctx, "/v1/console/sessions/revoke", req, &was)
 }

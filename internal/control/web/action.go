@@ -2,10 +2,12 @@ package web
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/control/access"
 )
 
 // confirmName is the field that turns a plan into the deed.
@@ -129,19 +131,16 @@ const noticeName = "__Host-notice"
 
 func setNotice(w http.ResponseWriter, text string) {
 	const most = 1000
-	cookie := newCookie(noticeName, base64.RawURLEncoding.EncodeToString([]byte(cut(text, most))), 60)
-	http.SetCookie(w, cookie)
+	access.SetCookie(w, noticeName, cut(text, most), time.Minute, http.SameSiteStrictMode)
 }
 
 // takeNotice shows a message once.
 func takeNotice(w http.ResponseWriter, r *http.Request) string {
-	held, err := r.Cookie(noticeName)
-	if err != nil {
-		return ""
+	text := access.Cookie(r, noticeName)
+	if text != "" {
+		access.SetCookie(w, noticeName, "", -time.Second, http.SameSiteStrictMode)
 	}
-	http.SetCookie(w, newCookie(noticeName, "", -1))
-	text, _ := base64.RawURLEncoding.DecodeString(held.Value) // of a damaged one, nothing
-	return string(text)
+	return text
 }
 
 // cut shortens a text to a number of bytes, about.
@@ -150,9 +149,4 @@ func cut(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-// newCookie makes a cookie for this host alone, which no script reads and no other site sends.
-func newCookie(name, value string, age int) *http.Cookie {
-	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 }

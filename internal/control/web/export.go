@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -81,7 +80,7 @@ func (d *download) Write(p []byte) (int, error) {
 // writeProofs writes for each chosen entry the two files of 'auditrelay trail prove', and one with
 // whom to verify them with. Entries that cannot be proven are named in a file.
 func writeProofs(a *asked, w io.Writer, f timeline.Filter) error {
-	indexes, err := indexesOf(a, f)
+	rows, err := provable(a, f)
 	if err != nil {
 		return err
 	}
@@ -94,13 +93,13 @@ func writeProofs(a *asked, w io.Writer, f timeline.Filter) error {
 		return err
 	}
 	var failed []string
-	for _, index := range indexes {
-		made, err := evidence.Prove(a.ctx, prover, trust, index)
+	for _, row := range rows {
+		made, err := evidence.Prove(a.ctx, prover, trust, row.Index)
 		if err != nil {
-			failed = append(failed, fmt.Sprintf("entry %d: %v\n", index, err))
+			failed = append(failed, fmt.Sprintf("entry %d: %v\n", row.Index, err))
 			continue
 		}
-		name := strconv.FormatInt(index, 10)
+		name := strconv.FormatInt(row.Index, 10)
 		if made.Record != nil {
 			err = put(z, name+".json", made.Record)
 		}
@@ -124,12 +123,10 @@ func put(z *zip.Writer, name string, data []byte) error {
 	return err
 }
 
-func indexesOf(a *asked, f timeline.Filter) (list []int64, err error) {
+// provable are the entries that a filter chooses, as far as they fit into a bundle.
+func provable(a *asked, f timeline.Filter) ([]timeline.Row, error) {
 	f.Limit = mostProofs + 1
-	err = a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
-		list = append(list, r.Index)
-		return nil
-	})
+	list, err := listed(a, f)
 	switch {
 	case err != nil:
 		return nil, err

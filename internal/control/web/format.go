@@ -28,7 +28,7 @@ var helpers = template.FuncMap{
 		return strings.TrimSuffix(name(project)+"/"+name(environment), "/")
 	},
 	"name":   name,
-	"script": func(name string) (string, error) { return theScripts().path(name) },
+	"script": scriptPath,
 }
 
 // name bounds a name in a page, which may be of any length where it is an event's or the API's. The

@@ -47,10 +47,8 @@ func overviewOf(a *asked) (any, error) {
 // readWeaker reads the newest weakening changes. Another relay of the cluster may have the trail.
 func (o *overview) readWeaker(a *asked) error {
 	f := timeline.Filter{Direction: string(meaning.Weaker), Limit: changesShown}
-	err := a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
-		o.Weaker = append(o.Weaker, r)
-		return nil
-	})
+	var err error
+	o.Weaker, err = listed(a, f)
 	slices.Reverse(o.Weaker)
 	var refused *console.Refused
 	if errors.As(err, &refused) {

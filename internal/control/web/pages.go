@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // page is a row of the table of pages.
@@ -93,4 +94,6 @@ var feeds = []feed{
 	{path: exportPath, least: access.Viewer, serve: exportChanges},
 	{path: changesPath + "/{index}/text", least: access.Viewer, serve: entryText},
 	{path: changesPath + "/{index}/mail", least: access.Viewer, serve: entryMail},
+	{path: tiles.Prefix, least: access.Auditor, serve: trailFiles},
+	{path: "/prove/policy", least: access.Auditor, serve: trailPolicy},
 }

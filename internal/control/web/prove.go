@@ -3,14 +3,12 @@ package web
 import (
 	"net/http"
 
-	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
 // Trail is what browsers prove the audit trail with.
 type Trail struct {
-	// Files serves the trail's files below [tiles.Prefix].
+	// Files serves the trail's files below tiles.Prefix.
 	Files http.Handler
 	// Policy names the trail's newest key and its witnesses (C2SP tlog-policy). A browser that
 	// trusts nobody yet begins with them.
@@ -25,29 +23,24 @@ type Trail struct {
 // proveOf is the page on which the browser checks an entry. The server says nothing about it.
 func proveOf(a *asked) (any, error) { return struct{ Entry string }{a.value("entry")}, nil }
 
-// serveTrail gives what the scripts of the page ask for.
-func (c *Console) serveTrail(mux *http.ServeMux) {
-	serve := func(path string, answer func(http.ResponseWriter, *asked, *Trail) error) {
-		mux.Handle("GET "+path, c.guard(access.Auditor, func(w http.ResponseWriter, a *asked) {
-			trail, err := c.opts.Trail()
-			if err == nil {
-				err = answer(w, a, trail)
-			}
-			if err != nil {
-				c.fail(w, a, err)
-			}
-		}))
-	}
-	serve(tiles.Prefix, func(w http.ResponseWriter, a *asked, trail *Trail) error {
+// trailFiles gives what the scripts of the page ask for.
+func trailFiles(a *asked, w http.ResponseWriter) error {
+	trail, err := a.opts.Trail()
+	if err == nil {
 		trail.Files.ServeHTTP(w, a.request)
-		return nil
-	})
-	serve("/prove/policy", func(w http.ResponseWriter, _ *asked, trail *Trail) error {
-		text, err := trail.Policy()
-		if err == nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(text)) // the browser has gone
-		}
+	}
+	return err
+}
+
+func trailPolicy(a *asked, w http.ResponseWriter) error {
+	trail, err := a.opts.Trail()
+	if err != nil {
 		return err
-	})
+	}
+	text, err := trail.Policy()
+	if err == nil {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(text)) // the browser has gone
+	}
+	return err
 }

@@ -1,17 +1,15 @@
 package web
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"path"
-	"strings"
 	"sync"
+
+	"github.com/klauspost/compress/gzhttp"
 )
 
 // The scripts are htmx as npm has it (see static/SHA256SUMS), and our own. No page loads a script
@@ -24,62 +22,30 @@ var scriptFiles embed.FS
 // it for ever, and a script can import another by its name.
 const scriptsPath = "/static/"
 
-// scripts are the texts of all scripts, by name, with and without compression.
-type scripts struct {
-	hash          string
-	plain, packed map[string][]byte
-}
-
-// theScripts are prepared once: their content is that of the binary.
-var theScripts = sync.OnceValue(func() *scripts {
-	s := &scripts{plain: map[string][]byte{}, packed: map[string][]byte{}}
-	names, err := fs.Glob(scriptFiles, "static/*.js")
+var scriptsHash = sync.OnceValue(func() string {
 	all := sha256.New()
+	names, _ := fs.Glob(scriptFiles, "static/*.js") // the pattern is a good one
 	for _, name := range names {
-		var text []byte
-		if text, err = scriptFiles.ReadFile(name); err != nil {
-			break
-		}
-		_, _ = fmt.Fprintf(all, "%s %d\n%s", name, len(text), text) // a hash takes everything
-		s.plain[path.Base(name)], s.packed[path.Base(name)] = text, packed(text)
+		text, _ := scriptFiles.ReadFile(name) // an embedded file can be read
+		_, _ = fmt.Fprintf(all, "%s %d\n%s", name, len(text), text)
 	}
-	if err != nil {
-		panic(err) // an embedded file can be read
-	}
-	s.hash = hex.EncodeToString(all.Sum(nil))[:16]
-	return s
+	return hex.EncodeToString(all.Sum(nil))[:16]
 })
 
-func packed(text []byte) []byte {
-	var out bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // a level that there is
-	_, _ = w.Write(text)                                    // into memory
-	_ = w.Close()
-	return out.Bytes()
-}
-
-// path is where a page finds a script. It is a function of the templates.
-func (s *scripts) path(name string) (string, error) {
-	if _, known := s.plain[name]; !known {
+// scriptPath is where a page finds a script. It is a function of the templates.
+func scriptPath(name string) (string, error) {
+	if _, err := fs.Stat(scriptFiles, "static/"+name); err != nil {
 		return "", fmt.Errorf("there is no script %q", name)
 	}
-	return scriptsPath + s.hash + "/" + name, nil
+	return scriptsPath + scriptsHash() + "/" + name, nil
 }
 
-func (s *scripts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	text, known := s.plain[name]
-	if !known || r.PathValue("hash") != s.hash {
+var serveScript = gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if at, err := scriptPath(r.PathValue("name")); err != nil || r.URL.Path != at {
 		http.Error(w, "there is no such script", http.StatusNotFound)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	h.Set("Vary", "Accept-Encoding")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-		text = s.packed[name]
-	}
-	_, _ = w.Write(text) // the browser has gone
-}
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeFileFS(w, r, scriptFiles, "static/"+r.PathValue("name"))
+}))

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -110,12 +109,12 @@ func (s *states) place(a *asked) error {
 }
 
 // one is the only or the newest row that a filter chooses; nil: there is none.
-func one(a *asked, f timeline.Filter) (found *timeline.Row, err error) {
-	err = a.client.List(a.ctx, console.ListTrail{Filter: f}, func(r timeline.Row) error {
-		found = &r
-		return nil
-	})
-	return found, err
+func one(a *asked, f timeline.Filter) (*timeline.Row, error) {
+	rows, err := listed(a, f)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[len(rows)-1], nil
 }
 
 // read adds the value.

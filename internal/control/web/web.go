@@ -75,8 +75,7 @@ func New(o Options) *Console {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
 	})
-	c.serveTrail(mux)
-	mux.Handle("GET "+scriptsPath+"{hash}/{name}", theScripts())
+	mux.Handle("GET "+scriptsPath+"{hash}/{name}", serveScript)
 	o.Access.Register(mux)
 	mux.Handle("/", c.guard(access.Viewer, func(w http.ResponseWriter, a *asked) {
 		c.fail(w, a, &problem{http.StatusNotFound, "There is no such page.", "Choose one in the navigation."})
