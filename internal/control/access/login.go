@@ -125,8 +125,10 @@ func (a *Access) Admits(r *http.Request) bool {
 // Of is who makes a request, by a session or else by a client certificate; false for nobody who
 // has a role.
 func (a *Access) Of(r *http.Request) (Visitor, bool) {
-	if s, in := a.sessions.of(r.Context(), Cookie(r, cookieName)); in {
-		return Visitor{s.Person, s.Role}, true
+	if token := Cookie(r, cookieName); token != "" {
+		if s, in := a.sessions.of(r.Context(), token); in {
+			return Visitor{s.Person, s.Role}, true
+		}
 	}
 	if a.cfg.Certificates == nil {
 		return Visitor{}, false

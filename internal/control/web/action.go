@@ -2,7 +2,9 @@ package web
 
 import (
 	"crypto/rand"
+	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +20,8 @@ type confirming struct {
 	plan
 	Path string
 	// Fields are sent again.
-	Fields []field
+	Fields url.Values
 }
-
-type field struct{ Name, Value string }
 
 func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 	return func(w http.ResponseWriter, a *asked) {
@@ -39,7 +39,9 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 			if p.Button != "" {
 				p.With = with(p.With, onceName, rand.Text())
 			}
-			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fieldsOf(a, p)}})
+			fields := maps.Clone(a.request.PostForm)
+			maps.Copy(fields, p.With)
+			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fields}})
 			return
 		}
 		end, err := c.opts.deeds.once(a, it.do)
@@ -106,23 +108,6 @@ func (d *deeds) of(key string) *deed {
 	}
 	d.all[key], d.newest = &deed{}, append(d.newest, key)
 	return d.all[key]
-}
-
-func fieldsOf(a *asked, p plan) (all []field) {
-	for name, values := range a.request.PostForm {
-		if p.With.Has(name) {
-			continue
-		}
-		for _, v := range values {
-			all = append(all, field{name, v})
-		}
-	}
-	for name, values := range p.With {
-		for _, v := range values {
-			all = append(all, field{name, v})
-		}
-	}
-	return all
 }
 
 // noticeName is the cookie with the message of an action, for the next page. Another site cannot

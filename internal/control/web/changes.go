@@ -23,10 +23,11 @@ type changes struct {
 	Rows []timeline.Row
 	// Newest, Newer and Older are addresses of other pages; empty where there are none.
 	Newest, Newer, Older string
-	// CSV, JSON and Proofs export what the filter chooses.
-	CSV, JSON, Proofs string
-	MostProofs        int
+	MostProofs           int
 }
+
+// Export is the address of what the filter chooses, in a form.
+func (c changes) Export(form string) string { return address(exportPath, with(c.Form, "form", form)) }
 
 func changesOf(a *asked) (any, error) {
 	f, err := filterOf(a.request.Form)
@@ -34,10 +35,6 @@ func changesOf(a *asked) (any, error) {
 	if err != nil {
 		return data, nil //nolint:nilerr // the page says what is wrong with the form
 	}
-	export := func(form string) string {
-		return address(exportPath, with(data.Form, "form", form))
-	}
-	data.CSV, data.JSON, data.Proofs = export("csv"), export("jsonl"), export("proofs")
 	return data, data.read(a, f)
 }
 

@@ -26,24 +26,11 @@ const (
 // entryPage is one entry, whole.
 type entryPage struct {
 	timeline.Entry
-	Statements []statement
-	Undo       string
-	Matrix     *meaning.Matrix // nil: it is no change of an RBAC policy
-	Mails      []mail
-	Texts      []stateText // before, after and detail
-	Former     string      // the address of the entry before this one; empty: there is none
-	Latter     string
-	History    string // the address of the setting's changes
-	States     string // the address of the states at that time
-	MayReview  bool
-	MayProve   bool
-}
-
-// statement is one for a page.
-type statement struct {
-	meaning.Statement
-	Old, New string
-	Lines    []diffLine
+	Matrix    *meaning.Matrix // nil: it is no change of an RBAC policy
+	Mails     []mail
+	Texts     []stateText // before, after and detail
+	MayReview bool
+	MayProve  bool
 }
 
 // diffLine is a line of a text's diff; Kind is "added", "removed", "place" or empty.
@@ -62,10 +49,8 @@ func entryOf(a *asked) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &entryPage{Entry: e, Undo: e.Undo(), MayProve: a.role >= access.Auditor && !e.Missing, MayReview: a.role >= access.Auditor && e.Type != timeline.TypeAnnotated && !e.Missing}
-	for _, s := range e.Statements() {
-		p.Statements = append(p.Statements, statement{s, readable(s.Old), readable(s.New), diffLines(s.Diff)})
-	}
+	auditor := a.role >= access.Auditor && !e.Missing
+	p := &entryPage{Entry: e, MayProve: auditor, MayReview: auditor && e.Type != timeline.TypeAnnotated}
 	if e.Setting == rbacSubject && len(e.Before) > 0 {
 		if m, err := meaning.PermissionMatrix(e.Before, e.After); err == nil {
 			p.Matrix = &m
@@ -79,7 +64,6 @@ func entryOf(a *asked) (any, error) {
 			p.Texts = append(p.Texts, textOf(e.Index, part, raw))
 		}
 	}
-	p.link()
 	return p, nil
 }
 
@@ -98,24 +82,6 @@ func wholeEntry(a *asked) (e timeline.Entry, err error) {
 		err = &problem{http.StatusNotFound, fmt.Sprintf("The trail has no entry %d.", index), "The newest ones are on the page Changes."}
 	}
 	return e, err
-}
-
-func (p *entryPage) link() {
-	at := func(index int64) string { return changesPath + "/" + strconv.FormatInt(index, 10) }
-	if p.Index > 0 {
-		p.Former = at(p.Index - 1)
-	}
-	p.Latter = at(p.Index + 1)
-	where := url.Values{}
-	for name, value := range map[string]string{"project": p.Project, "environment": p.Environment, "setting": p.Setting} {
-		if value != "" {
-			where.Set(name, timeline.ShortName(value))
-		}
-	}
-	p.History = address(changesPath, where)
-	where.Del("setting")
-	where.Set("entry", strconv.FormatInt(p.Index, 10))
-	p.States = address(statesPath, where)
 }
 
 func partOf(e timeline.Entry, part string) json.RawMessage {

@@ -73,9 +73,6 @@ type filterForm struct {
 	Error                            string
 }
 
-// Value is what a field has.
-func (f filterForm) Value(name string) string { return f.Form.Get(name) }
-
 func newFilterForm(a *asked, path string, err error) filterForm {
 	f := filterForm{Form: chosen(a.request.Form), Severities: timeline.Severities(), Directions: timeline.Directions()}
 	for _, kind := range kinds.All() {

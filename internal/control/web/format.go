@@ -8,6 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 // helpers are the functions of the templates.
@@ -27,8 +28,13 @@ var helpers = template.FuncMap{
 	"place": func(project, environment string) string {
 		return strings.TrimSuffix(name(project)+"/"+name(environment), "/")
 	},
-	"name":   name,
-	"script": scriptPath,
+	"name":  name,
+	"short": timeline.ShortName,
+	"add":   func(a, b int64) int64 { return a + b },
+
+	"readable":  readable,
+	"difflines": diffLines,
+	"script":    scriptPath,
 }
 
 // name bounds a name in a page, which may be of any length where it is an event's or the API's. The

@@ -3,8 +3,6 @@ package web
 import (
 	"context"
 	"crypto/rand"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -93,22 +91,12 @@ func (j *jobs) change(edit func()) {
 	edit()
 }
 
-// list gives copies, the newest first.
-func (j *jobs) list() []work {
+// of gives a copy of a piece of work.
+func (j *jobs) of(id string) (work, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var all []work
-	for _, w := range slices.SortedFunc(maps.Values(j.all), func(a, b *work) int { return b.Begun.Compare(a.Begun) }) {
-		all = append(all, *w)
-	}
-	return all
-}
-
-func (j *jobs) of(id string) (work, error) {
-	for _, w := range j.list() {
-		if w.ID == id {
-			return w, nil
-		}
+	if w := j.all[id]; w != nil {
+		return *w, nil
 	}
 	return work{}, &problem{404, "There is no such piece of work.", "It ended some time ago, or with the relay."}
 }

@@ -20,9 +20,6 @@ type livePage struct {
 	Sinks                  []string
 }
 
-// Value is what a field has.
-func (p livePage) Value(name string) string { return p.Form.Get(name) }
-
 // sample is what is shown of the live events, the newest first.
 type sample struct {
 	Events   []liveEvent

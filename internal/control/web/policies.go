@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -21,52 +20,42 @@ type policies struct {
 	Violated  []violation // the most severe first
 	More      int         // violations that are not shown
 	Excepted  []violation
-	Judged    int // projects and environments
-	Rules     []ruleShown
-	Shipped   []policy.Rule // of packs that are not in force
-	Past      string        // the address of the entries
-	Exception string        // why the relay cannot say what is violated
+	Judged    int            // projects and environments
+	Rules     []policy.Rule  // in force
+	Counts    map[string]int // of the violations by their rules; those that are excepted are not counted
+	Shipped   []policy.Rule  // of packs that are not in force
+	Past      string         // the address of the entries
+	Exception string         // why the relay cannot say what is violated
 }
 
 // violation is one with its place.
 type violation struct {
 	workspace.PolicyViolation
 	Project, Environment string
-	Changes              string // the address of the setting's changes there
-}
-
-// ruleShown is a rule that is in force, with how many projects and environments violate it.
-type ruleShown struct {
-	policy.Rule
-	Violations int // those that are excepted are not counted
 }
 
 func policiesOf(a *asked) (any, error) {
-	p := &policies{Past: address(changesPath, url.Values{"setting": {workspace.SubjectPolicies}})}
+	p := &policies{Counts: map[string]int{}, Past: changesPath + "?setting=" + workspace.SubjectPolicies}
 	var all []workspace.PolicyStatus
 	unreadable, err := sections(a, map[string]any{"policies": &all}, nil)
 	if err != nil {
 		return nil, err
 	}
 	p.Exception, p.Judged = strings.Join(unreadable, ""), len(all)
-	violations := map[string]int{}
 	for _, s := range all {
 		for _, v := range s.Violations {
-			where := with(with(url.Values{"setting": {v.Setting}}, "project", s.Project), "environment", s.Environment)
-			one := violation{v, s.Project, s.Environment, address(changesPath, where)}
+			one := violation{v, s.Project, s.Environment}
 			if v.Excepted != nil {
 				p.Excepted = append(p.Excepted, one)
 				continue
 			}
 			p.Violated = append(p.Violated, one)
-			violations[v.Rule]++
+			p.Counts[v.Rule]++
 		}
 	}
 	p.bound()
 	in := a.opts.Policies()
-	for _, r := range in.All() {
-		p.Rules = append(p.Rules, ruleShown{r, violations[r.Name]})
-	}
+	p.Rules = in.All()
 	for _, pack := range policy.Packs() {
 		if !slices.Contains(in.Packs, pack.Name) {
 			p.Shipped = append(p.Shipped, pack.Rules...)

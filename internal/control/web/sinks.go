@@ -87,9 +87,6 @@ type lettersPage struct {
 	Error   string
 }
 
-// Value is what a field has.
-func (p lettersPage) Value(name string) string { return p.Form.Get(name) }
-
 // Acts are what can be done to all letters that fit.
 func (p lettersPage) Acts() map[string]string {
 	return map[string]string{"replay": "Replay all that fit", "discard": "Discard all that fit"}
