@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -135,11 +137,9 @@ func (t *tab) harmless() error {
 	return nil
 }
 
-// followHostile has a hostile event come into a page that follows.
+// followHostile has hostile events come into a page that follows.
 func (t *tab) followHostile(s *stage) error {
-	if err := s.pushHostile(t.ctx); err != nil {
-		return err
-	}
+	defer s.keepPushing(t.ctx)()
 	if err := t.goTo(s.web + hostileLive); err != nil {
 		return err
 	}
@@ -147,11 +147,22 @@ func (t *tab) followHostile(s *stage) error {
 	if err := t.until("a hostile event is there", `window.first = `+newest); err != nil {
 		return err
 	}
-	if err := s.pushHostile(t.ctx); err != nil {
-		return err
-	}
 	if err := t.until("another one comes", newest+` !== window.first`); err != nil {
 		return err
 	}
 	return t.harmless()
+}
+
+// keepPushing pushes hostile events until stop is called: of those that pass, a page has a sample, which
+// may miss one.
+func (s *stage) keepPushing(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		for ctx.Err() == nil {
+			_ = s.pushHostile(ctx) // the page says what is missing
+			_ = retry.Sleep(ctx, 200*time.Millisecond)
+		}
+	})
+	return func() { cancel(); pushing.Wait() }
 }

@@ -76,7 +76,7 @@ func New(ctx context.Context, o Options) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{cfg: o.Console, log: o.Logger, provider: p, sessions: &sessions{
-		table: o.Table, length: o.Console.SessionLength, idle: o.Console.IdleLength, rules: fingerprint(o.Console), log: o.Logger, links: map[string]link{},
+		table: o.Table, length: o.Console.SessionLength, idle: o.Console.IdleLength, rules: fingerprint(o.Console), log: o.Logger,
 	}}
 	if err := a.sessions.load(ctx); err != nil {
 		o.Logger.Warn("people have to log in to the console again", "error", err)

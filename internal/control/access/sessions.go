@@ -68,13 +68,14 @@ type sessions struct {
 	writing sync.Mutex // held over a write of the table
 
 	mu    sync.Mutex
-	links map[string]link // by the hashes of their tokens; guarded by mu
-	live  []kept          // guarded by mu
-	rev   uint64          // of the value that live was made from; guarded by mu
-	wrote time.Time       // when a write was last tried; guarded by mu
+	links []link    // the oldest first; guarded by mu
+	live  []kept    // guarded by mu
+	rev   uint64    // of the value that live was made from; guarded by mu
+	wrote time.Time // when a write was last tried; guarded by mu
 }
 
 type link struct {
+	hash   string // of its token
 	person audit.Person
 	until  time.Time
 }
@@ -273,27 +274,21 @@ func (s *sessions) link(by audit.Person) (token string, until time.Time) {
 	token, until = rand.Text(), now.Add(linkLength)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := ""
-	for hash, l := range s.links {
-		if !now.Before(l.until) {
-			delete(s.links, hash)
-		} else if first == "" || l.until.Before(s.links[first].until) {
-			first = hash
-		}
-	}
-	if len(s.links) >= mostLinks {
-		delete(s.links, first)
-	}
-	s.links[hashOf(token)] = link{by, until}
+	s.links = slices.DeleteFunc(s.links, func(l link) bool { return !now.Before(l.until) })
+	s.links = append(s.links[max(0, len(s.links)+1-mostLinks):], link{hashOf(token), by, until})
 	return token, until
 }
 
 // open takes a link's token, which is then good no more.
 func (s *sessions) open(token string) (by audit.Person, ok bool) {
+	hash, now := hashOf(token), time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hash := hashOf(token)
-	l, found := s.links[hash]
-	delete(s.links, hash)
-	return l.person, found && time.Now().Before(l.until)
+	i := slices.IndexFunc(s.links, func(l link) bool { return l.hash == hash && now.Before(l.until) })
+	if i < 0 {
+		return by, false
+	}
+	by = s.links[i].person
+	s.links = slices.Delete(s.links, i, i+1)
+	return by, true
 }

@@ -21,7 +21,7 @@ import (
 
 func newSessions(t *testing.T, table store.Table) *sessions {
 	t.Helper()
-	s := &sessions{table: table, length: 8 * time.Hour, idle: time.Hour, log: slog.New(slog.DiscardHandler), links: map[string]link{}}
+	s := &sessions{table: table, length: 8 * time.Hour, idle: time.Hour, log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, s.load(t.Context()))
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,15 +59,15 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 // onceName is the field with the number of a plan: a form that is sent twice acts once.
 const onceName = "once"
 
-// deeds are the newest actions by the numbers of their plans.
+// deeds are the newest actions.
 type deeds struct {
-	mu     sync.Mutex
-	all    map[string]*deed // guarded by mu
-	newest []string         // its keys, the oldest first; guarded by mu
+	mu  sync.Mutex
+	all []*deed // the oldest first; guarded by mu
 }
 
 // deed is an action that was confirmed, and how it ended.
 type deed struct {
+	key  string     // the person, and the number of the plan
 	mu   sync.Mutex // held while it is under way
 	done bool       // without an error; guarded by mu
 	end  done       // guarded by mu
@@ -96,18 +97,13 @@ func (d *deeds) once(a *asked, act func() (done, error)) (done, error) {
 func (d *deeds) of(key string) *deed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if it := d.all[key]; it != nil {
-		return it
+	i := slices.IndexFunc(d.all, func(it *deed) bool { return it.key == key })
+	if i >= 0 {
+		return d.all[i]
 	}
-	if d.all == nil {
-		d.all = map[string]*deed{}
-	}
-	if len(d.newest) == mostDeeds {
-		delete(d.all, d.newest[0])
-		d.newest = d.newest[1:]
-	}
-	d.all[key], d.newest = &deed{}, append(d.newest, key)
-	return d.all[key]
+	it := &deed{key: key}
+	d.all = append(d.all[max(0, len(d.all)+1-mostDeeds):], it)
+	return it
 }
 
 // noticeName is the cookie with the message of an action, for the next page. Another site cannot

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ const (
 // relay; what they do is safe to be cut off at any point.
 type jobs struct {
 	mu  sync.Mutex
-	all map[string]*work // guarded by mu
+	all []*work // the oldest first; guarded by mu
 }
 
 // work is a piece of it, as a page shows it.
@@ -63,25 +64,20 @@ func (j *jobs) begin(a *asked, title string, run func(w *asked, report func(*con
 func (j *jobs) add(w *work) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.all == nil {
-		j.all = map[string]*work{}
-	}
 	running := 0
-	var oldest *work
 	for _, o := range j.all {
 		if o.Running() {
 			running++
-		} else if oldest == nil || o.Ended.Before(oldest.Ended) {
-			oldest = o
 		}
 	}
 	if running >= runningJobs {
 		return false
 	}
 	if len(j.all) >= mostJobs {
-		delete(j.all, oldest.ID)
+		i := slices.IndexFunc(j.all, func(o *work) bool { return !o.Running() })
+		j.all = slices.Delete(j.all, i, i+1)
 	}
-	j.all[w.ID] = w
+	j.all = append(j.all, w)
 	return true
 }
 
@@ -95,8 +91,10 @@ func (j *jobs) change(edit func()) {
 func (j *jobs) of(id string) (work, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if w := j.all[id]; w != nil {
-		return *w, nil
+	for _, w := range j.all {
+		if w.ID == id {
+			return *w, nil
+		}
 	}
 	return work{}, &problem{404, "There is no such piece of work.", "It ended some time ago, or with the relay."}
 }

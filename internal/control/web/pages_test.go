@@ -170,7 +170,7 @@ func TestAnEntryIsShownWhole(t *testing.T) {
 	t.Parallel()
 	_, get := told(t)
 	_, body := get("/changes/1")
-	for _, want := range []string{"minimum password length 12 → 6", "weaker", "within 1m0s", "the API names nobody", "/prove?entry=1", "/states?entry=1", "nobody", "Acknowledge"} {
+	for _, want := range []string{"minimum password length 12 → 6", "weaker", "within 1m0s", "the API names nobody", "/prove?entry=1", "/states?project=shop&amp;environment=live&amp;entry=1", "nobody", "Acknowledge"} {
 		assert.Contains(t, strings.ToLower(body), strings.ToLower(want))
 	}
 	_, body = get("/changes/3")

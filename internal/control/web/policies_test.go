@@ -34,7 +34,7 @@ func TestViolationsAreShown(t *testing.T) {
 	assert.Contains(t, page, "2 violations")
 	assert.Contains(t, page, "Excepted until")
 	assert.Contains(t, page, "it cannot be evaluated")
-	assert.Contains(t, page, "/changes?environment=live&amp;project=shop&amp;setting=password_strength_config")
+	assert.Contains(t, page, "/changes?setting=password_strength_config&amp;project=shop&amp;environment=live")
 	assert.NotContains(t, page, hostile)
 	assert.Regexp(t, `(?s)baseline/password_length.*high.*short.*low.*Violated, and excepted`, page, "the most severe first")
 
