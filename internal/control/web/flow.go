@@ -11,7 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
@@ -66,13 +65,12 @@ func configOf(all []streaming.Health, of health.Status) *streaming.Health {
 // historyPage is what was declared and observed of one environment, on one axis of time.
 type historyPage struct {
 	flowRow
-	Hour        axis
-	Minutes     []minute // of the hour, the newest first
-	Days        int
-	Axis        axis
-	Entries     []timeline.Row
-	Credentials []credentials.Listed
-	MayAct      bool
+	Hour    axis
+	Minutes []minute // of the hour, the newest first
+	Days    int
+	Axis    axis
+	Entries []timeline.Row
+	MayAct  bool
 }
 
 // minute has the events that arrived in it.
@@ -108,11 +106,6 @@ func historyOf(a *asked) (any, error) {
 	}
 	if err := p.read(a); err != nil {
 		return nil, err
-	}
-	if p.MayAct {
-		if p.Credentials, err = credentialsOf(a, console.OfEnvironment{Project: project, Environment: environment}); err != nil {
-			return nil, err
-		}
 	}
 	slices.Reverse(p.Entries)
 	return p, nil
@@ -184,14 +177,6 @@ func (p *historyPage) happened(a *asked) (lane, error) {
 		}
 	}
 	return l, nil
-}
-
-// credentialsOf lists the credentials that an environment may push with.
-func credentialsOf(a *asked, which console.OfEnvironment) ([]credentials.Listed, error) {
-	all, err := a.client.Credentials(a.ctx)
-	return slices.DeleteFunc(all, func(c credentials.Listed) bool {
-		return c.Project != which.Project || c.Environment != which.Environment
-	}), err
 }
 
 // listed reads the rows that a filter chooses.

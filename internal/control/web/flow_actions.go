@@ -78,9 +78,11 @@ func rotateCredential(a *asked) (prepared, error) {
 			if err := planned(a, which, func(*streaming.Preview) {}); err != nil {
 				return p, err
 			}
-			listed, err := credentialsOf(a, which)
+			listed, err := a.client.Credentials(a.ctx)
 			for _, c := range listed {
-				p.Rows = append(p.Rows, []string{c.Username, c.Kind, c.LastFour, c.State})
+				if c.Project == which.Project && c.Environment == which.Environment {
+					p.Rows = append(p.Rows, []string{c.Username, c.Kind, c.LastFour, c.State})
+				}
 			}
 			return p, err
 		},

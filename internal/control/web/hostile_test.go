@@ -34,6 +34,7 @@ func TestHostileLiveEvents(t *testing.T) {
 	assert.True(t, utf8.ValidString(body))
 	assert.NotContains(t, body, "<script")
 	assert.NotContains(t, body, "\x00")
+	assert.NotContains(t, body, "\u202e", "it turns the direction of text")
 	for line := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(body), "\r", "\n"), "\n") {
 		require.True(t, strings.HasPrefix(line, "data: ") || line == "retry: 2000", line)
 	}

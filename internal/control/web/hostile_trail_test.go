@@ -61,6 +61,7 @@ func TestHostileTrail(t *testing.T) {
 		assert.True(t, utf8.ValidString(body), path)
 		assert.NotContains(t, body, hostile, path)
 		assert.NotContains(t, body, "<img src=x", path)
+		assert.NotContains(t, body, "\u202e", "%s turns the direction of text", path)
 	}
 	for i, e := range all {
 		resp, whole := send(t, http.MethodGet, fmt.Sprintf("%s/changes/%d/text?part=after", c.URL, i), cookie)

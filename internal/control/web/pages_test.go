@@ -303,7 +303,7 @@ func TestTheStatesAtATime(t *testing.T) {
 	_, body = get("/states?entry=0")
 	assert.Contains(t, body, ">1 setting<")
 	assert.Contains(t, body, "&#34;luds_min_password_length&#34;: 12")
-	assert.Equal(t, "/states?entry=1", linkTo(body, `rel="next">Next change`))
+	assert.Equal(t, "/states?project=&environment=&entry=1", linkTo(body, `rel="next">Next change`))
 	_, body = get("/states?at=2026-03-01T08:01")
 	assert.Contains(t, body, "&#34;luds_min_password_length&#34;: 6")
 	_, body = get("/states?at=2020-01-01")

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -19,7 +18,6 @@ type sinkPage struct {
 	Spans   []span // of the axis, the newest first
 	Reasons []reason
 	Cut     bool // there are more letters than were read for Reasons
-	MayAct  bool
 }
 
 // span is a part of the axis, with what happened in it.
@@ -41,7 +39,7 @@ func sinkOf(a *asked) (any, error) {
 	if i < 0 {
 		return nil, &problem{http.StatusNotFound, "The running configuration has no such sink.", "Choose one in the list."}
 	}
-	p := sinkPage{Sink: all[i], Hours: 1, MayAct: a.role >= access.Operator}
+	p := sinkPage{Sink: all[i], Hours: 1}
 	if a.value("hours") == "12" {
 		p.Hours = 12
 	}

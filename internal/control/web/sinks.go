@@ -27,9 +27,8 @@ type sinksPage struct {
 	Sinks   []console.Sink
 	Reasons []reason
 	// Cut: there are more letters than were read for Reasons.
-	Cut     bool
-	MayAct  bool
-	Letters string // the address of all letters
+	Cut    bool
+	MayAct bool
 }
 
 // reason is one for which a sink refused events.
@@ -43,7 +42,7 @@ type reason struct {
 const mostGrouped = 5000
 
 func sinksOf(a *asked) (any, error) {
-	p := sinksPage{MayAct: a.role >= access.Operator, Letters: lettersPath}
+	p := sinksPage{MayAct: a.role >= access.Operator}
 	var err error
 	if p.Sinks, err = a.client.Sinks(a.ctx); err != nil {
 		return nil, err

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -22,11 +20,11 @@ type states struct {
 	Entry, Last int64
 	At          time.Time // of Entry
 	Asked       string    // a time that was asked for
-	// Former and Latter are the addresses after the change before, and after the next one.
-	Former, Latter, Now string
-	List                []stateOfSetting
-	More                bool // there are more settings than List has
-	Error               string
+	// Former and Latter are the changes before and after; nil: there is none.
+	Former, Latter *int64
+	List           []stateOfSetting
+	More           bool // there are more settings than List has
+	Error          string
 }
 
 // stateOfSetting is a setting with its newest state.
@@ -39,7 +37,6 @@ type stateOfSetting struct {
 
 func statesOf(a *asked) (any, error) {
 	s := &states{Project: a.value("project"), Environment: a.value("environment"), Last: -1, Asked: a.value("at")}
-	s.Now = address(statesPath, s.where())
 	if err := s.place(a); err != nil || s.Last < 0 || s.Error != "" {
 		return s, err
 	}
@@ -60,16 +57,6 @@ func statesOf(a *asked) (any, error) {
 		s.List = append(s.List, one)
 	}
 	return s, s.neighbours(a)
-}
-
-// where are the fields of the address without a time.
-func (s *states) where() url.Values {
-	v := url.Values{}
-	return with(with(v, "project", s.Project), "environment", s.Environment)
-}
-
-func (s *states) after(index int64) string {
-	return address(statesPath, with(s.where(), "entry", strconv.FormatInt(index, 10)))
 }
 
 // place finds the entry of the time that is asked for: the newest one, one by its index, or the last
@@ -137,12 +124,12 @@ func (s *states) neighbours(a *asked) error {
 		return err
 	}
 	if row != nil {
-		s.Former = s.after(row.Index)
+		s.Former = &row.Index
 	}
 	f.Before, f.Limit, f.From = nil, 0, new(s.Entry+1)
 	rows, _, err := oldest(a, f)
 	if err == nil && len(rows) > 0 {
-		s.Latter = s.after(rows[0].Index)
+		s.Latter = &rows[0].Index
 	}
 	return err
 }
