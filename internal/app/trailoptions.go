@@ -21,7 +21,7 @@ func TrailOptions(cfg *config.Config) audit.Options {
 		},
 		Evidence: audit.Evidence{
 			ForwardedFile: filepath.Join(cfg.DataDir, ForwardedFile), SalvageDir: filepath.Join(cfg.DataDir, SalvageDir),
-			Files: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))),
+			Files: tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)),
 		},
 		Shared: cfg.Journal.URL != "",
 	}

@@ -32,6 +32,8 @@ func Serve(tb testing.TB, dir string) (trail *audit.Trail, stop func()) {
 	s := Store(tb, dir)
 	trail, err := audit.Open(tb.Context(), s, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}})
 	require.NoError(tb, err)
+	_, err = trail.End(tb.Context()) // it is read by then
+	require.NoError(tb, err)
 	return trail, func() {
 		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
 		require.NoError(tb, s.Close())
@@ -44,6 +46,14 @@ func New(tb testing.TB) *audit.Trail {
 	trail, stop := Serve(tb, tb.TempDir())
 	tb.Cleanup(stop)
 	return trail
+}
+
+// Verify reads all of a trail, and checks it without its key. files may be nil.
+func Verify(tb testing.TB, trail *audit.Trail, files audit.Files) audit.Report {
+	tb.Helper()
+	report, _, err := audit.VerifyOffline(tb.Context(), audit.Options{Evidence: audit.Evidence{Files: files}}, trail.Reader)
+	require.NoError(tb, err)
+	return report
 }
 
 // Entries are all entries of a trail, oldest first.

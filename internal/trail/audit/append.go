@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -35,28 +36,16 @@ func (t *Trail) AppendIf(ctx context.Context, e Entry, newest int64) (int64, err
 	return t.append(ctx, e, max(newest, -1))
 }
 
-func (t *Trail) append(ctx context.Context, e Entry, newest int64) (int64, error) {
+func (t *Trail) append(ctx context.Context, e Entry, newest int64) (index int64, err error) {
 	a, err := t.addition(e, newest)
+	if err == nil {
+		index, err = t.await(ctx, a)
+	}
 	if err != nil {
+		t.metrics.appendErrors.Inc()
 		return 0, fmt.Errorf("append to audit trail: %w", err)
 	}
-	if err := t.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer t.unlock()
-	for again := false; ; again = true {
-		var index int64
-		if err = t.ready(ctx); err == nil {
-			index, err = t.place(ctx, a)
-		}
-		if err == nil {
-			return index, nil
-		}
-		if again || !errors.Is(err, ErrDamaged) { // damage is named, and then it goes on
-			t.metrics.appendErrors.Inc()
-			return 0, fmt.Errorf("append to audit trail: %w", err)
-		}
-	}
+	return index, nil
 }
 
 // addition is one entry on its way.
@@ -65,6 +54,16 @@ type addition struct {
 	leaf   tlog.Hash
 	newest int64  // what the newest entry of its resource has to be
 	name   string // for people
+
+	finished bool // and so are the next two; set in the turn
+	index    int64
+	err      error
+	done     chan struct{} // closed then
+}
+
+func (a *addition) finish(index int64, err error) {
+	a.finished, a.index, a.err = true, index, err
+	close(a.done)
 }
 
 // addition encodes e, with a salt of its own.
@@ -76,50 +75,141 @@ func (t *Trail) addition(e Entry, newest int64) (*addition, error) {
 	}
 	return &addition{
 		newest: newest, leaf: leafHash(record), name: fmt.Sprintf("%s of %s/%s", e.Subject, e.Project, e.Environment),
-		draft: t.codec.pack(e.resource(), record),
+		draft: t.codec.pack(e.resource(), record), done: make(chan struct{}),
 	}, nil
 }
 
-// place adds a after the last known entry. The log takes it only there. So an entry that was
-// overtaken by another relay's is refused; then the entries up to the end are read, and a is
-// among them if it had arrived. A crash at any line leaves it in or out, whole.
-func (t *Trail) place(ctx context.Context, a *addition) (int64, error) {
-	if a.newest != anyEntry && t.newest.get(a.draft.Key) != a.newest {
-		return 0, ErrConflict // entries after this look are seen by catchUp
+// await has an entry appended.
+func (t *Trail) await(ctx context.Context, a *addition) (int64, error) {
+	select {
+	case t.additions <- a:
+	case <-t.done:
+		return 0, ErrUnavailable
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
-	for tries := 0; ; {
-		last := t.next()
-		_, err := t.entries.AppendAt(ctx, store.Pos(last), a.draft)
-		switch {
-		case err == nil:
-			t.add(a.draft.Key, a.leaf)
-			return last, nil
-		case errors.Is(err, store.ErrTooLarge):
-			return 0, fmt.Errorf("%w: %s takes %d bytes compressed, and the store takes %d", ErrTooLarge, a.name, len(a.draft.Data), t.entries.MaxRecord())
-		case ctx.Err() != nil, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrGone):
-			return 0, err
-		}
-		// Others were quicker, or nobody knows whether it was stored.
-		if index, err := t.catchUp(ctx, a); index >= 0 || err != nil {
-			return index, err
-		}
-		if tries++; t.next() == last && tries >= appendAttempts { // nothing new, and yet refused: not for ever
-			return 0, err
+	select {
+	case <-a.done:
+		return a.index, a.err
+	case <-t.done:
+		return 0, fmt.Errorf("%w: the trail was closed", store.ErrUnknown)
+	case <-ctx.Done(): // perhaps it is appended all the same
+		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
+	}
+}
+
+// groupEntries and groupBytes bound what is appended at once.
+const groupEntries, groupBytes = 256, 4 << 20
+
+// appendAll appends the entries on their way, until ctx ends. Those that wait are appended together,
+// so that a thousand of them take a few writes.
+func (t *Trail) appendAll(ctx context.Context) {
+	for {
+		select {
+		case a := <-t.additions:
+			t.appendGroup(ctx, a)
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-// catchUp adds to the tree the entries that are in the log since. It returns the index of a
-// if a is among them, else -1.
-func (t *Trail) catchUp(ctx context.Context, a *addition) (int64, error) {
+// appendGroup appends an entry, and others that wait.
+func (t *Trail) appendGroup(ctx context.Context, first *addition) {
+	if err := t.lock(ctx); err != nil {
+		return // the trail is closed
+	}
+	defer t.unlock()
+	group, size := []*addition{first}, len(first.draft.Data)
+	for len(t.additions) > 0 && len(group) < groupEntries && size < groupBytes {
+		a := <-t.additions
+		group, size = append(group, a), size+len(a.draft.Data)
+	}
+	err := t.placeNow(ctx, group)
+	if errors.Is(err, ErrDamaged) { // damage is named, and then it goes on
+		err = t.placeNow(ctx, group)
+	}
+	for _, a := range group {
+		if !a.finished {
+			a.finish(0, err)
+		}
+	}
+}
+
+// placeNow is place where the trail can be used.
+func (t *Trail) placeNow(ctx context.Context, group []*addition) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	return t.place(ctx, group)
+}
+
+// place adds entries after the last known one. The log takes them only there. If nobody knows
+// whether it did, or if it ends elsewhere, the entries up to its end are read, and those of the
+// group are among them that had arrived. A crash at any line leaves the first few of them in the
+// log, each whole.
+func (t *Trail) place(ctx context.Context, group []*addition) error {
+	for tries := 0; ; {
+		last, drafts := t.next(), t.fitting(group)
+		if len(drafts) == 0 {
+			return nil
+		}
+		_, err := t.entries.AppendAt(ctx, store.Pos(last), drafts...)
+		switch {
+		case err == nil:
+			for _, a := range group {
+				if !a.finished {
+					a.finish(t.next(), nil)
+					t.add(a.draft.Key, a.leaf)
+				}
+			}
+			return nil
+		case ctx.Err() != nil, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrGone), errors.Is(err, store.ErrTooLarge):
+			return err
+		}
+		if err := t.catchUp(ctx, group); err != nil {
+			return err
+		}
+		if tries++; t.next() == last && tries >= appendAttempts { // nothing new, and yet refused: not for ever
+			return err
+		}
+	}
+}
+
+// fitting are the drafts of the entries in a group that may be appended now. The others are finished.
+func (t *Trail) fitting(group []*addition) (drafts []store.Draft) {
+	newest := map[string]int64{} // with the entries of the group
+	for _, a := range group {
+		if a.finished {
+			continue
+		}
+		at, appended := newest[a.draft.Key]
+		if !appended {
+			at = t.known.newestOf(a.draft.Key)
+		}
+		switch most := t.entries.MaxRecord(); {
+		case a.newest != anyEntry && at != a.newest:
+			a.finish(0, ErrConflict)
+		case len(a.draft.Key)+len(a.draft.Data) > most:
+			a.finish(0, fmt.Errorf("%w: %s takes %d bytes compressed, and the store takes %d", ErrTooLarge, a.name, len(a.draft.Data), most))
+		default:
+			newest[a.draft.Key] = t.next() + int64(len(drafts))
+			drafts = append(drafts, a.draft)
+		}
+	}
+	return drafts
+}
+
+// catchUp adds to the tree the entries that are in the log since, and finishes those of the group
+// that are among them.
+func (t *Trail) catchUp(ctx context.Context, group []*addition) error {
 	state, err := t.entries.State(ctx)
 	if err != nil {
-		return -1, fmt.Errorf("read the end of the audit trail: %w", err)
+		return fmt.Errorf("read the end of the audit trail: %w", err)
 	}
 	if int64(state.End) < t.next() {
-		return -1, t.damage("entries from %d on are gone", int64(state.End))
+		return t.damage("entries from %d on are gone", int64(state.End))
 	}
-	mine, conflict := int64(-1), false
 	_, err = each(ctx, t.entries, store.Pos(t.next())+1, func(item store.Item) error {
 		if item.Gap != nil {
 			return t.damage("entries %d to %d are missing", int64(item.Gap.From)-1, int64(item.Gap.To)-1)
@@ -129,22 +219,12 @@ func (t *Trail) catchUp(ctx context.Context, a *addition) (int64, error) {
 			t.suspect(fmt.Sprintf("entry %d: %v", indexOf(item.Record), err))
 		}
 		t.add(item.Record.Key, leaf)
-		switch {
-		case a == nil || mine >= 0 || item.Record.Key != a.draft.Key:
-		case leaf == a.leaf:
-			mine = indexOf(item.Record)
-		case a.newest != anyEntry && indexOf(item.Record) > a.newest:
-			conflict = true
+		if i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == leaf }); i >= 0 {
+			group[i].finish(indexOf(item.Record), nil)
 		}
 		return nil
 	})
-	if err == nil && mine < 0 && conflict {
-		err = ErrConflict
-	}
-	if mine >= 0 { // the entries after it are read the next time
-		err = nil
-	}
-	return mine, err
+	return err
 }
 
 // damage has the trail read back, and is the error for the cause.
@@ -154,28 +234,9 @@ func (t *Trail) damage(format string, args ...any) error {
 	return err
 }
 
-// readLeaf is the leaf of an entry that must be there.
-func (t *Trail) readLeaf(ctx context.Context, index int64) (leaf tlog.Hash, err error) {
-	r, err := at(ctx, t.entries, store.Pos(index)+1)
-	if err != nil {
-		return leaf, fmt.Errorf("read entry %d: %w", index, err)
-	}
-	if r == nil {
-		return leaf, t.damage("entry %d is missing", index)
-	}
-	leaf, err = t.codec.leafOf(r)
-	if err != nil {
-		t.suspect(fmt.Sprintf("entry %d: %v", index, err))
-	}
-	return leaf, nil
-}
-
 // add grows the tree by a durable entry of a resource.
 func (t *Trail) add(resource string, leaf tlog.Hash) {
-	if resource != "" { // else it is the place of a lost entry
-		t.newest.add(resource, t.next())
-	}
+	t.known.add(resource, leaf)
 	t.tree.Add(leaf)
-	t.pending = append(t.pending, leaf)
 	t.grown()
 }

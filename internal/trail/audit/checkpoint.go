@@ -78,6 +78,15 @@ func (c *Kept) isSound() bool {
 	return ok && before.With(c.Leaves...).Root() == c.Root
 }
 
+// at is the tree of n leaves, as c's own hashes give it.
+func (c *Kept) at(n int64) (tree, bool) {
+	if !c.isSound() || n < c.from() || n > c.Size {
+		return tree{}, false
+	}
+	before, _ := c.before()
+	return before.With(c.Leaves[:n-c.from()]...), true
+}
+
 // signCheckpoint gives the signed note of t, with an extension line or "", and with the
 // key's timestamp.
 func signCheckpoint(ctx context.Context, key keyPair, t tree, extension string, at time.Time) ([]byte, error) {

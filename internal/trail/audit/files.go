@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"bytes"
+
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -29,24 +31,34 @@ func (c *copied) span() span {
 // recover seeks the signed entries that the log lacks in the files. Got and want are leaves
 // of g, as they are and as signed.
 func (x *examination) recover(g Generation, got, want []tlog.Hash) {
-	for i, leaf := range want {
-		index := g.Base + int64(i)
-		if x.files == nil || leaf == (tlog.Hash{}) || i < len(got) && got[i] == leaf || leaf == lostLeaf(index) {
-			continue
+	isLost := func(n int64) bool {
+		return want[n] != (tlog.Hash{}) && (n >= int64(len(got)) || got[n] != want[n]) && want[n] != lostLeaf(g.Base+n)
+	}
+	from, to := int64(0), int64(len(want))
+	for from < to && !isLost(from) {
+		from++
+	}
+	for to > from && !isLost(to-1) {
+		to--
+	}
+	if x.files == nil || from == to {
+		return
+	}
+	_ = x.files.Records(g.Origin, from, to, func(n int64, record []byte) error { // what cannot be read stays lost
+		if !isLost(n) || leafHash(record) != want[n] {
+			return nil
 		}
-		record, err := x.files.Record(g.Origin, int64(i))
-		if err != nil || leafHash(record) != leaf {
-			continue
-		}
+		index := g.Base + n
 		if e, err := decodeRecord(record, index); err == nil {
 			x.take(&e)
 		}
-		if n := len(x.copied); n > 0 && x.copied[n-1].span().To == index-1 && x.copied[n-1].generation.Base == g.Base {
-			x.copied[n-1].leaves = append(x.copied[n-1].leaves, leaf)
-			continue
+		if last := len(x.copied) - 1; last >= 0 && x.copied[last].span().To == index-1 && x.copied[last].generation.Base == g.Base {
+			x.copied[last].leaves = append(x.copied[last].leaves, want[n])
+		} else {
+			x.copied = append(x.copied, copied{g, index, []tlog.Hash{want[n]}})
 		}
-		x.copied = append(x.copied, copied{g, index, []tlog.Hash{leaf}})
-	}
+		return nil
+	})
 }
 
 // setApart takes the restored entries out of the problems.
@@ -71,44 +83,43 @@ func (x *examination) setApart() {
 // isOfEntries reports whether From and To are indexes of entries without weight.
 func isOfEntries(p truth.Finding) bool { return kindOf(p) == ofEntries && p.Kind != truth.Unproven }
 
-// copyOf is the run with an entry that is read from the files.
-func (v *view) copyOf(index int64) (*copied, bool) {
-	for i := range v.copied {
-		if run := v.copied[i].span(); run.From <= index && index <= run.To {
-			return &v.copied[i], true
+// fromFiles gives the entries in [from, to) that the log has lost and the files have, in order. If
+// one is gone from the files too, the trail is read back.
+func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
+	copies := r.view.Load().copied
+	for i := range copies {
+		run := &copies[i]
+		g, at := run.generation, run.span()
+		first, end := max(from, at.From), min(to, at.To+1)
+		if first >= end {
+			continue
 		}
-	}
-	return nil, false
-}
-
-// fromFiles reads an entry that the log has lost. If it is gone from the files too, the trail
-// is read back.
-func (r *Reader) fromFiles(index int64) (Recorded, bool) {
-	run, listed := r.view.Load().copyOf(index)
-	if !listed {
-		return Recorded{}, false
-	}
-	leaf := run.leaves[index-run.from]
-	record, err := r.files.Record(run.generation.Origin, index-run.generation.Base)
-	if err != nil || leafHash(record) != leaf {
-		r.suspect("an entry that was read from the entry bundles is lost there too")
-		return Recorded{}, false
-	}
-	e, err := decodeRecord(record, index)
-	return Recorded{Entry: e, Record: record, Leaf: leaf}, err == nil
-}
-
-// fromFilesBetween gives the entries in [from, to) that are read from the files, in order.
-func (r *Reader) fromFilesBetween(from, to int64, handle func(Recorded) error) error {
-	for _, run := range r.view.Load().copied {
-		at := run.span()
-		for index := max(from, at.From); index < to && index <= at.To; index++ {
-			if e, ok := r.fromFiles(index); ok {
-				if err := handle(e); err != nil {
-					return err
-				}
+		missing := end - first
+		err := r.files.Records(g.Origin, first-g.Base, end-g.Base, func(n int64, record []byte) error {
+			index := g.Base + n
+			leaf := run.leaves[index-at.From]
+			e, err := decodeRecord(record, index)
+			if err != nil || leafHash(record) != leaf {
+				return nil //nolint:nilerr // it is lost
 			}
+			missing--
+			return handle(Recorded{Entry: e, Record: bytes.Clone(record), Leaf: leaf})
+		})
+		if err != nil {
+			return err
+		}
+		if missing > 0 {
+			r.suspect("an entry that was read from the entry bundles is lost there too")
 		}
 	}
 	return nil
+}
+
+// copyOf is an entry that the log has lost and the files have.
+func (r *Reader) copyOf(index int64) (e Recorded, found bool) {
+	_ = r.fromFiles(index, index+1, func(c Recorded) error { // which is no error
+		e, found = c, true
+		return nil
+	})
+	return e, found
 }

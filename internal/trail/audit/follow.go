@@ -34,7 +34,7 @@ const (
 // of the store is waited for, and so is an unusable trail. The position is kept in the table
 // under a name, over restarts. After a crash the newest entries may come again. Of several relays
 // on one cluster, the one with the turn forwards; one that was thought dead, and comes back, hands
-// on again what the other one does, until it learns of it.
+// on again what the other one does, until it learns of it. One caller at a time is told of what is new.
 func (t *Trail) Forward(ctx context.Context, name string, entry func(context.Context, Recorded) error, checkpoint func(context.Context, Kept) error) error {
 	select {
 	case <-ctx.Done():
@@ -88,12 +88,13 @@ func (f *forwarder) run(ctx context.Context) (some bool, err error) {
 		return false, err
 	}
 	for {
-		err := f.step(ctx)
-		if err == nil {
-			err = f.grown(ctx)
-		}
-		if err != nil {
+		if err := f.step(ctx); err != nil {
 			return f.some, err
+		}
+		select {
+		case <-f.news:
+		case <-ctx.Done():
+			return f.some, ctx.Err()
 		}
 	}
 }
@@ -208,24 +209,4 @@ func (f *forwarder) handOnKept(ctx context.Context, item store.Item, last store.
 	}
 	f.at.Checkpoints, f.some = item.Record.Pos, true
 	return nil
-}
-
-// grown returns once one of the logs has more.
-func (f *forwarder) grown(ctx context.Context) error {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	one := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		one <- f.wait(waiting, f.checkpoints, f.at.Checkpoints+1)
-		cancel()
-	}()
-	err := f.wait(waiting, f.entries, f.at.Entries+1)
-	cancel()
-	<-done
-	if other := <-one; err == nil || other == nil {
-		return nil
-	}
-	return err
 }

@@ -118,7 +118,13 @@ func (x *examination) checkForwarded() {
 		x.problem("truncated", from, f.Index, "the trail ends before them, and %s them", x.given)
 		return
 	}
-	if now, sure := x.treeAt(x.gens[at], f.Size); sure && now.Root() != *f.Root {
+	leaves, proven := x.asSigned(), tree{}
+	if at == len(x.gens)-1 {
+		proven = x.signed
+	} else if f.Size > x.gens[at].Size { // the generation ended without them
+		return
+	}
+	if now, sure := treeUpTo(leaves[min(x.gens[at].Base, int64(len(leaves))):], f.Size, proven); sure && now.Root() != *f.Root {
 		x.problem("forwarded", f.Index, f.Index, "%s entry %d under the root %s, and the root up to it is %s now", x.given, f.Index, *f.Root, now.Root())
 	}
 }
@@ -133,22 +139,6 @@ func (x *examination) truncatedFrom() int64 {
 		}
 	}
 	return from
-}
-
-// treeAt is a generation's tree of n leaves, and whether it is known: from a checkpoint, or
-// after the newest one from the entries.
-func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
-	for i := range x.history {
-		if c := &x.history[i]; c.Base == g.Base && c.Size >= n && c.from() <= n {
-			if t, sound := c.at(n); sound {
-				return t, true
-			}
-		}
-	}
-	if g.Base != x.gens[len(x.gens)-1].Base || n < x.signed.Len() || g.Base+n > int64(len(x.leaves)) {
-		return tree{}, false
-	}
-	return x.signed.With(x.unsigned(g.Base, n)...), true
 }
 
 // contradictsForwarded reports whether the newest tree, with placeholders for its lost end,

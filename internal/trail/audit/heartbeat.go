@@ -94,10 +94,7 @@ func (g Gap) String() string {
 // Gaps are the newest gaps between heartbeats, at most so many: those found when the
 // trail was read back, and the one up to now if this process could not sign for so long.
 func (t *Trail) Gaps(most int) []Gap {
-	gaps := []Gap{}
-	if v := t.view.Load(); v != nil {
-		gaps = append(gaps, v.gaps...)
-	}
+	gaps := append([]Gap{}, t.view.Load().gaps...)
 	p := Pulse{last: time.Unix(0, t.signedAt.Load()), within: t.options.Heartbeat}
 	if t.signedAt.Load() > 0 {
 		gaps = append(gaps, p.Gaps(time.Now())...)

@@ -9,53 +9,84 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/auditrelay/auditrelay/internal/store"
+	"golang.org/x/mod/sumdb/tlog"
 )
 
-// newest has the index of each resource's newest sound entry. It is derived from the entries
-// and complete up to the last one that this Trail knows: reading them makes it, and each
-// appended entry is added.
-type newest struct {
-	mu sync.Mutex
-	of map[string]int64 // by resource; guarded by mu
+// known is what a Trail knows of all entries, up to the last one: reading them makes it, and each
+// appended entry is added. It takes 32 bytes an entry.
+type known struct {
+	mu     sync.Mutex
+	newest map[string]int64 // the index of each resource's newest entry; guarded by mu
+	leaves []tlog.Hash      // as signed, or else as they are; zero where they are not known; guarded by mu
+	base   int64            // of the newest generation, when it was read; guarded by mu
+	proven tree             // of this generation, by its newest checkpoint; guarded by mu
 }
 
-// add notes an entry. Older ones than the known one change nothing.
-func (n *newest) add(resource string, index int64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if at, known := n.of[resource]; !known || at < index {
-		n.of[resource] = index
+// add notes the next entry. Of the place of a lost one, the resource is empty.
+func (k *known) add(resource string, leaf tlog.Hash) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if resource != "" {
+		k.newest[resource] = int64(len(k.leaves))
 	}
+	k.leaves = append(k.leaves, leaf)
 }
 
-// get is the index of a resource's newest entry, -1 for none.
-func (n *newest) get(resource string) int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if at, known := n.of[resource]; known {
+// newestOf is the index of a resource's newest entry, -1 for none.
+func (k *known) newestOf(resource string) int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at, found := k.newest[resource]; found {
 		return at
 	}
 	return -1
 }
 
-func (n *newest) set(of map[string]int64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.of = of
+// correct replaces the newest entry of a resource, unless there is a newer one since.
+func (k *known) correct(resource string, from, to int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.newest[resource] == from {
+		k.newest[resource] = to
+	}
 }
 
-func (n *newest) all() map[string]int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return maps.Clone(n.of)
+func (k *known) set(newest map[string]int64, leaves []tlog.Hash, base int64, proven tree) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.newest, k.leaves, k.base, k.proven = newest, leaves, base, proven
+}
+
+func (k *known) resources() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.newest))
+}
+
+// between are the leaves in [from, to), as far as there are any.
+func (k *known) between(from, to int64) []tlog.Hash {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	to = min(to, int64(len(k.leaves)))
+	return k.leaves[min(from, to):to:to]
+}
+
+// treeBefore is the tree of a generation up to an entry, without it.
+func (k *known) treeBefore(g Generation, index int64) (tree, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	proven := tree{}
+	if g.Base == k.base {
+		proven = k.proven
+	}
+	return treeUpTo(k.leaves[g.Base:], index-g.Base, proven)
 }
 
 // Last returns the newest sound entry of a resource, and whether there is one. A
 // damaged entry does not count: the one before it does, with Unsure set. Without any,
 // Unsure means there may have been one.
 func (t *Trail) Last(ctx context.Context, project, environment, subject string) (Entry, bool, error) {
-	if err := t.isOpen(); err != nil {
+	if err := t.isOpen(ctx); err != nil {
 		return Entry{}, false, err
 	}
 	e, found, err := t.last(ctx, resource(project, environment, subject))
@@ -68,13 +99,10 @@ func (t *Trail) Last(ctx context.Context, project, environment, subject string) 
 // Newest returns the newest sound entry of each resource with this subject, in any
 // project and environment.
 func (t *Trail) Newest(ctx context.Context, subject string) (entries []Entry, err error) {
-	if err := t.isOpen(); err != nil {
+	if err := t.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.reach(ctx); err != nil {
-		return nil, err
-	}
-	for _, where := range slices.Sorted(maps.Keys(t.newest.all())) {
+	for _, where := range t.known.resources() {
 		if !strings.HasSuffix(where, "."+token(subject)) {
 			continue
 		}
@@ -89,55 +117,35 @@ func (t *Trail) Newest(ctx context.Context, subject string) (entries []Entry, er
 	return entries, nil
 }
 
-// End is the number of entries in the log, those of other relays too.
+// Leaves are the hashes of the leaves of the entries in [from, to): as they were signed, zero where
+// that is not known, and of entries under no checkpoint as they are. Of unknown entries there are none.
+func (t *Trail) Leaves(from, to int64) []tlog.Hash { return t.known.between(from, to) }
+
+// End is the number of entries.
 func (t *Trail) End(ctx context.Context) (int64, error) {
-	if err := t.isOpen(); err != nil {
-		return 0, err
-	}
-	s, err := t.entries.State(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the end of the audit trail: %w", err)
-	}
-	return int64(s.End), nil
+	err := t.isOpen(ctx)
+	return t.Size(), err
 }
 
-// reach takes up the entries of other relays, so that the index is complete at the end.
-func (t *Trail) reach(ctx context.Context) error {
-	if end, err := t.End(ctx); err != nil || end <= t.Size() {
-		return err
-	}
-	if err := t.use(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	_, err := t.catchUp(ctx, nil)
-	return err
-}
-
-// last is Last for a resource. The indexed entry is held against what it should be, as the
-// index may be wrong about an entry that was damaged since. Then the trail is read back, and
-// the entries before it are searched.
+// last is Last for a resource. Where its newest entry has no weight, or is none any more, the one
+// before it is searched once.
 func (t *Trail) last(ctx context.Context, where string) (e Entry, found bool, err error) {
-	if err := t.reach(ctx); err != nil {
-		return Entry{}, false, err
-	}
-	e.Index = t.newest.get(where)
-	if found = e.Index >= 0; found {
+	e.Index = t.known.newestOf(where)
+	if e.Index >= 0 {
 		got, err := t.Get(ctx, e.Index)
 		switch {
 		case err == nil && !got.Unsound && got.resource() == where:
-			e = got.Entry
+			e, found = got.Entry, true
 		case err == nil || errors.Is(err, ErrMissing) || errors.Is(err, ErrDamaged):
-			t.suspect(fmt.Sprintf("entry %d is not what the index of the newest entries says", e.Index))
-			of, err := t.newestOf(ctx, where)
+			if !contains(t.view.Load().unsound, e.Index) {
+				t.suspect(fmt.Sprintf("entry %d is not what the index of the newest entries says", e.Index))
+			}
+			before, err := t.newestOf(ctx, where)
 			if err != nil {
 				return Entry{}, false, err
 			}
-			if e, found = of.Entry, of.Record != nil; !found {
-				e.Index = -1
-			}
-			e.Unsure = true
-			return e, found, nil
+			t.known.correct(where, e.Index, before.Index)
+			e, found = before.Entry, before.Record != nil
 		default:
 			return Entry{}, false, err
 		}
@@ -147,8 +155,10 @@ func (t *Trail) last(ctx context.Context, where string) (e Entry, found bool, er
 	return e, found, nil
 }
 
-// newestOf reads all entries in search of the newest sound one of a resource.
+// newestOf reads all entries in search of the newest sound one of a resource. Without any, it has the
+// index -1.
 func (r *Reader) newestOf(ctx context.Context, where string) (newest Recorded, err error) {
+	newest.Index = -1
 	err = r.Each(ctx, 0, func(e Recorded) error {
 		if !e.Unsound && e.resource() == where {
 			newest = e
@@ -156,28 +166,4 @@ func (r *Reader) newestOf(ctx context.Context, where string) (newest Recorded, e
 		return nil
 	})
 	return newest, err
-}
-
-// indexed makes the index from a reading of all entries. Where the newest entry of a resource
-// is damaged, all are read once more.
-func (t *Trail) indexed(ctx context.Context, x *examination) (map[string]int64, error) {
-	v := viewOf(x)
-	damaged := func(index int64) bool { return contains(v.unsound, index) }
-	if !slices.ContainsFunc(slices.Collect(maps.Values(x.newest)), damaged) {
-		return x.newest, nil
-	}
-	of := map[string]int64{}
-	_, err := each(ctx, t.entries, 1, func(item store.Item) error {
-		if item.Record == nil || contains(v.passed, indexOf(item.Record)) || item.Record.Kind == kindLost {
-			return nil
-		}
-		of[item.Record.Key] = indexOf(item.Record)
-		return nil
-	})
-	for where, index := range x.newest { // those that are read from the files
-		if !damaged(index) {
-			of[where] = max(of[where], index)
-		}
-	}
-	return of, err
 }

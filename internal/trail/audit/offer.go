@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -58,26 +57,14 @@ func (t *Trail) offer() {
 	t.offers <- o // only who has the turn fills it
 }
 
-// offerAgain offers the newest checkpoint of a trail read back. Needs the turn.
-func (t *Trail) offerAgain(x *examination) {
-	for _, c := range slices.Backward(x.history) {
-		if c.Base == t.base && c.PublicKey == t.key.public && c.Size == t.signed.Len() && c.Root == t.signed.Root() {
-			t.newestNote = []byte(c.Note)
-			t.offer()
-			return
-		}
-	}
-}
-
-// reaches takes up the checkpoints kept by others, and compares.
+// reaches reads the trail back, and compares: this relay may have been thought dead, and another one
+// signs.
 func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (bool, error) {
+	t.stale.Store(true)
 	if err := t.use(ctx); err != nil {
 		return false, err
 	}
 	defer t.unlock()
-	if err := t.adopt(ctx); err != nil {
-		return false, err
-	}
 	return t.base != o.base || t.signed.Len() >= size, nil
 }
 
@@ -102,13 +89,11 @@ func (t *Trail) KeepCosigned(ctx context.Context, o Offer, text []byte) error {
 		return err
 	}
 	pos, err := t.checkpoints.AppendAt(ctx, store.Pos(t.keptSeq), kept)
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) { // by another relay, or by this one
-		err = errors.Join(err, t.adopt(ctx))
-	}
 	if err != nil {
-		return fmt.Errorf("keep cosigned checkpoint: %w", err)
+		return t.notKept("keep cosigned checkpoint", err)
 	}
 	t.keptSeq, t.newestNote, t.pinDue = uint64(pos), text, true
+	nudge(t.news)
 	return t.keepPin()
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -67,9 +69,10 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 	if trail.keptSeq == 0 {
 		return false
 	}
-	c, err := trail.keptAt(t.Context(), trail.keptSeq)
+	rec, err := at(t.Context(), trail.checkpoints, store.Pos(trail.keptSeq))
 	require.NoError(t, err)
-	require.NotNil(t, c)
+	c, err := decodeKept(rec)
+	require.NoError(t, err)
 	return c.Size == n && strings.Contains(c.Note, text)
 }
 
@@ -114,11 +117,17 @@ func TestARefusalIsEnteredOnce(t *testing.T) {
 	require.NoError(t, trail.RecordAgreement(t.Context(), a))
 	require.NoError(t, trail.RecordAgreement(t.Context(), a))
 	require.NoError(t, trail.RecordRefusal(t.Context(), a))
-	require.EqualValues(t, 5, trail.Size())
+	require.EqualValues(t, 4, trail.Size(), "not within an hour")
+	_, err := trail.Append(t.Context(), Entry{
+		Type: TypeWitnessAgreed, Project: OwnProject, Subject: "witness " + a.Witness, Time: time.Now().Add(-2 * accuseAgain),
+	})
+	require.NoError(t, err)
+	require.NoError(t, trail.RecordRefusal(t.Context(), a))
+	require.EqualValues(t, 6, trail.Size())
 	kinds := ""
 	for _, e := range entriesFrom(t, trail, 1) {
 		kinds += fmt.Sprintln(e.Type, e.Subject)
 	}
 	assert.Equal(t, "trail.witness_refused witness witness.example.com/a+0+x\ntrail.witness_refused witness witness.example.com/b+0+x\n"+
-		"trail.witness_agreed witness witness.example.com/a+0+x\ntrail.witness_refused witness witness.example.com/a+0+x\n", kinds)
+		strings.Repeat("trail.witness_agreed witness witness.example.com/a+0+x\n", 2)+"trail.witness_refused witness witness.example.com/a+0+x\n", kinds)
 }

@@ -23,7 +23,7 @@ import (
 // the next start marks.
 
 // pinFirst pins the first checkpoint of a key before it leaves. A crash after it
-// leaves a pin of unpublished, durable entries; the next start takes it for signed.
+// leaves a pin of unpublished, durable entries; the next start signs them again.
 func (t *Trail) pinFirst(signed []byte) error {
 	if t.marked {
 		return nil
@@ -47,7 +47,6 @@ func (t *Trail) keepPin() error {
 		}
 	}
 	t.marked, t.pinDue = true, false
-	t.pinned.Store(true)
 	return nil
 }
 
@@ -107,8 +106,8 @@ func (r *examiner) checkPin(x *examination) {
 	case r.still && pinLag(*x.pin, own) > 1:
 		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
 			x.pin.Size, pinLag(*x.pin, own))
-	case x.pin.Size > 0:
-		x.comparePin(r.marked)
+	case x.pinCounts():
+		x.comparePin()
 	}
 }
 
@@ -156,9 +155,15 @@ func (x *examination) isOfTheEntries(c Kept) bool {
 	return end <= int64(len(x.leaves)) && tree{}.With(x.leaves[c.Base:end]...).Root() == c.Root
 }
 
-// comparePin names a pin ahead of the kept checkpoints, or unlike them. Before a key is
-// marked, a crash may have left its first checkpoint as the pin only.
-func (x *examination) comparePin(marked bool) {
+// pinCounts reports whether the pin covers anything that may have been published. Before a key is
+// marked, a crash or a refusal may have left its first checkpoint as the pin only: the entries are
+// signed again then.
+func (x *examination) pinCounts() bool {
+	return x.pin != nil && x.pin.Size > 0 && (x.marked || !x.isOfTheEntries(*x.pin))
+}
+
+// comparePin names a pin ahead of the kept checkpoints, or unlike them.
+func (x *examination) comparePin() {
 	n, same := int64(-1), false
 	for _, c := range x.history {
 		if c.Base == x.pin.Base {
@@ -166,10 +171,8 @@ func (x *examination) comparePin(marked bool) {
 			same = same || c.Size == x.pin.Size && c.Root == x.pin.Root
 		}
 	}
-	last := x.gens[len(x.gens)-1]
 	base := x.pin.Base
 	switch {
-	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.Size:
 	case x.pin.Size > n && int64(len(x.leaves)) < base+x.pin.Size:
 		x.problem("truncated", base+max(n, 0), base+x.pin.Size-1, "the checkpoint next to the key covers %d entries, the kept ones %d", x.pin.Size, max(n, 0))
 	case x.pin.Size > n:

@@ -48,9 +48,13 @@ func TestACrashAtTheFirstSignature(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crashed := *d
-			trail, _ := crashed.reopenUnmarked(t, published)
+			trail, st := crashed.reopenUnmarked(t, published)
 			require.NoError(t, trail.Close(t.Context()))
 			require.EqualValues(t, 1, trail.Size(), "something is named")
+			require.NotEmpty(t, records(t, st, CheckpointsLog))
+			again := openTrail(t, st, crashed.o)
+			require.EqualValues(t, 1, again.Size(), "something is named later")
+			require.NoError(t, again.Close(t.Context()))
 			require.Equal(t, d.public, trail.PublicKey())
 			key, err := loadKey(crashed.o.KeyFile)
 			require.NoError(t, err)

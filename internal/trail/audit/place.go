@@ -2,14 +2,10 @@ package audit
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sort"
+	"slices"
 	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Place is where an entry stands in the tree of its generation. Its event carries it as
@@ -27,12 +23,6 @@ type Place struct {
 	Root *tlog.Hash `json:"root,omitempty"`
 }
 
-// errNoTree: the tree cannot be computed from the kept checkpoints.
-var errNoTree = errors.New("no sound checkpoint is near")
-
-// maxSteps bounds the search for a readable checkpoint, and so the reads for one place.
-const maxSteps = 64
-
 // lastPlace is the tree up to the entry placed last. It makes the next place cheap.
 type lastPlace struct {
 	mu   sync.Mutex
@@ -40,12 +30,9 @@ type lastPlace struct {
 	tree tree  // guarded by mu
 }
 
-// Place finds an entry's place. In order it costs a few hashes each; the first one, or one
-// out of order, some twenty reads of checkpoints, however long the trail is.
+// Place finds an entry's place. In order it costs a few hashes each; the first one, or one out of
+// order, costs the hashes of all entries before it.
 func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
-	if err := t.isOpen(); err != nil {
-		return Place{}, err
-	}
 	g, err := t.generationAt(ctx, e)
 	if err != nil {
 		return Place{}, err
@@ -57,12 +44,9 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	t.places.mu.Lock()
 	defer t.places.mu.Unlock()
 	if at := &t.places; at.base != g.Base || at.tree.Len() != e.Index-g.Base {
-		before, err := t.treeBefore(ctx, g, e.Index)
-		if errors.Is(err, errNoTree) {
+		before, known := t.known.treeBefore(g, e.Index)
+		if !known {
 			return p, nil
-		}
-		if err != nil {
-			return Place{}, fmt.Errorf("find the tree up to entry %d: %w", e.Index, err)
 		}
 		at.base, at.tree = g.Base, before
 	}
@@ -72,11 +56,15 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	return p, nil
 }
 
-// generationAt is the generation of an entry. Readers see the entry that opens one before the
-// generation is among those of the view: then whoever has the turn is just beginning it.
+// generationAt is the generation of an entry. Readers see an entry before the trail knows it, and the
+// one that opens a generation before the generation is among those of the view: then whoever has the
+// turn is just adding it.
 func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error) {
+	if err := t.isOpen(ctx); err != nil {
+		return Generation{}, err
+	}
 	g := t.generationOf(e.Index)
-	if e.Type != TypeGeneration || g.Base == e.Index {
+	if e.Index < t.Size() && (e.Type != TypeGeneration || g.Base == e.Index) {
 		return g, nil
 	}
 	if err := t.lock(ctx); err != nil {
@@ -85,6 +73,9 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 	defer t.unlock()
 	if t.failure != nil { // perhaps it is begun later
 		return Generation{}, t.failure
+	}
+	if e.Index >= t.next() {
+		return Generation{}, t.damage("entry %d is another relay's", e.Index)
 	}
 	return t.generationOf(e.Index), nil
 }
@@ -99,91 +90,14 @@ func (t *Trail) generationOf(index int64) (of Generation) {
 	return of
 }
 
-// treeBefore is the tree of a generation up to an entry, without it: from the first kept
-// checkpoint over the entries before, or from the newest one and the entries after it.
-func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree, error) {
-	n := index - g.Base
-	if n == 0 {
-		return tree{}, nil
+// treeUpTo is the tree of the first n leaves of a generation, of which the first ones are proven to
+// give a tree. It is not known where a leaf is not.
+func treeUpTo(leaves []tlog.Hash, n int64, proven tree) (tree, bool) {
+	if n < proven.Len() {
+		proven = tree{}
 	}
-	c, newest, err := t.covering(ctx, index)
-	if err != nil {
-		return tree{}, err
-	}
-	if c != nil && c.Base == g.Base {
-		if at, sound := c.at(n); sound {
-			return at, nil
-		}
-		return tree{}, errNoTree
-	}
-	var at tree
-	for seq := newest; seq > 0 && seq+maxSteps > newest && at.Len() == 0; seq-- {
-		if c, err = t.keptAt(ctx, seq); err != nil {
-			return tree{}, err
-		}
-		if c != nil && c.Base == g.Base {
-			at, _ = c.at(c.Size)
-		}
-	}
-	if n-at.Len() > maxLeaves {
-		return tree{}, errNoTree
-	}
-	for at.Len() < n {
-		leaf, err := t.readLeaf(ctx, g.Base+at.Len())
-		if errors.Is(err, ErrDamaged) {
-			return tree{}, errNoTree
-		}
-		if err != nil {
-			return tree{}, err
-		}
-		at.Add(leaf)
-	}
-	return at, nil
-}
-
-// at is the tree of n leaves, as c's own hashes give it.
-func (c *Kept) at(n int64) (tree, bool) {
-	if !c.isSound() || n < c.from() || n > c.Size {
+	if n > int64(len(leaves)) || slices.Contains(leaves[proven.Len():n], tlog.Hash{}) {
 		return tree{}, false
 	}
-	before, _ := c.before()
-	return before.With(c.Leaves[:n-c.from()]...), true
-}
-
-// covering is the first checkpoint over the entries up to index, without it; nil for none. It gives
-// the number of the newest one too. Each covers more entries than the one before.
-func (t *Trail) covering(ctx context.Context, index int64) (found *Kept, newest uint64, err error) {
-	state, err := t.checkpoints.State(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the end of the checkpoints: %w", err)
-	}
-	first, newest := uint64(state.First), uint64(state.End)
-	sort.Search(int(newest+1-first), func(i int) bool { // the last one that it finds is the first
-		var c *Kept
-		for seq := first + uint64(i); c == nil && err == nil && seq <= min(newest, first+uint64(i)+maxSteps); seq++ {
-			c, err = t.keptAt(ctx, seq)
-		}
-		if c != nil && c.Base+c.Size < index {
-			return false
-		}
-		found = c
-		return true
-	})
-	return found, newest, err
-}
-
-// keptAt is the checkpoint with a number, nil where it cannot be read or is not good.
-func (r *Reader) keptAt(ctx context.Context, seq uint64) (*Kept, error) {
-	rec, err := at(ctx, r.checkpoints, store.Pos(seq))
-	if err != nil {
-		return nil, fmt.Errorf("read checkpoint %d: %w", seq, err)
-	}
-	if rec == nil {
-		return nil, nil
-	}
-	c, err := decodeKept(rec)
-	if err != nil {
-		return nil, nil //nolint:nilerr // `trail verify` names it
-	}
-	return &c, nil
+	return proven.With(leaves[proven.Len():n]...), true
 }

@@ -141,7 +141,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 				x.checkpointProblem(c.Seq, "it is signed with another key: "+c.PublicKey)
 			}
 		}
-		if x.pin != nil && x.pin.Base == base && x.pin.PublicKey == public && x.pin.Size > 0 && (len(g.history) == 0 || x.pin.Size > g.history[len(g.history)-1].Size) {
+		if x.pinCounts() && x.pin.Base == base && x.pin.PublicKey == public && (len(g.history) == 0 || x.pin.Size > g.history[len(g.history)-1].Size) {
 			g.history = append(g.history, x.pin)
 		}
 		g.prove()
@@ -151,7 +151,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 			x.checkpointProblem(seq, twoHistories)
 		}
 		x.report.Checkpoints += g.good
-		x.signed, x.end = g.signed, g.end
+		x.signed, x.end, x.proven = g.signed, g.end, append(x.proven, g.hashes.Signed)
 		made := x.generation(g, own)
 		x.gens = append(x.gens, made)
 		x.recover(made, g.hashes.Lists[0], g.hashes.Signed)

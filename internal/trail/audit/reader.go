@@ -38,10 +38,10 @@ type Reader struct {
 	entries, checkpoints store.Log
 	codec                *codec
 	files                Files         // nil for none
-	opened               chan struct{} // closed once the trail was read, and may be used
+	tried, opened        chan struct{} // closed once the trail was to be read, and once it was, and may be used
 	still                bool          // nobody appends, and the logs cannot be followed
 
-	view atomic.Pointer[view] // nil before the trail was read
+	view atomic.Pointer[view] // empty before the trail was read
 	// suspect, where set, is told of anything that is not as it should be.
 	suspect func(what string)
 }
@@ -52,8 +52,9 @@ func OpenReader(ctx context.Context, s store.Store) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open audit trail: %w", err)
 	}
-	r := &Reader{codec: c, opened: make(chan struct{}), still: true, suspect: func(string) {}}
+	r := &Reader{codec: c, tried: make(chan struct{}), opened: make(chan struct{}), still: true, suspect: func(string) {}}
 	r.view.Store(&view{})
+	close(r.tried)
 	close(r.opened)
 	for name, log := range map[string]*store.Log{EntriesLog: &r.entries, CheckpointsLog: &r.checkpoints} {
 		*log, err = s.Log(ctx, name, store.Options{})
@@ -96,10 +97,10 @@ type Recorded struct {
 
 // Get returns one entry. ErrMissing says there is none under the index, or no readable one.
 func (r *Reader) Get(ctx context.Context, index int64) (Recorded, error) {
-	if err := r.isOpen(); err != nil {
+	if err := r.isOpen(ctx); err != nil {
 		return Recorded{}, err
 	}
-	if e, ok := r.fromFiles(index); ok {
+	if e, ok := r.copyOf(index); ok {
 		return e, nil
 	}
 	if index < 0 {
@@ -118,7 +119,7 @@ func (r *Reader) Get(ctx context.Context, index int64) (Recorded, error) {
 // recorded decodes a record. ErrMissing stands for the place of a lost entry.
 func (r *Reader) recorded(rec *store.Record) (Recorded, error) {
 	index := indexOf(rec)
-	if e, ok := r.fromFiles(index); ok {
+	if e, ok := r.copyOf(index); ok {
 		return e, nil
 	}
 	if rec.Kind == kindLost {
@@ -140,7 +141,7 @@ func indexOf(rec *store.Record) int64 { return int64(rec.Pos) - 1 }
 // entries there are, and waits for new ones until ctx ends. The errors of both end it; so
 // does an outage of the store.
 func (r *Reader) Tail(ctx context.Context, from int64, handle func(Recorded) error, caughtUp func(end int64) error) error {
-	if err := r.isOpen(); err != nil {
+	if err := r.isOpen(ctx); err != nil {
 		return err
 	}
 	return r.follow(ctx, r.entries, store.Pos(max(from, 0))+1,
@@ -152,7 +153,7 @@ func (r *Reader) Tail(ctx context.Context, from int64, handle func(Recorded) err
 // they are there.
 func (r *Reader) give(item store.Item, handle func(Recorded) error) error {
 	if item.Gap != nil {
-		return r.fromFilesBetween(int64(item.Gap.From)-1, int64(item.Gap.To), handle)
+		return r.fromFiles(int64(item.Gap.From)-1, int64(item.Gap.To), handle)
 	}
 	e, err := r.recorded(item.Record)
 	switch {
@@ -188,7 +189,7 @@ func (r *Reader) Size() int64 { return 0 }
 // stranger's: see [Trail.Generations]. It calls caughtUp after the last one, now and at each
 // later end, and waits for new ones until ctx ends. The errors of both end it.
 func (r *Reader) Checkpoints(ctx context.Context, from uint64, handle func(Kept) error, caughtUp func() error) error {
-	if err := r.isOpen(); err != nil {
+	if err := r.isOpen(ctx); err != nil {
 		return err
 	}
 	return r.follow(ctx, r.checkpoints, store.Pos(max(from, 1)), func(item store.Item) error {
@@ -201,31 +202,6 @@ func (r *Reader) Checkpoints(ctx context.Context, from uint64, handle func(Kept)
 		}
 		return handle(c)
 	}, func(store.Pos) error { return caughtUp() })
-}
-
-// Records calls handle with the record of each readable entry in [from, to), in order:
-// the canonical bytes, for the leaf.
-func (r *Reader) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
-	if err := r.isOpen(); err != nil {
-		return err
-	}
-	_, err := each(ctx, r.entries, store.Pos(from)+1, func(item store.Item) error {
-		if item.Record == nil {
-			return nil
-		}
-		if indexOf(item.Record) >= to {
-			return errEnd
-		}
-		record, err := r.codec.unpack(item.Record)
-		if err != nil {
-			return nil //nolint:nilerr // it is lost, or Verify names it
-		}
-		return handle(indexOf(item.Record), record)
-	})
-	if errors.Is(err, errEnd) {
-		return nil
-	}
-	return err
 }
 
 // follow calls handle with each item of a log from a position on, and caughtUp with the end of

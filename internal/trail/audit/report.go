@@ -7,7 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
-// Report is the result of [Trail.Verify].
+// Report is the result of [VerifyOffline].
 type Report struct {
 	// Entries counts all entries, Signed those covered by the newest good checkpoint;
 	// no signature covers the rest yet.

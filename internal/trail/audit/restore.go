@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -23,7 +24,8 @@ import (
 // A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
 // itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
-	x, err := t.look(ctx)
+	r := examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: t.hasWritten(), marked: t.marked, still: !t.options.Shared}
+	x, err := r.examine(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,11 +41,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.salvagePin(x); err != nil {
 		return err
 	}
-	of, err := t.indexed(ctx, x)
-	if err != nil {
-		return err
-	}
-	t.newest.set(of)
+	t.known.set(x.newest, x.asSigned(), x.gens[len(x.gens)-1].Base, x.signed)
 	t.keptSeq = x.keptSeq
 	if reason == "" {
 		err = t.goOn(x)
@@ -60,27 +58,13 @@ func (t *Trail) restore(ctx context.Context) error {
 		return err
 	}
 	t.newKey = false
-	t.offerAgain(x)
+	t.offer()
 	t.show(viewOf(x))
 	t.grown()
 	if t.pinDue || t.tree.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
-		t.nudge()
+		nudge(t.grew)
 	}
 	return nil
-}
-
-// look examines the trail: at the start at a glance, if that will do.
-func (t *Trail) look(ctx context.Context) (*examination, error) {
-	r := t.examiner()
-	r.pinExpected, r.marked, r.still = t.hasWritten(), t.marked, !t.options.Shared
-	if !t.restored && !t.newKey && t.marked && r.still {
-		x := r.glance(ctx)
-		if t.glanced = x != nil; t.glanced {
-			return x, nil
-		}
-		r.quick = false
-	}
-	return r.examine(ctx)
 }
 
 // goOn continues the newest generation with its key.
@@ -90,10 +74,8 @@ func (t *Trail) goOn(x *examination) (err error) {
 		return err
 	}
 	t.base, t.signed = last.Base, x.signed
-	t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
-	t.tree = t.signed.With(t.pending...)
+	t.tree = t.signed.With(t.known.between(t.base+t.signed.Len(), int64(len(x.leaves)))...)
 	t.newestNote, t.pinDue = x.newestNote(), t.signed.Len() > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
-	t.pinned.Store(t.signed.Len() > 0 && !t.pinDue)
 	return nil
 }
 
@@ -119,16 +101,17 @@ func (x *examination) lastEntry() int64 {
 	return last
 }
 
-// unsigned gives the leaves after the newest checkpoint, up to leaf n of the newest
-// generation.
-func (x *examination) unsigned(base, n int64) []tlog.Hash {
-	var leaves []tlog.Hash
-	for index := base + x.signed.Len(); index < base+n; index++ {
-		leaf := x.leaves[index]
+// asSigned are the leaves of all entries: the signed ones, zero where they are not known, and the
+// others as they are.
+func (x *examination) asSigned() []tlog.Hash {
+	leaves := slices.Clone(x.leaves)
+	for index, leaf := range leaves {
 		if leaf == (tlog.Hash{}) {
-			leaf = lostLeaf(index)
+			leaves[index] = lostLeaf(int64(index))
 		}
-		leaves = append(leaves, leaf)
+	}
+	for i, g := range x.gens {
+		copy(leaves[min(g.Base, int64(len(leaves))):], x.proven[i])
 	}
 	return leaves
 }
@@ -183,8 +166,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	if err != nil {
 		return err
 	}
-	t.key, t.base, t.tree, t.signed, t.pending, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, nil, false
-	t.pinned.Store(false) // it is of the old generation
+	t.key, t.base, t.tree, t.signed, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, false
 	o := Opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]
@@ -238,7 +220,9 @@ func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
 	}
 	a, err := t.addition(e, anyEntry)
 	if err == nil {
-		_, err = t.place(ctx, a)
+		if err = t.place(ctx, []*addition{a}); err == nil {
+			err = a.err
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("append %s: %w", kind, err)

@@ -115,13 +115,13 @@ func (t *Trail) NameNextKey(ctx context.Context, public string, by Person) error
 	if tlogproof.NameOf(public) == "" {
 		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
 	}
-	if tlogproof.SamePublicKey(public, t.PublicKey()) {
-		return errors.New("name next key: it is the signing key already")
-	}
 	if err := t.use(ctx); err != nil {
 		return fmt.Errorf("name next key: %w", err)
 	}
 	defer t.unlock()
+	if t.key.isOwn(public) {
+		return errors.New("name next key: it is the signing key already")
+	}
 	return t.nameLast(ctx, public, by)
 }
 
@@ -212,15 +212,14 @@ func (t *Trail) nameLast(ctx context.Context, public string, by Person) error {
 		}
 	}
 	for {
-		d, err := t.draftNext(false)
+		d, err := t.draft(false)
 		if err != nil || d == nil {
 			return err
 		}
-		d.at = time.Now()
-		if d.text, err = signCheckpoint(ctx, d.key, d.next, d.promise, d.at); err != nil {
-			return err
+		if err = d.sign(ctx); err == nil {
+			err = t.keepSigned(ctx, d)
 		}
-		if err := t.keepSigned(ctx, d); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -32,12 +32,10 @@ func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	trail, err := Open(t.Context(), st, o)
 	require.NoError(t, err)
 	if steps == 2 { // the entry is there, and not signed
+		readAll(t, trail)
 		trail.stop()
 		<-trail.done
-		e, err := ownEntry(TypeRotated, Rotation{Key: public, Previous: trail.PublicKey()})
-		require.NoError(t, err)
-		_, err = trail.Append(t.Context(), e)
-		require.NoError(t, err)
+		require.NoError(t, trail.appendOwn(t.Context(), TypeRotated, Rotation{Key: public, Previous: trail.PublicKey()}))
 		return
 	}
 	require.NoError(t, trail.NameNextKey(t.Context(), public, Person{}))
@@ -273,7 +271,7 @@ func TestARotationThatFails(t *testing.T) {
 	set := func(f func() bool) {
 		require.NoError(t, trail.lock(t.Context()))
 		defer trail.unlock()
-		failing, trail.tried = f, time.Time{} // tried again at once
+		failing, trail.lastTry = f, time.Time{} // tried again at once
 	}
 	set(func() bool { return true })
 	_, err = trail.Rotate(t.Context(), Person{})

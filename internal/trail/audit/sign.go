@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -12,11 +13,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// keep signs a checkpoint when the tree has grown, and then not again for the time
+// keep opens the trail, appends, signs a checkpoint when the tree has grown, and then not again for the time
 // of every; it signs the heartbeats, and opens the trail again where it cannot be used.
 // It ends with ctx.
 func (t *Trail) keep(ctx context.Context, every time.Duration) {
 	defer close(t.done)
+	t.firstTry(ctx)
+	var appending sync.WaitGroup
+	defer appending.Wait()
+	appending.Go(func() { t.appendAll(ctx) })
 	failing := false
 	whileRunning(ctx, t.grew, every, func() {
 		err := t.Sign(ctx)
@@ -56,38 +61,48 @@ func (t *Trail) Sign(ctx context.Context) error { return t.signAll(ctx, false) }
 // signAll is Sign; with stop it signs the end of the heartbeats.
 func (t *Trail) signAll(ctx context.Context, stop bool) error {
 	for failures := 0; ; {
-		d, err := t.draft(ctx, stop)
+		var d *draft
+		err := t.inTurn(ctx, func() (err error) {
+			d, err = t.draft(stop)
+			return err
+		})
 		if err != nil || d == nil {
 			return err
 		}
-		// Without the turn: the key may be far away, and appends go on meanwhile.
-		d.at = time.Now()
-		if d.text, err = signCheckpoint(ctx, d.key, d.next, d.promise, d.at); err != nil {
+		if err = d.sign(ctx); err != nil { // the key may be far away, and appends go on meanwhile
 			return err
 		}
-		if err = t.keepDraft(ctx, d); err == nil {
+		if err = t.inTurn(ctx, func() error { return t.keepSigned(ctx, d) }); err == nil {
 			continue
 		}
 		if failures++; failures == appendAttempts || ctx.Err() != nil {
-			t.nudge() // the loop tries again
+			nudge(t.grew) // the loop tries again
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
 }
 
+// inTurn does something in the turn of a usable trail.
+func (t *Trail) inTurn(ctx context.Context, do func() error) error {
+	if err := t.use(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	return do()
+}
+
 // signer has the key and the tree of the newest generation. It belongs to whoever has the
 // trail's turn.
 type signer struct {
-	key        keyPair     // of the newest generation
-	base       int64       // the newest generation's first index
-	tree       tree        // of this generation, over every entry read or appended
-	signed     tree        // at the newest checkpoint
-	pending    []tlog.Hash // leaves between signed and tree
-	keptSeq    uint64      // the newest checkpoint's position
-	beat       beat        // of this process
-	newestNote []byte      // the newest checkpoint's signed note; nil where it is not known
-	pinDue     bool        // it is not next to the key yet
-	marked     bool        // the key is known to have signed
+	key        keyPair // of the newest generation
+	base       int64   // the newest generation's first index
+	tree       tree    // of this generation, over every entry read or appended
+	signed     tree    // at the newest checkpoint
+	keptSeq    uint64  // the newest checkpoint's position
+	beat       beat    // of this process
+	newestNote []byte  // the newest checkpoint's signed note; nil where it is not known
+	pinDue     bool    // it is not next to the key yet
+	marked     bool    // the key is known to have signed
 }
 
 // draft is a checkpoint to be signed and kept.
@@ -103,40 +118,29 @@ type draft struct {
 	stop    bool
 }
 
-// draft drafts the next checkpoint, nil where none is due.
-func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
-	if err := t.use(ctx); err != nil {
-		return nil, err
-	}
-	defer t.unlock()
-	return t.draftNext(stop)
+func (d *draft) sign(ctx context.Context) (err error) {
+	d.at = time.Now()
+	d.text, err = signCheckpoint(ctx, d.key, d.next, d.promise, d.at)
+	return err
 }
 
-// draftNext is draft for who has the turn of a usable trail.
-func (t *Trail) draftNext(stop bool) (*draft, error) {
+// draft drafts the next checkpoint, nil where none is due. Needs the turn.
+func (t *Trail) draft(stop bool) (*draft, error) {
 	if t.signed.Len() == t.tree.Len() && (t.tree.Len() == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
-	leaves := t.pending[:min(len(t.pending), maxLeaves)]
+	from := t.base + t.signed.Len()
+	leaves := t.known.between(from, min(t.next(), from+maxLeaves))
 	return &draft{
 		key: t.key, before: t.signed, leaves: leaves, next: t.signed.With(leaves...), after: t.keptSeq,
 		promise: t.beat.promise(stop), stop: stop,
 	}, nil
 }
 
-// keepDraft keeps a signed checkpoint after the newest known one. Where it is refused,
-// the ones between are read and adopted. A crash before it is kept leaves the entries
+// keepSigned keeps a signed checkpoint after the newest known one. Where it is refused, or nobody
+// knows whether it was stored, the trail is read back. A crash before it is kept leaves the entries
 // unsigned until the next start; one after it leaves an older pin, also part of the
-// kept history.
-func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	return t.keepSigned(ctx, d)
-}
-
-// keepSigned is keepDraft for who has the turn.
+// kept history. Needs the turn.
 func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
 	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.Len() != d.before.Len() || t.tree.Len() < d.next.Len() {
 		return nil // it was read back meanwhile: the next draft is of the trail as it is
@@ -149,11 +153,8 @@ func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
 		return err
 	}
 	pos, err := t.checkpoints.AppendAt(ctx, store.Pos(t.keptSeq), kept)
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) {
-		return t.adoptAfter(ctx, d.after, err)
-	}
 	if err != nil {
-		return fmt.Errorf("append checkpoint: %w", err)
+		return t.notKept("append checkpoint", err)
 	}
 	t.signedUpTo(d.next, d.text, uint64(pos))
 	t.beat.signed(d.stop)
@@ -161,60 +162,22 @@ func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
 	return t.keepPin()
 }
 
-// adoptAfter adopts the checkpoints after a position, as one of ours was refused, or nobody
-// knows whether it was stored.
-func (t *Trail) adoptAfter(ctx context.Context, after uint64, cause error) error {
-	if err := t.adopt(ctx); err != nil {
-		return err
+// notKept is the error for a checkpoint that was perhaps stored, or that the log refuses as it has
+// another end: then the trail is read back.
+func (t *Trail) notKept(what string, err error) error {
+	err = fmt.Errorf("%s: %w", what, err)
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) {
+		t.suspect(err.Error())
 	}
-	switch {
-	case t.keptSeq > after:
-		return nil
-	case errors.Is(cause, store.ErrUnknown):
-		return cause
-	}
-	return t.damage("a checkpoint after number %d is refused, and no newer one is kept: the log has gone back to an earlier state", after)
+	return err
 }
 
 // signedUpTo makes next the newest checkpoint's tree.
 func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
-	t.pending = t.pending[next.Len()-t.signed.Len():]
 	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
 	t.beat.at = time.Now()
 	t.signedAt.Store(t.beat.at.UnixNano())
 	t.metrics.checkpoints.Inc()
 	t.metrics.signed.Set(float64(t.base + next.Len()))
-}
-
-// adopt takes up the checkpoints kept since: by another relay, or by this one without
-// knowing. One in contradiction to the entries, or of another key or generation, has the
-// trail read back.
-func (t *Trail) adopt(ctx context.Context) error {
-	_, err := each(ctx, t.checkpoints, store.Pos(t.keptSeq)+1, func(item store.Item) error {
-		if item.Gap != nil {
-			return t.damage("checkpoints %d to %d are missing", item.Gap.From, item.Gap.To)
-		}
-		c, err := decodeKept(item.Record)
-		if err != nil {
-			return t.damage("checkpoint %d: %w", item.Record.Pos, err)
-		}
-		return t.adoptOne(ctx, &c)
-	})
-	return err
-}
-
-func (t *Trail) adoptOne(ctx context.Context, c *Kept) error {
-	if c.PublicKey != t.key.public {
-		return t.damage("checkpoint %d is signed with the key %s", c.Seq, c.PublicKey)
-	}
-	if c.Size > t.tree.Len() {
-		if _, err := t.catchUp(ctx, nil); err != nil {
-			return err
-		}
-	}
-	if c.Size > t.tree.Len() || c.Size < t.signed.Len() || t.signed.With(t.pending[:c.Size-t.signed.Len()]...).Root() != c.Root {
-		return t.damage("checkpoint %d, of size %d, is of other entries", c.Seq, c.Size)
-	}
-	t.signedUpTo(t.signed.With(t.pending[:c.Size-t.signed.Len()]...), []byte(c.Note), c.Seq)
-	return nil
+	nudge(t.news)
 }

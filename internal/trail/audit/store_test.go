@@ -79,6 +79,7 @@ type testLog struct {
 
 	// Set before the log is in use, or in the trail's turn; each may be nil.
 	failing  func() error    // why the next append is refused
+	gate     <-chan struct{} // reads wait until it is closed
 	appended func(store.Pos) // told of each append
 	id       store.ID
 	limit    int // of a record, as that of a cluster's server; 0 for the disk's
@@ -128,6 +129,12 @@ func (l *testLog) Read(ctx context.Context, from store.Pos, follow bool) iter.Se
 	l.reads++
 	l.mu.Unlock()
 	return func(yield func(store.Item, error) bool) {
+		if l.gate != nil {
+			select {
+			case <-l.gate:
+			case <-ctx.Done():
+			}
+		}
 		for item, err := range l.now().Read(ctx, from, follow) {
 			if r := item.Record; r != nil && l.isLost(r.Pos) {
 				item = store.Item{Gap: &store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged}}

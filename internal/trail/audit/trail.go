@@ -6,7 +6,7 @@
 // tlog-checkpoint). Every signed checkpoint is kept, with the hashes of the entries it
 // added. Entries and checkpoints each have a log of the store, of which nothing is ever
 // trimmed; entry i has position i+1. Anyone may change the files below, but then the
-// entries no longer give the signed roots: see [Trail.Verify].
+// entries no longer give the signed roots: see [VerifyOffline].
 //
 // A trail cannot show two things. Entries younger than the newest checkpoint (a few
 // seconds, see [Options].SignEvery) are not signed yet. And the holder of the signing
@@ -30,10 +30,14 @@
 // # Types
 //
 // A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a Reader
-// with an appender and a keeper. The appender has the tree with its key (sign.go) and an index
-// of the newest entries (index.go); whoever uses it takes turns. The keeper works in the
-// background: it signs in time, and reads all entries back. Each newest checkpoint is offered to
+// with an appender and a keeper. The appender has the tree with its key (sign.go), the leaves and an
+// index of the newest entries (index.go); whoever uses it takes turns. The keeper works in the
+// background: it reads all entries back, and signs in time. Each newest checkpoint is offered to
 // whoever asks witnesses (offer.go).
+//
+// One Trail writes the logs at a time. If another one does so too, as a relay that was thought
+// dead, then the logs take what either appends only after what it has read: so each reads the
+// other's entries, and the checkpoints are of one tree.
 //
 // # Delivery
 //
@@ -44,7 +48,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -63,7 +66,7 @@ type Options struct {
 	KeySource
 	Evidence
 
-	// Shared: other relays append to the same logs, in turn. The checkpoint next to this relay's
+	// Shared: other relays write the same logs, one at a time. The checkpoint next to this relay's
 	// key may be older than theirs then.
 	Shared bool
 	// SignEvery is the least time between two checkpoints. Default 2s.
@@ -91,9 +94,10 @@ type Evidence struct {
 // Files are the trail's files for public tools. They are derived from it, and nothing vouches
 // for them: the trail takes nothing from there without a proof.
 type Files interface {
-	// Record gives the record of leaf n of the tree with an origin. An entry that is lost in
-	// the log is read from there, if it has the signed leaf.
-	Record(origin string, n int64) ([]byte, error)
+	// Records calls handle with the records of the leaves in [from, to) of the tree with an origin,
+	// in order and as far as they can be read. An entry that is lost in the log is read from there,
+	// if it has the signed leaf.
+	Records(origin string, from, to int64, handle func(n int64, record []byte) error) error
 	// Tiles gives the hash tiles of the tree with an origin. Witnesses get consistency proofs
 	// from there.
 	Tiles(origin string) tlog.TileReader
@@ -126,11 +130,12 @@ type appender struct {
 	turn chan struct{}
 	signer
 	reading
-	newest newest
+	known known
+
+	additions chan *addition // entries on their way
 
 	fileKey  atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
 	rotating sync.Mutex              // held by Rotate
-	pinned   atomic.Bool             // a checkpoint of this key is next to it
 	stale    atomic.Bool             // something unsound was met: restore is due
 	size     atomic.Int64            // entries, for readers without the turn
 	signedAt atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
@@ -141,18 +146,17 @@ type reading struct {
 	newKey   bool   // generated since the last restore
 	keyLoss  string // why it had to be, if something was signed before
 	restored bool   // it was opened once
-	glanced  bool   // then at a glance: the rest is read in the background
-	tried    time.Time
+	lastTry  time.Time
 	failure  error // why the last try to restore failed
 	outage   retry.Failure
 }
 
-// keeper is the work in the background: it signs in time, and reads the trail back.
+// keeper is the work in the background: it reads the trail back, and signs in time.
 type keeper struct {
 	stop      context.CancelFunc
 	grew      chan struct{} // of one place: there is something to sign
+	news      chan struct{} // of one place: there is something to forward
 	done      chan struct{} // closed when nobody signs in time any more
-	read      chan struct{} // closed when the reading in the background has ended
 	offers    chan Offer    // of one place: the newest checkpoint, for witnesses
 	witnessed atomic.Bool   // somebody asks them
 	cosigned  atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
@@ -160,51 +164,57 @@ type keeper struct {
 
 func newKeeper() keeper {
 	return keeper{
-		grew: make(chan struct{}, 1), done: make(chan struct{}), read: make(chan struct{}),
-		offers: make(chan Offer, 1),
+		grew: make(chan struct{}, 1), news: make(chan struct{}, 1), done: make(chan struct{}), offers: make(chan Offer, 1),
 	}
 }
 
 // retryPause is the wait between two tries to open an unusable trail.
 const retryPause = 5 * time.Second
 
+// openPatience is how long Open waits for a trail to be read: a small one is open by then.
+const openPatience = time.Second
+
 // Open opens the trail in a store, makes it where there is none, and begins to sign.
 //
-// It goes on from the newest checkpoint, and reads everything back in the background, or
-// before it returns where something is not as a clean stop or a kill leaves it
-// (glance.go). All is checked as [Trail.Verify] does. An entry names the damage,
-// once, and the trail goes on. The reading takes 130 bytes of memory an entry; later a
-// Trail holds the tree's edge and the index of the newest entries only.
+// Everything is read back, and checked as [VerifyOffline] does, in the background where it takes
+// longer than a moment. Methods with a context wait for it, and the others do not know the trail
+// yet. An entry names the damage, once, and the trail goes on. The reading takes 130 bytes of memory
+// an entry; later a Trail holds 32 bytes an entry, and the index of the newest entries.
 //
-// An unusable trail (its servers are away, its key may not be read) is opened in the
-// background as soon as possible: until then its methods return ErrUnavailable. The
-// error of Open is ctx's.
+// An unusable trail (its servers are away, its key may not be read) is tried again as soon as
+// possible: until then its methods return ErrUnavailable.
 func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
 	c, err := newCodec()
 	if err != nil {
 		return nil, fmt.Errorf("open audit trail: %w", err)
 	}
 	t := &Trail{
-		Reader:   &Reader{codec: c, files: o.Files, opened: make(chan struct{})},
-		appender: appender{turn: make(chan struct{}, 1), signer: signer{beat: beat{every: o.Heartbeat}}}, keeper: newKeeper(),
+		Reader:   &Reader{codec: c, files: o.Files, tried: make(chan struct{}), opened: make(chan struct{})},
+		appender: appender{turn: make(chan struct{}, 1), additions: make(chan *addition, groupEntries), signer: signer{beat: beat{every: o.Heartbeat}}}, keeper: newKeeper(),
 		store: s, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 	}
+	t.view.Store(&view{})
 	t.suspect = t.readBackBecause
-	err = t.open(ctx)
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("open audit trail: %w", errors.Join(ctx.Err(), err))
-	}
-	if t.failed(err) != nil {
-		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
-	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	t.turn <- struct{}{} // for the first try
 	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
-	go t.readBack(ctx)
+	select {
+	case <-t.tried:
+	case <-time.After(openPatience):
+	}
 	return t, nil
 }
 
-// open opens the logs and the key, and restores. It needs the turn, or nobody else who
-// knows of t.
+// firstTry opens the trail for the first time, in the turn that Open took.
+func (t *Trail) firstTry(ctx context.Context) {
+	defer close(t.tried)
+	defer t.unlock()
+	if err := t.failed(t.open(ctx)); err != nil && ctx.Err() == nil {
+		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
+	}
+}
+
+// open opens the logs and the key, and restores. Needs the turn.
 func (t *Trail) open(ctx context.Context) error {
 	if !t.restored {
 		if err := t.Reader.open(ctx, t.store); err != nil {
@@ -231,7 +241,7 @@ func (t *Trail) ready(ctx context.Context) error {
 	if t.restored && t.failure == nil && !t.stale.Load() {
 		return nil
 	}
-	if t.failure != nil && time.Since(t.tried) < retryPause {
+	if t.failure != nil && time.Since(t.lastTry) < retryPause {
 		return t.failure
 	}
 	return t.failed(t.open(ctx))
@@ -239,7 +249,7 @@ func (t *Trail) ready(ctx context.Context) error {
 
 // failed notes the end of an attempt to open, and logs a failure now and then.
 func (t *Trail) failed(err error) error {
-	t.tried = time.Now()
+	t.lastTry = time.Now()
 	switch {
 	case err == nil && t.failure != nil:
 		fields, _ := t.outage.Over()
@@ -262,25 +272,26 @@ func (t *Trail) readBackBecause(what string) {
 	if !t.stale.Swap(true) {
 		t.log.Warn("the audit trail is read back", "because", what)
 	}
-	t.nudge()
+	nudge(t.grew)
 }
 
 // grown tells the others of the larger tree. Needs the turn.
 func (t *Trail) grown() {
 	t.size.Store(t.next())
 	t.metrics.entries.Set(float64(t.next()))
+	nudge(t.news)
 	if t.tree.Len() > t.signed.Len() {
-		t.nudge()
+		nudge(t.grew)
 	}
 }
 
 // next is the index of the next entry. Needs the turn.
 func (a *appender) next() int64 { return a.base + a.tree.Len() }
 
-// nudge wakes the keeper.
-func (k *keeper) nudge() {
+// nudge wakes whoever listens to a channel of one place.
+func nudge(sleeper chan<- struct{}) {
 	select {
-	case k.grew <- struct{}{}:
+	case sleeper <- struct{}{}:
 	default: // it knows already
 	}
 }
@@ -309,19 +320,7 @@ func (t *Trail) use(ctx context.Context) error {
 	return err
 }
 
-// ReadAll reads all of the trail and has damage named, as it does in the background after
-// [Open], and returns afterwards.
-func (t *Trail) ReadAll(ctx context.Context) error {
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	t.stale.Store(true)
-	return t.ready(ctx)
-}
-
-// Size is the number of entries seen by this Trail. Another relay with the same logs may
-// have added more.
+// Size is the number of entries; 0 while the trail was not read yet.
 func (t *Trail) Size() int64 { return t.size.Load() }
 
 // Stop ends the work in the background, and signs the unsigned entries and, of a running
@@ -329,8 +328,7 @@ func (t *Trail) Size() int64 { return t.size.Load() }
 func (t *Trail) Stop(ctx context.Context) error {
 	t.stop()
 	<-t.done
-	<-t.read
-	if err := t.isOpen(); err != nil {
+	if err := t.isOpen(ctx); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign
 	}
 	if err := t.signAll(ctx, true); err != nil {

@@ -33,18 +33,34 @@ func openTrail(t *testing.T, st *testStore, o Options) *Trail {
 	return trail
 }
 
-// readAll waits until all of an open trail is read, and what was found is named.
+// Verify reads an open trail back, and checks everything. Others may append to it meanwhile.
+func (t *Trail) Verify(ctx context.Context) (Report, error) {
+	x, err := t.examine(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	return x.report, nil
+}
+
+func (t *Trail) examine(ctx context.Context) (*examination, error) {
+	if err := t.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	pinned := t.signed.Len() > 0 && !t.pinDue
+	r := examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: pinned, marked: pinned}
+	t.unlock()
+	return r.examine(ctx)
+}
+
+// readAll waits until an open trail was read, and what was found is named.
 func readAll(t *testing.T, trail *Trail) {
 	t.Helper()
-	if trail.isOpen() != nil {
-		return
-	}
-	<-trail.read
-	if trail.stale.Load() {
+	if trail.isOpen(t.Context()) == nil && trail.stale.Load() {
 		require.NoError(t, trail.Sign(t.Context()))
 	}
-	trail.turn <- struct{}{} // the keeper may be reading it back
-	<-trail.turn
 }
 
 var testTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -155,6 +171,7 @@ func TestRestart(t *testing.T) {
 		st, stop := startStore(t, dir)
 		trail, err := Open(t.Context(), st, o)
 		require.NoError(t, err)
+		readAll(t, trail)
 		require.EqualValues(t, round*5, trail.Size())
 		appendEntries(t, trail, round*5, round*5+5)
 		if round%2 == 0 { // else as after a crash: what is not signed yet stays so
@@ -213,6 +230,7 @@ func TestAppendIf(t *testing.T) {
 	t.Parallel()
 	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
+	o.Shared = true
 	one, other := openTrail(t, st, o), openTrail(t, st, o)
 	ctx := t.Context()
 

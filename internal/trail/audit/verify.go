@@ -13,7 +13,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -44,33 +43,10 @@ type examination struct {
 	keptSeq   uint64            // the newest checkpoint's position
 	goodSeq   uint64            // the newest good one's
 
-	gens   []Generation // the oldest first, at least one
-	signed tree         // of the newest generation, proven by a checkpoint
-	end    int64        // the most leaves of it covered by some good checkpoint
-}
-
-// Verify reads the trail back and checks everything: the signature of each checkpoint,
-// the hash of each entry, the positions for gaps, and the key of each entry's record. Problems
-// are in the Report; the error is for an unreadable trail. Appends may go on meanwhile.
-// Memory: 130 bytes an entry, and about 300 where something is wrong.
-func (t *Trail) Verify(ctx context.Context) (Report, error) {
-	if err := t.isOpen(); err != nil {
-		return Report{}, err
-	}
-	x, err := t.examine(ctx)
-	if err != nil {
-		return Report{}, fmt.Errorf("verify audit trail: %w", err)
-	}
-	return x.report, nil
-}
-
-func (t *Trail) examine(ctx context.Context) (*examination, error) {
-	return t.examiner().examine(ctx)
-}
-
-// examiner looks at an open trail; others may append to it meanwhile.
-func (t *Trail) examiner() *examiner {
-	return &examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: t.pinned.Load(), marked: t.pinned.Load()}
+	gens   []Generation  // the oldest first, at least one
+	proven [][]tlog.Hash // the signed leaves of each, zero where they are not known
+	signed tree          // of the newest generation, proven by a checkpoint
+	end    int64         // the most leaves of it covered by some good checkpoint
 }
 
 // examiner is a trail under examination.
@@ -79,8 +55,6 @@ type examiner struct {
 	options Options
 	key     keyPair // without a Signer where there is none
 
-	paced       bool // it rests now and then
-	quick       bool // of the signed entries, it decodes those of the trail about itself only
 	marked      bool // the key is known to have signed
 	pinExpected bool // the pin of a used key was kept before this began
 	still       bool // nobody signs meanwhile
@@ -171,7 +145,7 @@ func (x *examination) checkpointProblem(seq uint64, what string) {
 
 // readCheckpoints reads those with a good signature, and reports the others.
 func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
-	_, err := r.each(ctx, r.checkpoints, func(item store.Item) error {
+	_, err := each(ctx, r.checkpoints, 1, func(item store.Item) error {
 		if item.Gap != nil {
 			x.keptSeq = uint64(item.Gap.To)
 			x.problem(truth.Checkpoint, int64(item.Gap.From), int64(item.Gap.To), "it is missing")
@@ -189,19 +163,6 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 		return nil
 	})
 	return err
-}
-
-// each is [each] from the first record on, with rests.
-func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.Item) error) (store.Pos, error) {
-	count := 0
-	return each(ctx, log, 1, func(item store.Item) error {
-		if count++; r.paced && count%paceEvery == 0 {
-			if err := retry.Sleep(ctx, pacePause); err != nil {
-				return err
-			}
-		}
-		return handle(item)
-	})
 }
 
 // kept takes in a checkpoint with a good signature. Of the many heartbeats, the times
@@ -243,7 +204,7 @@ const mostMissing = 1 << 24
 // readLeaves hashes every entry, and takes in the trail's entries about itself.
 func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 	covered := x.covered()
-	_, err := r.each(ctx, r.entries, func(item store.Item) error {
+	_, err := each(ctx, r.entries, 1, func(item store.Item) error {
 		if item.Gap != nil {
 			if int64(item.Gap.To)-int64(len(x.leaves)) > mostMissing {
 				return fmt.Errorf("%w: entries %d to %d are missing, more than can be read back", ErrDamaged, int64(item.Gap.From)-1, int64(item.Gap.To)-1)
@@ -258,10 +219,6 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 		}
 		leaf, _ := r.codec.leafOf(item.Record)
 		x.leaves = append(x.leaves, leaf)
-		if r.quick && index < covered && item.Record.Key != ownResource {
-			x.newest[item.Record.Key] = index
-			return nil
-		}
 		e, record, err := r.codec.open(item.Record)
 		if err != nil {
 			x.problem(truth.Misfiled, index, index, "%v", err)
@@ -328,8 +285,10 @@ func (r *examiner) readPin(x *examination) {
 	x.pin = &c
 }
 
-// VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes the KeySource and the
-// Evidence. Unnamed are the problems and the restored entries that the trail does not name yet; a
+// VerifyOffline reads a trail without a relay and checks everything, as a start does: the signature of
+// each checkpoint, the hash of each entry, the positions for gaps, and the key of each entry's record.
+// It takes 130 bytes of memory an entry, and about 300 where something is wrong. Of o it takes the
+// KeySource and the Evidence. Problems are in the Report; the error is for an unreadable trail. Unnamed are the problems and the restored entries that the trail does not name yet; a
 // start would name them. A missing key, or one other than the signer's, is a problem if anything
 // was signed.
 func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []truth.Finding, err error) {

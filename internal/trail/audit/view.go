@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,44 +40,37 @@ func (t *Trail) show(v *view) {
 }
 
 func (t *Trail) showFailure(err error) {
-	v := view{}
-	if old := t.view.Load(); old != nil {
-		v = *old
-	}
+	v := *t.view.Load()
 	v.failure = err
 	t.view.Store(&v)
 }
 
-// isOpen gives ErrUnavailable while the trail was not read back once.
-func (r *Reader) isOpen() error {
+// isOpen waits until the trail was tried once, and gives ErrUnavailable while it was not read back.
+func (r *Reader) isOpen(ctx context.Context) error {
+	select {
+	case <-r.tried:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the trail: %w", ctx.Err())
+	}
 	select {
 	case <-r.opened:
 		return nil
 	default:
 	}
-	if v := r.view.Load(); v != nil && v.failure != nil {
-		return v.failure
-	}
-	return ErrUnavailable
+	return cmp.Or(r.view.Load().failure, ErrUnavailable)
 }
 
 // PublicKey verifies the newest generation's checkpoints, in the note form; empty while
 // the trail cannot be used.
 func (t *Trail) PublicKey() string {
-	if t.isOpen() != nil {
-		return ""
+	if g := t.Generations(); len(g) > 0 {
+		return g[len(g)-1].PublicKey
 	}
-	g := t.view.Load().generations
-	return g[len(g)-1].PublicKey
+	return ""
 }
 
 // Generations are the trail's, the oldest first, as of when it was read back.
-func (t *Trail) Generations() []Generation {
-	if v := t.view.Load(); v != nil {
-		return slices.Clone(v.generations)
-	}
-	return nil
-}
+func (t *Trail) Generations() []Generation { return slices.Clone(t.view.Load().generations) }
 
 // NameOf tells trails with a common origin apart: ORIGIN+HASH of the key of the entry's
 // generation.
@@ -97,7 +92,7 @@ func NameOf(public string) string { return public[:max(strings.LastIndex(public,
 func (t *Trail) Remark() string {
 	v := t.view.Load()
 	switch {
-	case v == nil:
+	case v.failure == nil && len(v.generations) == 0:
 		return "warning: it is not open yet"
 	case v.failure != nil:
 		return "warning: " + v.failure.Error() + "; it is tried again"

@@ -33,7 +33,13 @@ type WitnessRefusal struct {
 	Checkpoint string    `json:"checkpoint"`
 }
 
-// RecordRefusal appends an entry about a witness's refusal, once until RecordAgreement.
+// accuseAgain is the least time from an entry about a witness to one about a refusal of it. Each entry
+// is followed by a checkpoint for the witness to sign, so one that signs and refuses in turn
+// would fill the trail.
+const accuseAgain = time.Hour
+
+// RecordRefusal appends an entry about a witness's refusal, once until RecordAgreement, and not
+// within an hour of that.
 func (t *Trail) RecordRefusal(ctx context.Context, r WitnessRefusal) error {
 	return t.recordWitness(ctx, TypeWitnessRefused, r)
 }
@@ -47,7 +53,10 @@ func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
 func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
 	subject := "witness " + r.Witness
 	_, err := Update(ctx, t, OwnProject, "", subject, func(last Entry, found bool) (*Entry, error) {
-		if found && last.Type == kind || !found && kind == TypeWitnessAgreed {
+		switch {
+		case !found && kind == TypeWitnessAgreed, found && last.Type == kind:
+			return nil, nil
+		case found && kind == TypeWitnessRefused && time.Since(last.Time) < accuseAgain:
 			return nil, nil
 		}
 		detail, err := json.Marshal(r)

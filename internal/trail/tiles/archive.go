@@ -52,32 +52,15 @@ type Archiver struct {
 
 // Plan lists the files to move, by log, and changes nothing.
 func (a *Archiver) Plan(ctx context.Context) ([]proof.Archived, error) {
-	if err := a.check(); err != nil {
-		return nil, err
-	}
-	var plan []proof.Archived
-	err := a.each(func(m *moving) (more bool, err error) {
-		if err := m.plan(ctx, a.Before); err != nil {
-			return false, err
-		}
-		if m.todo.Size > 0 {
-			plan = append(plan, m.todo)
-		}
-		return !m.ended, nil
-	})
-	return plan, err
+	logs, err := a.logs(ctx)
+	return todo(logs), err
 }
 
 // Run moves the files of Plan, and those left by an interrupted run.
 func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
-	plan, err := a.Plan(ctx)
-	if err != nil {
-		return nil, err
-	}
-	some := len(plan) > 0
-	err = a.each(func(m *moving) (bool, error) {
-		some = some || slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == a.Dir })
-		return true, nil
+	logs, err := a.logs(ctx)
+	some := slices.ContainsFunc(logs, func(m *moving) bool {
+		return m.todo.Size > 0 || slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == a.Dir })
 	})
 	if err == nil && some {
 		err = a.copy(ctx)
@@ -85,7 +68,27 @@ func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
 	if err != nil || !some {
 		return nil, err
 	}
-	return plan, a.each(func(m *moving) (bool, error) { return true, m.move(ctx, a.Enter, plan) })
+	for _, m := range logs {
+		if err := m.move(ctx, a.Enter); err != nil {
+			return todo(logs), fmt.Errorf("archive the log %s: %w", m.generation.Origin, err)
+		}
+	}
+	return todo(logs), nil
+}
+
+// todo is what is to be moved of some logs.
+func todo(logs []*moving) (plan []proof.Archived) {
+	for _, m := range logs {
+		if m.todo.Size > 0 {
+			plan = append(plan, m.todo)
+		}
+	}
+	return plan
+}
+
+// generation is the place of the trail's generation with an origin, -1 for none.
+func (a *Archiver) generation(origin string) int {
+	return slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == origin })
 }
 
 // copy exports the logs to the archive. It mends nothing in an earlier one: somebody may have
@@ -93,7 +96,7 @@ func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
 func (a *Archiver) copy(ctx context.Context) error {
 	there, err := Open(a.Dir).Logs()
 	for _, listed := range there {
-		i := slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == listed.Origin })
+		i := a.generation(listed.Origin)
 		if i < 0 {
 			continue
 		}
@@ -111,31 +114,29 @@ func (a *Archiver) copy(ctx context.Context) error {
 	return nil
 }
 
-// each calls do with each log of the trail, the oldest first, as long as it wants more. A folder
-// of another trail may be among them.
-func (a *Archiver) each(do func(m *moving) (more bool, err error)) error {
-	list, err := a.Store.Logs()
-	if err != nil {
-		return err
+// logs are those of the trail, the oldest first, with what is to be moved of each. A folder of another
+// trail may be among them.
+func (a *Archiver) logs(ctx context.Context) (logs []*moving, err error) {
+	if err := a.check(); err != nil {
+		return nil, err
 	}
+	list, err := a.Store.Logs()
+	ended := false // younger entries follow
 	for _, listed := range list {
-		i := slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == listed.Origin })
+		i := a.generation(listed.Origin)
 		if i < 0 {
 			continue
 		}
 		m, err := a.open(a.Store.Log(listed.Number), a.Generations[i])
-		more := false
-		if err == nil {
-			more, err = do(m)
+		if err == nil && !ended {
+			ended, err = m.plan(ctx, a.Before)
 		}
 		if err != nil {
-			return fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+			return nil, fmt.Errorf("archive the log %s: %w", listed.Origin, err)
 		}
-		if !more {
-			break
-		}
+		logs = append(logs, m)
 	}
-	return nil
+	return logs, err
 }
 
 // check refuses a folder unfit for an archive of this trail.
@@ -160,26 +161,14 @@ func (a *Archiver) check() error {
 		case err != nil || !f.IsDir():
 			return fmt.Errorf("%s has other files, such as %s: name an empty folder, or an earlier archive of this trail", a.Dir, f.Name())
 		default:
-			err = a.checkLog(number)
+			_, there, err := Open(a.Dir).Log(number).Checkpoint()
+			if _, unknown := a.Store.find(there.Origin); err == nil && unknown != nil {
+				err = fmt.Errorf("it is of another trail: %s", there.Origin)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // an interrupted run has left no checkpoint
+				return fmt.Errorf("%s is no archive of this trail, or is damaged: log %d: %w", a.Dir, number, err)
+			}
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkLog refuses the archive of another trail.
-func (a *Archiver) checkLog(number int) error {
-	_, there, err := Open(a.Dir).Log(number).Checkpoint()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // of an interrupted run
-	}
-	if err != nil {
-		return fmt.Errorf("%s/%d is damaged: %w", a.Dir, number, err)
-	}
-	if _, err := a.Store.find(there.Origin); err != nil {
-		return fmt.Errorf("%s is the archive of another trail: its log %d is %s", a.Dir, number, there.Origin)
 	}
 	return nil
 }
@@ -204,7 +193,7 @@ func within(path, dir string) bool {
 // open opens one log, with the trail's key for it.
 func (a *Archiver) open(l Log, g audit.Generation) (*moving, error) {
 	m := &moving{Log: l, dir: a.Dir, generation: g}
-	c, err := m.signed(g.PublicKey)
+	_, c, err := m.signed(g.PublicKey)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"sync"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -13,60 +11,32 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// Copies is a store for its trail ([audit.Files]). It reads single entries that the trail has
-// lost, and keeps the bundle read last: lost entries mostly stand side by side.
-type Copies struct {
-	*Store
+// A store is its trail's [audit.Files]: nothing vouches for what it gives.
 
-	mu     sync.Mutex // guards the fields below
-	log    Log
-	origin string // of log
-	number int64  // of the bundle
-	leaves [][]byte
-	read   time.Time // when it was
-}
-
-// For the time fresh, a bundle is not read again. Later, the keeper may have written it
-// again.
-const fresh = time.Second
-
-// NewCopies reads from a store.
-func NewCopies(s *Store) *Copies { return &Copies{Store: s} }
-
-// Record gives the record of leaf n of the log with an origin. Nothing vouches for it:
-// hold it against the signed leaf.
-func (c *Copies) Record(origin string, n int64) ([]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.origin != origin || c.number != n/proof.TileWidth || time.Since(c.read) > fresh {
-		if err := c.load(origin, n/proof.TileWidth); err != nil {
-			return nil, err
-		}
-	}
-	at := int(n % proof.TileWidth)
-	if at >= len(c.leaves) || len(c.leaves[at]) == 0 {
-		return nil, fmt.Errorf("%s has no entry %d", proof.BundlePath(c.number, proof.TileWidth), at)
-	}
-	if d, long := proof.ParseDigest(c.leaves[at]); long {
-		return c.log.Record(d)
-	}
-	return c.leaves[at], nil
-}
-
-// load reads a bundle, as wide as it is there.
-func (c *Copies) load(origin string, number int64) error {
-	log, err := c.find(origin)
+// Records calls handle with the records of the entries in [from, to) of the log with an origin, in
+// order, as far as they can be read.
+func (s *Store) Records(origin string, from, to int64, handle func(n int64, record []byte) error) error {
+	log, err := s.find(origin)
 	if err != nil {
 		return err
 	}
-	c.origin = ""
-	data, err := log.widest(bundle(number, 1))
-	if err != nil {
-		return log.missing(number, err)
+	for n := from / proof.TileWidth; n*proof.TileWidth < to; n++ {
+		data, _ := log.widest(bundle(n, 1)) // without it, its entries are left out
+		leaves, _ := proof.Leaves(data)
+		for i, record := range leaves {
+			at := n*proof.TileWidth + int64(i)
+			if d, long := proof.ParseDigest(record); long && at >= from && at < to {
+				record, _ = log.Record(d)
+			}
+			if at < from || at >= to || len(record) == 0 {
+				continue
+			}
+			if err := handle(at, record); err != nil {
+				return err
+			}
+		}
 	}
-	c.log, c.origin, c.number, c.read = log, origin, number, time.Now()
-	c.leaves, err = proof.Leaves(data)
-	return err
+	return nil
 }
 
 // find is the log with an origin.

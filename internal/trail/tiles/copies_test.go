@@ -33,7 +33,7 @@ func (h *house) harmed(d harm) *house {
 	dir := h.tb.TempDir()
 	other := &house{tb: h.tb, store: h.store, options: h.options}
 	other.options.KeyFile = filepath.Join(dir, "audit.key")
-	other.options.Files = NewCopies(h.store)
+	other.options.Files = h.store
 	for _, suffix := range []string{"", ".checkpoint"} {
 		data, err := os.ReadFile(h.options.KeyFile + suffix)
 		require.NoError(h.tb, err)
@@ -87,8 +87,7 @@ func TestEntriesLostInTheLogAreReadFromTheFiles(t *testing.T) {
 	h.run()
 	h = h.harmed(harm{change: map[store.Pos]func(*store.Draft){8: forge, 21: spoil}, rot: []int{31, 32}, cut: 290})
 	h.open()
-	report, err := h.trail.Verify(t.Context())
-	require.NoError(t, err)
+	report := trailtest.Verify(t, h.trail, h.store)
 	require.NoError(t, report.Err())
 	var runs [][2]int64
 	for _, p := range report.Restored {
@@ -167,8 +166,7 @@ func TestEntriesLostInBothAreNamed(t *testing.T) {
 			require.NoError(t, os.WriteFile(bundle, spoilFile(data), 0o600))
 			h = h.harmed(harm{change: map[store.Pos]func(*store.Draft){41: forge, 291: spoil}})
 			h.open()
-			report, err := h.trail.Verify(t.Context())
-			require.NoError(t, err)
+			report := trailtest.Verify(t, h.trail, h.store)
 			require.Len(t, report.Problems, 1)
 			require.Equal(t, "altered", report.Problems[0].Kind)
 			require.EqualValues(t, 40, report.Problems[0].From)
@@ -195,7 +193,7 @@ func TestACopyThatIsLostLaterIsDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, e.Unsound)
 	require.NoError(t, os.RemoveAll(h.store.dir))
-	h.options.Files = NewCopies(h.store)
+	h.options.Files = h.store
 	h.sign()
 	e, err = h.trail.Get(t.Context(), 40)
 	require.NoError(t, err)

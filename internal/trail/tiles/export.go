@@ -19,7 +19,7 @@ type Exported struct {
 
 // Export copies the logs of the store, as they are now, into a folder of their own, or brings an
 // older or interrupted export there up to date. Of entries that were moved to an archive, the folder
-// has to have the files. In the end it reads all files back, and holds them against the signed checkpoints. A
+// has to have the files. All files are read before and after, and held against the signed checkpoints. A
 // folder with a symbolic link in it is refused: whoever planted one chose where to write. progress
 // may be nil.
 func (s *Store) Export(ctx context.Context, dir string, progress func(done, total int64)) ([]Exported, error) {
@@ -33,13 +33,14 @@ func (s *Store) Export(ctx context.Context, dir string, progress func(done, tota
 	var list []Exported
 	done, taken := int64(0), map[string]Log{}
 	for _, m := range copies {
-		if m.wrote = nil; progress != nil {
-			m.wrote = func(entries int64) { progress(done+entries, total) }
+		m.wrote = func(entries int64) {
+			if progress != nil {
+				progress(done+entries, total)
+			}
 		}
 		origin := m.upTo.Origin
 		taken[origin], err = Open(dir).logOf(origin, m.publicKey, taken)
-		m.to = taken[origin]
-		if err == nil {
+		if m.to = taken[origin]; err == nil {
 			err = m.export(ctx)
 		}
 		if err != nil {
@@ -49,19 +50,6 @@ func (s *Store) Export(ctx context.Context, dir string, progress func(done, tota
 		list = append(list, Exported{m.to.dir, origin, m.publicKey, m.upTo.Size, m.upTo.Root.String()})
 	}
 	return list, nil
-}
-
-// export brings a copy up to date, and reads all of it back. A damaged older one is written again.
-func (m *copying) export(ctx context.Context) (err error) {
-	for _, fromFirst := range []bool{false, true} {
-		if err = m.run(ctx, fromFirst); err == nil {
-			err = m.to.Check(ctx, m.publicKey, 0)
-		}
-		if !errors.Is(err, errDamaged) {
-			break
-		}
-	}
-	return err
 }
 
 // copies are the logs of the store that have signed entries, to be copied up to their newest
@@ -74,13 +62,13 @@ func (s *Store) copies() (copies []copying, total int64, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		c, err := l.signed(line.Key)
-		if err != nil {
+		m := copying{from: l, publicKey: line.Key}
+		if m.note, m.upTo, err = l.signed(line.Key); err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", l.dir, err)
 		}
-		if c.Size > 0 {
-			copies = append(copies, copying{from: l, upTo: c, publicKey: line.Key})
-			total += c.Size
+		if m.upTo.Size > 0 {
+			copies = append(copies, m)
+			total += m.upTo.Size
 		}
 	}
 	return copies, total, err

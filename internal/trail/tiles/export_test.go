@@ -3,7 +3,6 @@ package tiles
 import (
 	"crypto/rand"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,5 +153,5 @@ func TestAnAbsurdSizeIsNotExported(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "0", proof.CheckpointFile), text, 0o600))
 	require.NoError(t, Open(dir).Log(0).addLines([]proof.Line{{Seq: 1, Key: public, Checkpoint: string(text)}}))
 	_, err = Open(dir).Export(t.Context(), filepath.Join(t.TempDir(), "export"), nil)
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, err, errDamaged)
 }

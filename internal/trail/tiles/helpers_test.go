@@ -80,6 +80,8 @@ func (h *house) open() {
 	h.tb.Helper()
 	trail, err := audit.Open(h.tb.Context(), h.kept, h.options)
 	require.NoError(h.tb, err)
+	_, err = trail.End(h.tb.Context()) // it is read by then
+	require.NoError(h.tb, err)
 	h.trail = trail
 	h.tb.Cleanup(func() { _ = trail.Close(context.WithoutCancel(h.tb.Context())) })
 }

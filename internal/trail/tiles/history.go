@@ -35,26 +35,19 @@ func (l Log) lastLine(cut bool) (proof.Line, error) {
 	return last, err
 }
 
-// checkHistory checks the signature of each line, and their order.
+// checkHistory checks the signatures of each line, and their order.
 func (l Log) checkHistory(publicKey string) error {
 	seq := uint64(0)
-	return l.eachLine(func(line proof.Line) error {
-		if line.Seq <= seq || line.Key != publicKey {
-			return fmt.Errorf("%w: %s, after checkpoint %d: another order or key", errDamaged, proof.HistoryFile, seq)
-		}
-		seq = line.Seq
-		return nil
-	})
-}
-
-// eachLine gives each line with its signature checked.
-func (l Log) eachLine(handle func(proof.Line) error) error {
 	return l.eachText(func(number int, text []byte) error {
 		line, err := parseLine(text)
+		if err == nil && (line.Seq <= seq || line.Key != publicKey) {
+			err = errors.New("it is of another order or key")
+		}
 		if err != nil {
 			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, proof.HistoryFile, number, err)
 		}
-		return handle(line)
+		seq = line.Seq
+		return nil
 	})
 }
 

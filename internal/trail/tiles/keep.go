@@ -9,19 +9,24 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
-// Trail is an [audit.Trail] or an [audit.Reader], as far as its logs need one.
+// Trail is an [audit.Trail], as far as its logs need one.
 type Trail interface {
 	// Checkpoints calls handle with each kept checkpoint from a number on, and caughtUp at
 	// each end, until ctx ends or a call fails.
 	Checkpoints(ctx context.Context, from uint64, handle func(audit.Kept) error, caughtUp func() error) error
-	// Records calls handle with the record of each readable entry in [from, to), in order.
-	Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
+	// Each calls handle with each readable entry from an index on, in order, until a call fails.
+	Each(ctx context.Context, from int64, handle func(audit.Recorded) error) error
+	// Leaves are the hashes of the leaves of the entries in [from, to), as they were signed, and as
+	// far as they are known.
+	Leaves(from, to int64) []tlog.Hash
 }
 
 // Keeper writes the logs of a trail.
@@ -34,7 +39,6 @@ type Keeper struct {
 
 	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
-	strange bool              // a checkpoint of an unknown generation was passed over
 
 	mu        sync.Mutex     // guards the fields below
 	logs      map[string]Log // by origin
@@ -169,10 +173,6 @@ func (k *Keeper) follow(ctx context.Context, worked func() error) error {
 		if err := k.flush(ctx); err != nil {
 			return err
 		}
-		if k.strange && len(k.generations()) != len(generations) {
-			k.strange, k.writers = false, map[int64]*writer{}
-			return errAgain
-		}
 		return worked()
 	})
 	for _, w := range k.writers {
@@ -218,7 +218,7 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	if w := k.writers[g.Base]; w != nil && !k.fromFirst[g.Base] {
 		return w, nil
 	}
-	w, err := openWriter(l, g, k.trail.Records, k.fromFirst[g.Base])
+	w, err := openWriter(l, g, k.trail, k.fromFirst[g.Base])
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,9 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c audit.Kept) error {
 	w := k.writers[c.Base]
 	if w == nil || !isOf(generations, c) {
-		k.strange = true
+		if len(k.generations()) != len(generations) {
+			return errAgain
+		}
 		return nil
 	}
 	err := w.add(ctx, c)
@@ -282,7 +284,7 @@ func (k *Keeper) failed(base int64, w *writer, err error) error {
 // [verify.Files]. errDamaged names the first one that is lost, or unlike the signed tree. Of
 // archived entries only the hashes are checked. It rests after each bundle for rest.
 func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) error {
-	c, err := l.signed(publicKey)
+	_, c, err := l.signed(publicKey)
 	if err != nil {
 		return err
 	}

@@ -83,44 +83,31 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 
 // widest reads a tile's file: its own, which is the one that whoever verifies the log reads, or
 // the full one, or another at least as wide as t.
-func (l Log) widest(t tlog.Tile) ([]byte, error) {
-	data, err := l.readWidest(t)
-	if errors.Is(err, fs.ErrNotExist) && t.W < proof.TileWidth {
-		return l.readWidest(t) // a wider one may have replaced it just now
-	}
-	return data, err
-}
-
-func (l Log) readWidest(t tlog.Tile) ([]byte, error) {
-	full := wide(t)
-	for _, of := range []tlog.Tile{t, full} {
-		data, err := durable.ReadFile(l.path(pathOf(of)))
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || t.W == proof.TileWidth {
-			return data, err
+func (l Log) widest(t tlog.Tile) (data []byte, err error) {
+	least := t.W
+	for range 2 { // a wider one may have replaced it just now
+		for _, t.W = range append([]int{least, proof.TileWidth}, l.widths(t)...) {
+			if t.W < least {
+				continue
+			}
+			if data, err = durable.ReadFile(l.path(pathOf(t))); !errors.Is(err, fs.ErrNotExist) {
+				return data, err
+			}
 		}
 	}
-	widths, err := l.widths(full)
-	if err != nil {
-		return nil, err
-	}
-	if width := slices.Max(append(widths, 0)); width > t.W {
-		t.W = width
-	}
-	return durable.ReadFile(l.path(pathOf(t)))
+	return nil, err
 }
 
-// widths lists the partial files of a tile.
-func (l Log) widths(full tlog.Tile) (widths []int, err error) {
-	files, err := os.ReadDir(l.path(pathOf(full) + ".p"))
-	if err != nil {
-		return nil, err
-	}
+// widths lists the partial files of a tile, the widest first.
+func (l Log) widths(t tlog.Tile) (widths []int) {
+	files, _ := os.ReadDir(l.path(pathOf(wide(t)) + ".p")) // mostly it is not there
 	for _, f := range files {
 		if width, err := strconv.Atoi(f.Name()); err == nil && width > 0 && width < proof.TileWidth {
 			widths = append(widths, width)
 		}
 	}
-	return widths, nil
+	slices.SortFunc(widths, func(a, b int) int { return b - a })
+	return widths
 }
 
 func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.FromSlash(name)) }

@@ -22,26 +22,24 @@ type moving struct {
 	tree       tlog.HashReader  // of the signed tree
 	moved      []proof.Archived // before
 
-	todo  proof.Archived // its Size is 0 where nothing is to do
-	ended bool           // younger entries follow
+	todo proof.Archived // its Size is 0 where nothing is to do
 }
 
 // plan finds the full bundles after those archived before that have nothing made at or after a
-// time.
-func (m *moving) plan(ctx context.Context, before time.Time) error {
+// time. It reports whether one has.
+func (m *moving) plan(ctx context.Context, before time.Time) (ended bool, err error) {
 	from := m.archivedEnd()
 	m.todo = proof.Archived{Origin: m.generation.Origin, From: m.generation.Base + from, Where: m.dir, Before: before.UTC()}
 	end := from
 	for ; end+proof.TileWidth <= m.size; end += proof.TileWidth {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		b, err := m.bundle(end / proof.TileWidth)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if !b.newest.Before(before) {
-			m.ended = true
+		if ended = !b.newest.Before(before); ended {
 			break
 		}
 		if !b.stays {
@@ -49,14 +47,13 @@ func (m *moving) plan(ctx context.Context, before time.Time) error {
 		}
 	}
 	if end == from {
-		return nil
+		return ended, nil
 	}
-	root, err := tlog.TreeHash(end, m.tree)
-	if err != nil {
-		return fmt.Errorf("compute the root of %d entries: %w", end, err)
+	m.todo.To, m.todo.Size = m.generation.Base+end-1, end
+	if m.todo.Root, err = tlog.TreeHash(end, m.tree); err != nil {
+		return false, fmt.Errorf("compute the root of %d entries: %w", end, err)
 	}
-	m.todo.To, m.todo.Size, m.todo.Root = m.generation.Base+end-1, end, root
-	return nil
+	return ended, nil
 }
 
 // old is a full bundle with its long records.
@@ -106,15 +103,14 @@ func (m *moving) bundle(n int64) (old, error) {
 }
 
 // move does the steps after the copy for one log.
-func (m *moving) move(ctx context.Context, enter func(context.Context, proof.Archived) error, plan []proof.Archived) error {
-	at := slices.IndexFunc(plan, func(p proof.Archived) bool { return p.Origin == m.generation.Origin })
-	if at >= 0 {
-		if err := enter(ctx, plan[at]); err != nil {
+func (m *moving) move(ctx context.Context, enter func(context.Context, proof.Archived) error) error {
+	if m.todo.Size > 0 {
+		if err := enter(ctx, m.todo); err != nil {
 			return fmt.Errorf("enter the archive into the trail: %w", err)
 		}
 		// After a crash before this line, the next run enters the same archive once more,
 		// unless it sees the entry.
-		if err := m.mark(plan[at]); err != nil {
+		if err := m.mark(m.todo); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func TestConsistencyIsProvenFromTheTiles(t *testing.T) {
 	}
 	other := h.harmed(harm{checkpoints: []int{2, 3}})
 	other.store = Open(t.TempDir())
-	other.options.Files = NewCopies(other.store)
+	other.options.Files = other.store
 	other.open()
 	waiting.Until(t, func() bool { return other.trail.Size() == 281 }, "the damage is not named")
 	require.NoError(t, other.trail.Sign(t.Context()))

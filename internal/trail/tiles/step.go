@@ -149,11 +149,7 @@ func (l Log) removePartials(before, size int64) {
 		now[wide(t)] = t.W
 	}
 	for full, width := range now {
-		widths, err := l.widths(full)
-		if err != nil {
-			continue
-		}
-		for _, w := range widths {
+		for _, w := range l.widths(full) {
 			if w != width {
 				_ = os.Remove(l.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
 			}

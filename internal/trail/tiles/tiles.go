@@ -11,7 +11,7 @@
 //
 // The files are derived: a [Keeper] follows the trail and writes them, each from entries
 // and hashes proven by a signed root. It writes lost and damaged files again. They are a
-// second copy of the entries, too: see [Store.Record]. The log never contradicts itself:
+// second copy of the entries, too: see [Store.Records]. The log never contradicts itself:
 // a checkpoint other than a continuation of the newest one is logged, and not published.
 //
 // Of a partial tile only the widest file is kept. [Handler] cuts narrower ones from it.
@@ -125,7 +125,7 @@ func (l Log) isOfAnother(publicKey string) bool {
 	if err != nil || publicKey == "" || line.Key == publicKey {
 		return false
 	}
-	if _, err = l.signed(line.Key); err != nil {
+	if _, _, err = l.signed(line.Key); err != nil {
 		_, _, err = proof.OpenAs(line.Key, []byte(line.Checkpoint))
 	}
 	return err == nil

@@ -13,9 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// errUnproven marks a checkpoint whose root is given neither by the kept hashes nor by the
-// entries.
-var errUnproven = errors.New("neither the entries nor the kept hashes give the signed root")
+// errUnproven marks a checkpoint whose root the leaves of the trail do not give.
+var errUnproven = errors.New("the hashes that the trail knows do not give the signed root")
 
 // errDamaged marks a file unlike the signed tree: the log is written again from the first entry.
 var errDamaged = errors.New("a file of the trail's log is damaged")
@@ -29,15 +28,11 @@ const (
 	flushFiles = 512
 )
 
-// readRecords calls handle with the record of each readable entry in [from, to), in order.
-type readRecords func(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error
-
 // writer writes one generation's log. It belongs to one goroutine.
 type writer struct {
 	Log
-	base    int64 // index of the generation's first entry
-	records readRecords
-	whole   bool // an entry that cannot be had is an error
+	base  int64 // index of the generation's first entry
+	trail Trail
 
 	written *edge  // of the tiles on the disk
 	from    uint64 // the number of the checkpoint to go on with
@@ -57,8 +52,8 @@ type writer struct {
 // openWriter goes on with a log as far as its newest checkpoint is good and its tiles
 // give the root; else, or with fromFirst, it goes through it from the first entry. Sound files
 // stay, and the checkpoint stays until a larger tree is written.
-func openWriter(l Log, g audit.Generation, records readRecords, fromFirst bool) (*writer, error) {
-	w := &writer{Log: l, base: g.Base, records: records, written: &edge{}, moved: l.archivedEnd()}
+func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer, error) {
+	w := &writer{Log: l, base: g.Base, trail: trail, written: &edge{}, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}
@@ -73,7 +68,7 @@ func openWriter(l Log, g audit.Generation, records readRecords, fromFirst bool) 
 		return nil, err
 	}
 	w.seq = last.Seq
-	if c, err := l.signed(g.PublicKey); err == nil {
+	if _, c, err := l.signed(g.PublicKey); err == nil {
 		w.least = c.Size
 		// The history is written before the checkpoint. One that ends before it is an older
 		// copy, and the checkpoints that it lacks are added.
@@ -87,15 +82,15 @@ func openWriter(l Log, g audit.Generation, records readRecords, fromFirst bool) 
 }
 
 // signed gives the newest checkpoint, with a good signature.
-func (l Log) signed(publicKey string) (proof.Checkpoint, error) {
-	text, c, err := l.Checkpoint()
+func (l Log) signed(publicKey string) (text []byte, c proof.Checkpoint, err error) {
+	text, c, err = l.Checkpoint()
 	if err != nil {
-		return c, err
+		return nil, c, err
 	}
 	if c, _, err = proof.OpenAs(publicKey, text); err != nil {
-		return c, fmt.Errorf("check checkpoint: %w", err)
+		return nil, c, fmt.Errorf("check checkpoint: %w", err)
 	}
-	return c, nil
+	return text, c, nil
 }
 
 // edge reads the tree's edge from the tiles, and proves it with the checkpoint.
@@ -122,51 +117,22 @@ func (w *writer) reset() {
 	w.proven, w.leaves, w.lines = w.written.Edge, nil, nil
 }
 
-// add adds a checkpoint to the step in hand, with the leaf hashes it proves.
+// add adds a checkpoint to the step in hand, with the leaf hashes that it proves.
 func (w *writer) add(ctx context.Context, c audit.Kept) error {
 	if c.Size < w.proven.Len() {
 		return nil // an older one, read again
 	}
-	leaves, err := w.prove(ctx, c)
-	if err != nil {
-		return err
+	leaves := w.trail.Leaves(w.base+w.proven.Len(), w.base+c.Size)
+	larger := w.proven.With(leaves...)
+	if larger.Len() != c.Size || larger.Root() != c.Root {
+		return fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
-	w.leaves = append(w.leaves, leaves...)
+	w.proven, w.leaves = larger, append(w.leaves, leaves...)
 	w.lines = append(w.lines, proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
 	if len(w.leaves) < batchLeaves && len(w.lines) < batchLines {
 		return nil
 	}
 	return w.write(ctx)
-}
-
-// prove finds the leaf hashes between the proven tree and c's root: those kept with c, or
-// where they are damaged those of the entries.
-func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
-	from := w.proven.Len()
-	if first := c.Size - int64(len(c.Leaves)); first <= from && w.leads(c, c.Leaves[from-first:]) {
-		return c.Leaves[from-first:], nil
-	}
-	leaves := make([]tlog.Hash, 0, min(c.Size-from, batchLeaves))
-	err := w.records(ctx, w.base+from, w.base+c.Size, func(index int64, record []byte) error {
-		if index == w.base+from+int64(len(leaves)) {
-			leaves = append(leaves, proof.LeafHash(record))
-		}
-		return nil
-	})
-	if err == nil && !w.leads(c, leaves) {
-		err = fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
-	}
-	return leaves, err
-}
-
-// leads takes in leaves that lead from the proven tree to c's root, and reports whether they do.
-func (w *writer) leads(c audit.Kept, leaves []tlog.Hash) bool {
-	larger := w.proven.With(leaves...)
-	if larger.Len() != c.Size || larger.Root() != c.Root {
-		return false
-	}
-	w.proven = larger
-	return true
 }
 
 // write writes the step in hand: first the tiles, the bundles and long records, then the
@@ -183,17 +149,18 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	end := w.proven.Len()
-	err := w.records(ctx, w.base+w.written.Len(), w.base+end, func(index int64, record []byte) error {
-		if err := s.fill(min(index-w.base, end)); err != nil || s.edge.Len() != index-w.base {
+	err := w.trail.Each(ctx, w.base+w.written.Len(), func(e audit.Recorded) error {
+		n := e.Index - w.base
+		if err := s.fill(min(n, end)); err != nil {
 			return err
 		}
-		return s.put(record)
+		if n >= end {
+			return errEnd
+		}
+		return s.put(e.Record)
 	})
-	if err == nil {
+	if err == nil || errors.Is(err, errEnd) {
 		err = s.fill(end)
-	}
-	if err == nil && w.whole && s.lost > 0 {
-		err = fmt.Errorf("%w: %d entries are lost or altered", errDamaged, s.lost)
 	}
 	if err == nil {
 		err = s.finish()

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
@@ -14,33 +15,28 @@ import (
 func crash(trail *Trail) {
 	trail.stop()
 	<-trail.done
-	<-trail.read
 }
 
 // A start goes on from the newest checkpoint, after a clean stop and after a kill.
-func TestAStartReadsInTheBackground(t *testing.T) {
+func TestAStartGoesOn(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
 	o.SignEvery = time.Hour
 	st, _ := startStore(t, t.TempDir())
 	trail := openTrail(t, st, o)
-	require.False(t, trail.glanced, "nothing is known yet")
 	appendEntries(t, trail, 0, 10)
 	require.NoError(t, trail.Close(t.Context()))
 
 	trail = openTrail(t, st, o)
-	require.True(t, trail.glanced)
 	requireWhole(t, trail, 10)
 	require.EqualValues(t, 10, trail.signed.Len())
 	require.EqualValues(t, 10, trail.Generations()[0].Size)
 	require.NoError(t, trail.Sign(t.Context()))
 	appendEntries(t, trail, 10, 15)
-	<-trail.read
 	require.False(t, trail.stale.Load())
 	crash(trail)
 
 	trail = openTrail(t, st, o)
-	require.True(t, trail.glanced)
 	require.EqualValues(t, 15, trail.Size())
 	last, found, err := trail.Last(t.Context(), "acme", "live", "resource.2")
 	require.NoError(t, err)
@@ -51,6 +47,59 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	trail = openTrail(t, st, o)
 	requireWhole(t, trail, 20)
 	require.Len(t, trail.Generations(), 1, "the tree is the same one")
+}
+
+// A trail that takes long to read holds up no start: who asks it waits.
+func TestALongReadingHoldsUpNoStart(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 10)
+	require.NoError(t, trail.Close(t.Context()))
+
+	gate := make(chan struct{})
+	st.log(EntriesLog).gate = gate
+	trail, err := Open(t.Context(), st, o)
+	require.NoError(t, err)
+	require.Zero(t, trail.Size())
+	require.Empty(t, trail.PublicKey())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = trail.Get(ended, 3)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = trail.Append(ended, testEntry(99))
+	require.ErrorIs(t, err, context.Canceled)
+	got, appended := make(chan error), make(chan error)
+	go func() {
+		_, err := trail.Get(t.Context(), 3)
+		got <- err
+	}()
+	go func() {
+		_, err := trail.Append(t.Context(), testEntry(10))
+		appended <- err
+	}()
+	close(gate)
+	require.NoError(t, <-got)
+	require.NoError(t, <-appended)
+	require.NoError(t, trail.Close(t.Context()))
+	last, found, err := openTrail(t, st, o).Last(t.Context(), "acme", "live", testEntry(10).Subject)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, string(testEntry(10).After), string(last.After))
+}
+
+// A relay that stops while its trail is read waits for no end of the reading.
+func TestALongReadingHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	st, _ := startStore(t, t.TempDir())
+	gate := make(chan struct{})
+	st.log(EntriesLog).gate = gate
+	trail, err := Open(t.Context(), st, o)
+	require.NoError(t, err)
+	require.NoError(t, trail.Close(t.Context()))
+	close(gate)
 }
 
 // Entries unlike the signed ones are found before anything of them is handed on.
@@ -73,9 +122,7 @@ func TestAStartHashesAllEntries(t *testing.T) {
 			st, _ := startStore(t, t.TempDir())
 			replace(t, st, EntriesLog, spoil(copyAll(d.entries)), 0)
 			replace(t, st, CheckpointsLog, copyAll(d.checkpoints), 0)
-			trail, err := Open(t.Context(), st, copied.o)
-			require.NoError(t, err)
-			require.False(t, trail.glanced)
+			trail := openTrail(t, st, copied.o)
 			require.NotEmpty(t, openingOf(t, trail).Problems)
 			require.NoError(t, trail.Close(t.Context()))
 		})
@@ -89,34 +136,30 @@ func TestAStartSignsNoEntryUnseen(t *testing.T) {
 	strange := copyDraft(d.entries[18])
 	strange.Data = append([]byte(" "), strange.Data...)
 	trail, _ := d.reopen(t, append(copyAll(d.entries), strange), d.checkpoints, 0)
-	require.False(t, trail.glanced)
 	require.Contains(t, spellOut(openingOf(t, trail).Problems), "misfiled: entry 20: the record is not in canonical form")
 }
 
-// What no hash of the newest checkpoint covers is found and named while the relay runs.
-func TestWhatAGlanceDoesNotSeeIsNamed(t *testing.T) {
+// What no hash covers is found and named too.
+func TestAnEntryUnderAnotherKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	entries := copyAll(d.entries)
 	entries[6].Key = entries[5].Key
 	trail, st := d.reopen(t, entries, d.checkpoints, 0)
-	require.True(t, trail.glanced, "the entries give the signed root")
 	index, err := trail.Append(t.Context(), testEntry(20))
 	require.NoError(t, err)
 	require.EqualValues(t, 21, index, "after the entry that names it")
 	require.Contains(t, spellOut(openingOf(t, trail).Problems), "misfiled: entry 6")
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, st, d.o)
-	require.False(t, again.glanced, "an entry has no weight, and only a whole reading tells which")
 	require.EqualValues(t, 22, again.Size(), "it is named once")
 	e, err := again.Get(t.Context(), 7)
 	require.NoError(t, err)
 	require.False(t, e.Unsound)
 }
 
-// A start goes on at a glance in a later generation too: the entry that opens it has the hash of
-// all entries before it.
-func TestAGlanceKnowsAllGenerations(t *testing.T) {
+// A start knows all generations, and what is wrong with an older one.
+func TestAStartKnowsAllGenerations(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
 	st, _ := startStore(t, t.TempDir())
@@ -130,7 +173,6 @@ func TestAGlanceKnowsAllGenerations(t *testing.T) {
 	require.Len(t, want, 3)
 	require.NoError(t, trail.Close(t.Context()))
 	trail = openTrail(t, st, o)
-	require.True(t, trail.glanced)
 	got := trail.Generations()
 	require.Equal(t, want[:2], got[:2])
 	require.True(t, got[2].Endorsed)
@@ -140,12 +182,10 @@ func TestAGlanceKnowsAllGenerations(t *testing.T) {
 	alter(entries[3])
 	replace(t, st, EntriesLog, entries, 0)
 	trail = openTrail(t, st, o)
-	require.False(t, trail.glanced)
 	require.Contains(t, spellOut(openingOf(t, trail).Problems), "altered: entry 3")
 }
 
-// TestAMillionEntriesOpen prints what an opening takes: with everything read first, and at a
-// glance. Set AUDITRELAY_MILLION=1; it takes minutes.
+// TestAMillionEntriesOpen prints what an opening takes. Set AUDITRELAY_MILLION=1; it takes minutes.
 func TestAMillionEntriesOpen(t *testing.T) {
 	if os.Getenv("AUDITRELAY_MILLION") == "" {
 		t.Skip("SKIPPED: with AUDITRELAY_MILLION=1 a trail of a million entries is opened, which takes minutes")
@@ -166,23 +206,15 @@ func TestAMillionEntriesOpen(t *testing.T) {
 			drafts = drafts[:0]
 		}
 	}
-	start := time.Now()
-	trail = openTrail(t, st, o)
-	t.Logf("opened with everything read: %v", time.Since(start).Round(time.Millisecond))
-	waitSigned(t, trail, n)
-	require.NoError(t, trail.Close(t.Context()))
-	for range 5 {
+	for range 3 {
 		start := time.Now()
-		trail, err := Open(t.Context(), st, o) // without a wait for what is read in the background
+		trail, err := Open(t.Context(), st, o)
 		require.NoError(t, err)
-		t.Logf("opened at a glance: %v", time.Since(start).Round(10*time.Microsecond))
-		require.True(t, trail.glanced)
+		t.Logf("a start waits for it: %v", time.Since(start).Round(10*time.Microsecond))
+		readAll(t, trail)
+		t.Logf("opened: %v", time.Since(start).Round(time.Millisecond))
 		require.EqualValues(t, n, trail.Size())
+		waitSigned(t, trail, n)
 		require.NoError(t, trail.Close(t.Context()))
 	}
-	start = time.Now()
-	trail = openTrail(t, st, o)
-	<-trail.read
-	t.Logf("read in the background: %v", time.Since(start).Round(time.Millisecond))
-	require.False(t, trail.stale.Load())
 }
