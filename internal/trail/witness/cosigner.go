@@ -55,16 +55,7 @@ type peerState struct {
 	// Failure is why it does not cosign at present. Refused is set if it knows another history.
 	Failure string `json:"failure,omitempty"`
 	Refused bool   `json:"refused"`
-
-	told bool // the trail has the entry about the newest agreement or refusal
-	// accused is when a refusal was entered last.
-	accused time.Time
 }
-
-// accuseAgain is the least time between two entries about refusals of one witness. Each entry
-// is followed by a checkpoint for the witness to sign, so one that signs and refuses in turn
-// would fill the trail.
-const accuseAgain = time.Hour
 
 // NewCosigner makes a Cosigner. It asks nobody yet.
 func NewCosigner(o CosignOptions) (*Cosigner, error) {
@@ -142,7 +133,7 @@ func (c *Cosigner) cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
 				fresh++
 				c.succeeded(i, o)
 			}
-			err = c.tellAgreement(ctx, i, o)
+			err = c.enter(ctx, i, o, nil)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", c.peers[i].verifier.Name(), err))
@@ -218,29 +209,27 @@ func (c *Cosigner) succeeded(i int, o audit.Offer) {
 	c.metrics.cosigned(p.verifier.Name(), o.Size)
 	c.mu.Lock()
 	before := c.states[i]
-	c.states[i] = peerState{
-		Witness: before.Witness, URL: before.URL, Size: o.Size, At: time.Now(),
-		told: before.told && !before.Refused, accused: before.accused,
-	}
+	c.states[i] = peerState{Witness: before.Witness, URL: before.URL, Size: o.Size, At: time.Now()}
 	c.mu.Unlock()
 	if before.Failure != "" {
 		c.log.Info("a witness cosigns checkpoints again", "witness", p.verifier.Name(), "size", o.Size)
 	}
 }
 
-// tellAgreement makes sure that the trail's entry about a refusal is followed by one about the
-// agreement.
-func (c *Cosigner) tellAgreement(ctx context.Context, i int, o audit.Offer) error {
-	c.mu.Lock()
-	s := c.states[i]
-	c.mu.Unlock()
-	if s.told || c.trail == nil {
+// enter has the trail say that a witness refuses, or that it agrees again.
+func (c *Cosigner) enter(ctx context.Context, i int, o audit.Offer, refused *otherHistory) error {
+	if c.trail == nil {
 		return nil
 	}
-	if err := c.trail.RecordAgreement(ctx, entryOf(s.Witness, o, nil)); err != nil {
-		return fmt.Errorf("enter its agreement into the trail: %w", err)
+	e := audit.WitnessRefusal{Witness: c.peers[i].key, Origin: o.Origin, Size: o.Size, Root: o.Root, Checkpoint: string(o.Note)}
+	record := c.trail.RecordAgreement
+	if refused != nil {
+		e.Reason, e.WitnessSize = refused.reason, refused.size
+		record = c.trail.RecordRefusal
 	}
-	c.setTold(i)
+	if err := record(ctx, e); err != nil {
+		return fmt.Errorf("enter its answer into the trail: %w", err)
+	}
 	return nil
 }
 
@@ -257,12 +246,8 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	c.metrics.failed(p.verifier.Name(), refused != nil)
 	c.mu.Lock()
 	before := c.states[i]
-	after := before
-	after.Failure, after.Refused = err.Error(), refused != nil
-	after.told = before.told && before.Refused == after.Refused
-	c.states[i] = after
+	c.states[i].Failure, c.states[i].Refused = err.Error(), refused != nil
 	c.mu.Unlock()
-	lately := time.Since(before.accused) < accuseAgain
 	switch {
 	case refused != nil && !before.Refused:
 		c.log.Error("a witness knows another history of the audit trail: it was set back to an older copy, or somebody with its key shows two histories",
@@ -270,29 +255,8 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 	case refused == nil && before.Failure == "":
 		c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
 	}
-	if refused == nil || after.told || c.trail == nil || lately {
-		return err
+	if refused != nil {
+		err = errors.Join(err, c.enter(ctx, i, o, refused))
 	}
-	if recordErr := c.trail.RecordRefusal(ctx, entryOf(before.Witness, o, refused)); recordErr != nil {
-		return errors.Join(err, fmt.Errorf("enter its refusal into the trail: %w", recordErr))
-	}
-	c.setTold(i)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.states[i].accused = time.Now()
 	return err
-}
-
-func (c *Cosigner) setTold(i int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.states[i].told = true
-}
-
-func entryOf(witness string, o audit.Offer, r *otherHistory) audit.WitnessRefusal {
-	e := audit.WitnessRefusal{Witness: witness, Origin: o.Origin, Size: o.Size, Root: o.Root, Checkpoint: string(o.Note)}
-	if r != nil {
-		e.Reason, e.WitnessSize = r.reason, r.size
-	}
-	return e
 }

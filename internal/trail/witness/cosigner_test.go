@@ -372,15 +372,21 @@ func TestAFickleWitnessIsAccusedNowAndThen(t *testing.T) {
 	}
 	inTurn()
 	assert.EqualValues(t, 2, trail.Size(), "a refusal, and that it signs again")
-	s.states[0].accused = s.states[0].accused.Add(-accuseAgain)
+	_, err := trail.Append(t.Context(), audit.Entry{
+		Type: audit.TypeWitnessAgreed, Project: audit.OwnProject, Subject: "witness " + a.key.Public(), Time: time.Now().Add(-2 * time.Hour),
+	})
+	require.NoError(t, err)
 	inTurn()
-	assert.EqualValues(t, 4, trail.Size())
-	s.states[0].accused = time.Now().Add(-accuseAgain)
+	assert.EqualValues(t, 5, trail.Size(), "an hour later, a refusal again, and that it signs again")
+	_, err = trail.Append(t.Context(), audit.Entry{
+		Type: audit.TypeWitnessAgreed, Project: audit.OwnProject, Subject: "witness " + a.key.Public(), Time: time.Now().Add(-2 * time.Hour),
+	})
+	require.NoError(t, err)
 	a.set(says(http.StatusUnprocessableEntity, "text/plain", "no"))
 	for range 3 {
 		s.peers[0].next = time.Time{}
 		_, err := s.cosign(t.Context(), offer(l, 40))
 		require.Error(t, err)
 	}
-	assert.EqualValues(t, 5, trail.Size(), "a lasting refusal is entered")
+	assert.EqualValues(t, 7, trail.Size(), "a lasting refusal is entered")
 }

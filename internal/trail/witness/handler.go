@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -30,12 +31,12 @@ type Handler struct {
 	failure error             // of the disk with the state, until it takes a state again; guarded by mu
 }
 
-// said is what a line of the log is about, and telling when it was written.
+// said is what a line of the log is about, and telling how often it is written.
 type said struct{ log, kind string }
 
 type telling struct {
-	at   time.Time
-	more int // how many such refusals followed without a line
+	rate.Sometimes
+	more int // how many such refusals there were since the last line
 }
 
 // tellAgain is the least time between two lines about refusals of one kind of one log, so that
@@ -154,24 +155,21 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, refusal *Refusa
 // tell logs a refusal, unless one of its kind was logged of the same log a moment ago.
 func (h *Handler) tell(level slog.Level, what string, refusal *Refusal) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	about := said{refusal.Log, refusal.Kind}
-	last := h.told[about]
-	if last != nil && time.Since(last.at) < tellAgain {
-		last.more++
-		h.mu.Unlock()
-		return
+	if h.told[about] == nil {
+		h.told[about] = &telling{Sometimes: rate.Sometimes{Interval: tellAgain}}
 	}
-	more := 0
-	if last != nil {
-		more = last.more
-	}
-	h.told[about] = &telling{at: time.Now()}
-	h.mu.Unlock()
-	fields := []any{"log", refusal.Log, "kind", refusal.Kind, "reason", refusal.Text, "checkpoint", refusal.Checkpoint}
-	if refusal.Cosigned != "" {
-		fields = append(fields, "cosigned", refusal.Cosigned)
-	}
-	h.log.Log(context.Background(), level, what, append(fields, "refused_since_the_last_line", more)...)
+	told := h.told[about]
+	told.Do(func() {
+		fields := []any{"log", refusal.Log, "kind", refusal.Kind, "reason", refusal.Text, "checkpoint", refusal.Checkpoint}
+		if refusal.Cosigned != "" {
+			fields = append(fields, "cosigned", refusal.Cosigned)
+		}
+		h.log.Log(context.Background(), level, what, append(fields, "refused_since_the_last_line", told.more)...)
+		told.more = -1
+	})
+	told.more++
 }
 
 // fail answers after a failure of this witness. A full disk fails each request, but is logged

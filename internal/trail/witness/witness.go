@@ -46,6 +46,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/time/rate"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -67,27 +68,12 @@ type log struct {
 	place     int      // in the list: later generations come later
 	keys      []string // the verifier keys, all of this name
 	verifiers []note.Verifier
-	writes    budget // of new states; under Witness.mu
+	writes    *rate.Limiter // of new states
 }
 
 // mostWrites bounds how often per minute the holder of one log's key can have the state
 // written.
 const mostWrites = 120
-
-// budget counts what happens within a minute.
-type budget struct {
-	since time.Time
-	used  int
-}
-
-// take reports whether one more is within the budget.
-func (b *budget) take(now time.Time) bool {
-	if now.Sub(b.since) >= time.Minute {
-		b.since, b.used = now, 0
-	}
-	b.used++
-	return b.used <= mostWrites
-}
 
 // Open opens the witness with the state in file, and with trust in the logs of these verifier
 // keys, whose names are the origins. An origin may have several keys. The generations of a
@@ -105,7 +91,7 @@ func Open(file string, key Key, logs []string) (*Witness, error) {
 		}
 		l := w.logs[v.Name()]
 		if l == nil {
-			l = &log{origin: v.Name(), place: i}
+			l = &log{origin: v.Name(), place: i, writes: rate.NewLimiter(rate.Every(time.Minute/mostWrites), mostWrites)}
 			w.logs[v.Name()] = l
 		}
 		l.keys, l.verifiers = append(l.keys, text), append(l.verifiers, v)
@@ -161,7 +147,7 @@ func (w *Witness) Add(r Request) ([]byte, error) {
 		return nil, refusal.of(w.logs[c.Origin], n)
 	}
 	grows := !seen || before.read.Size != c.Size
-	if grows && !w.logs[c.Origin].writes.take(time.Now()) {
+	if grows && !w.logs[c.Origin].writes.Allow() {
 		refusal := &Refusal{Kind: Busy, Status: http.StatusTooManyRequests, Text: "this witness takes no more trees of this log at the moment"}
 		return nil, refusal.of(w.logs[c.Origin], n)
 	}
