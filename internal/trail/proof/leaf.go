@@ -34,9 +34,11 @@ type Digest struct {
 	SHA256 [sha256.Size]byte
 }
 
+const digestForm = `{"record_bytes":%d,"record_sha256":"%x"}`
+
 // Leaf is the digest as a leaf.
 func (d Digest) Leaf() []byte {
-	return fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, d.Bytes, d.SHA256)
+	return fmt.Appendf(nil, digestForm, d.Bytes, d.SHA256)
 }
 
 // Path is where a log keeps the record: "records/SHA256", in hex.
@@ -49,23 +51,13 @@ func (d Digest) Of(record []byte) bool {
 
 // ParseDigest reports whether a leaf is the digest of a long record, in the spelling of
 // [LeafData].
-func ParseDigest(leaf []byte) (Digest, bool) {
-	const head, middle, tail = `{"record_bytes":`, `,"record_sha256":"`, `"}`
-	rest, isDigest := bytes.CutPrefix(leaf, []byte(head))
-	if !isDigest {
+func ParseDigest(leaf []byte) (d Digest, isDigest bool) {
+	if !bytes.HasPrefix(leaf, []byte(`{"record_bytes":`)) {
 		return Digest{}, false
 	}
-	number, rest, found := bytes.Cut(rest, []byte(middle))
-	sum, ended := bytes.CutSuffix(rest, []byte(tail))
-	if !found || !ended || len(sum) != hex.EncodedLen(sha256.Size) {
-		return Digest{}, false
-	}
-	n, err := ParseDecimal(string(number))
-	if err != nil || n <= MaxLeaf {
-		return Digest{}, false
-	}
-	d := Digest{Bytes: n}
-	if _, err := hex.Decode(d.SHA256[:], sum); err != nil || !bytes.Equal(d.Leaf(), leaf) {
+	var sum []byte
+	_, err := fmt.Sscanf(string(leaf), digestForm, &d.Bytes, &sum)
+	if err != nil || d.Bytes <= MaxLeaf || copy(d.SHA256[:], sum) < len(d.SHA256) || !bytes.Equal(d.Leaf(), leaf) {
 		return Digest{}, false
 	}
 	return d, true

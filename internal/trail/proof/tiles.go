@@ -15,63 +15,28 @@ const (
 	TileWidth = 1 << TileHeight
 )
 
+// spelling makes the paths of package tlog, which name the height too, those of tlog-tiles.
+var spelling = strings.NewReplacer("tile/8/data/", "tile/entries/", "tile/8/", "tile/")
+
 // TilePath is a tile's path below the log: "tile/0/x001/234.p/5", or "tile/0/x001/234" for
-// a full tile. Of t it takes L, N and W.
-func TilePath(t tlog.Tile) string { return fmt.Sprintf("tile/%d/%s", t.L, numberPath(t.N, t.W)) }
-
-// BundlePath is the path of the n-th entry bundle, with width leaves.
-func BundlePath(n int64, width int) string { return "tile/entries/" + numberPath(n, width) }
-
-// numberPath spells a number in groups of three digits, all except the last after an "x".
-func numberPath(n int64, width int) string {
-	path := fmt.Sprintf("%03d", n%1000)
-	for n /= 1000; n > 0; n /= 1000 {
-		path = fmt.Sprintf("x%03d/%s", n%1000, path)
-	}
-	if width < TileWidth {
-		path += fmt.Sprintf(".p/%d", width)
-	}
-	return path
+// a full tile; on level -1 it is that of an entry bundle. Of t it takes L, N and W.
+func TilePath(t tlog.Tile) string {
+	t.H = TileHeight
+	return spelling.Replace(t.Path())
 }
 
-// ParsePath undoes [TilePath] and, with a level of -1, [BundlePath].
-func ParsePath(path string) (t tlog.Tile, err error) {
-	refuse := fmt.Errorf("parse tile path: %q is not one", clipped(path))
-	rest, isTile := strings.CutPrefix(path, "tile/")
-	level, rest, found := strings.Cut(rest, "/")
-	if !isTile || !found {
-		return t, refuse
+// BundlePath is the path of the n-th entry bundle, with width leaves.
+func BundlePath(n int64, width int) string { return TilePath(tlog.Tile{L: -1, N: n, W: width}) }
+
+// ParsePath undoes [TilePath].
+func ParsePath(path string) (tlog.Tile, error) {
+	rest := strings.TrimPrefix(path, "tile/")
+	if bundle, isBundle := strings.CutPrefix(rest, "entries/"); isBundle {
+		rest = "data/" + bundle
 	}
-	t = tlog.Tile{H: TileHeight, L: -1, W: TileWidth}
-	if level != "entries" {
-		l, err := ParseDecimal(level)
-		if err != nil || l > 63 {
-			return t, refuse
-		}
-		t.L = int(l)
-	}
-	if number, width, partial := strings.Cut(rest, ".p/"); partial {
-		w, err := ParseDecimal(width)
-		if err != nil || w < 1 || w >= TileWidth {
-			return t, refuse
-		}
-		t.W, rest = int(w), number
-	}
-	for group := range strings.SplitSeq(rest, "/") {
-		digits := strings.TrimPrefix(group, "x")
-		if len(digits) != 3 || strings.Trim(digits, "0123456789") != "" || t.N > 1<<50 {
-			return t, refuse
-		}
-		for _, digit := range digits {
-			t.N = t.N*10 + int64(digit-'0')
-		}
-	}
-	spelled := TilePath(t)
-	if t.L < 0 {
-		spelled = BundlePath(t.N, t.W)
-	}
-	if spelled != path {
-		return t, refuse
+	t, err := tlog.ParseTilePath(fmt.Sprintf("tile/%d/%s", TileHeight, rest))
+	if err != nil || t.L > 63 || TilePath(t) != path {
+		return tlog.Tile{}, fmt.Errorf("parse tile path: %q is not one", clipped(path))
 	}
 	return t, nil
 }

@@ -73,7 +73,7 @@ func (m *copying) copyTiles(ctx context.Context) error {
 			t := tile(level, n, int(min(proof.TileWidth, hashes-n*proof.TileWidth)))
 			data, err := m.from.Tile(t)
 			if err == nil {
-				err = out.file(pathOf(t), data)
+				err = out.file(proof.TilePath(t), data)
 			}
 			if err == nil && level == 0 {
 				err = m.copyBundle(&out, bundle(n, t.W))
@@ -111,7 +111,7 @@ func (m *copying) copyBundle(out *output, t tlog.Tile) error {
 			}
 		}
 	}
-	return out.file(pathOf(t), data)
+	return out.file(proof.TilePath(t), data)
 }
 
 // copyHistory copies the history up to the checkpoint's size. The log may have grown meanwhile.

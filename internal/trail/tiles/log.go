@@ -90,7 +90,7 @@ func (l Log) widest(t tlog.Tile) (data []byte, err error) {
 			if t.W < least {
 				continue
 			}
-			if data, err = durable.ReadFile(l.path(pathOf(t))); !errors.Is(err, fs.ErrNotExist) {
+			if data, err = durable.ReadFile(l.path(proof.TilePath(t))); !errors.Is(err, fs.ErrNotExist) {
 				return data, err
 			}
 		}
@@ -100,7 +100,7 @@ func (l Log) widest(t tlog.Tile) (data []byte, err error) {
 
 // widths lists the partial files of a tile, the widest first.
 func (l Log) widths(t tlog.Tile) (widths []int) {
-	files, _ := os.ReadDir(l.path(pathOf(wide(t)) + ".p")) // mostly it is not there
+	files, _ := os.ReadDir(l.path(proof.TilePath(wide(t)) + ".p")) // mostly it is not there
 	for _, f := range files {
 		if width, err := strconv.Atoi(f.Name()); err == nil && width > 0 && width < proof.TileWidth {
 			widths = append(widths, width)
@@ -114,13 +114,6 @@ func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.Fro
 
 // bundle is an entry bundle, in the form of a tile with the level -1, as [tlog.Tile] has it.
 func bundle(n int64, width int) tlog.Tile { return tile(-1, n, width) }
-
-func pathOf(t tlog.Tile) string {
-	if t.L < 0 {
-		return proof.BundlePath(t.N, t.W)
-	}
-	return proof.TilePath(t)
-}
 
 // MarkFile names the archives of a log, as a JSON list of [proof.Archived].
 const MarkFile = "archived"

@@ -103,7 +103,7 @@ func (s *step) leaf(data []byte) error {
 	n := s.edge.Len()
 	var failed error
 	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
-		failed = errors.Join(failed, s.out.file(pathOf(t), proof.JoinHashes(hashes)))
+		failed = errors.Join(failed, s.out.file(proof.TilePath(t), proof.JoinHashes(hashes)))
 	})
 	if s.edge.Len()%proof.TileWidth == 0 {
 		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
@@ -126,7 +126,7 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 func (s *step) finish() error {
 	n := s.edge.Len()
 	for _, t := range edgeTiles(n) {
-		if err := s.out.file(pathOf(t), proof.JoinHashes(s.edge.levels[t.L])); err != nil {
+		if err := s.out.file(proof.TilePath(t), proof.JoinHashes(s.edge.levels[t.L])); err != nil {
 			return err
 		}
 	}
@@ -151,11 +151,11 @@ func (l Log) removePartials(before, size int64) {
 	for full, width := range now {
 		for _, w := range l.widths(full) {
 			if w != width {
-				_ = os.Remove(l.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
+				_ = os.Remove(l.path(path.Join(proof.TilePath(full)+".p", strconv.Itoa(w))))
 			}
 		}
 		if width == 0 {
-			_ = os.Remove(l.path(pathOf(full) + ".p"))
+			_ = os.Remove(l.path(proof.TilePath(full) + ".p"))
 		}
 	}
 }
