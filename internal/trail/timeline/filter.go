@@ -76,7 +76,6 @@ type matcher struct {
 type allowed struct {
 	column int // of columns
 	ok     []bool
-	set    nameSet // of the allowed ones
 }
 
 func (f *Filter) matcher(t *table) *matcher {
@@ -101,14 +100,14 @@ func (f *Filter) matcher(t *table) *matcher {
 	}
 	for column, pattern := range [...]string{ofKind: f.Type, ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
 		if pattern != "" {
-			m.allow(column, named(t, pattern))
+			m.names = append(m.names, allowed{column, named(t, pattern)})
 		}
 	}
 	if f.Actor != "" {
-		m.allow(ofActor, actors(t, f.Actor))
+		m.names = append(m.names, allowed{ofActor, actors(t, f.Actor)})
 	}
 	if f.Severity != "" || f.Direction != "" {
-		m.allow(ofLevels, leveled(f))
+		m.names = append(m.names, allowed{ofLevels, leveled(f)})
 	}
 	if f.Without != "" {
 		m.without = named(t, f.Without)
@@ -127,16 +126,6 @@ func nanos(t time.Time) int64 {
 		return math.MaxInt64
 	}
 	return t.UnixNano()
-}
-
-func (m *matcher) allow(column int, ok []bool) {
-	a := allowed{column: column, ok: ok}
-	for id, fits := range ok {
-		if fits {
-			a.set.add(uint16(id))
-		}
-	}
-	m.names = append(m.names, a)
 }
 
 // leveled returns the fitting levels.

@@ -206,6 +206,7 @@ func BenchmarkSearch(b *testing.B) {
 		"frequent, middle":      {Text: "breach", Before: &middle},
 		"frequent, environment": {Text: "breach", Environment: "env-07"},
 		"no text":               {Environment: "env-07", Severity: "high"},
+		"no text, nothing fits": {Environment: "env-none", Severity: "high"},
 	} {
 		f.Limit = 51
 		b.Run(name, func(b *testing.B) {

@@ -3,8 +3,8 @@
 //
 // # The index
 //
-// An [Index] has a row of 32 bytes in memory for each entry of the trail, 10 bytes by which a
-// question passes over most rows and sentences, and the entry's sentence in a file. Each start
+// An [Index] has a row of 32 bytes in memory for each entry of the trail, 8 bytes by which a
+// search passes over most sentences, and the entry's sentence in a file. Each start
 // makes it from the trail, which takes up to 45 s for a million entries; until then questions wait,
 // and nothing else does. The index is for lists. Whole entries and states are read from the trail.
 //
