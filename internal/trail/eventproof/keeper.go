@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,10 +41,9 @@ type Keeper struct {
 	journal *journal.Journal
 	trail   *audit.Trail
 	open    building
-	ahead   map[uint64]journal.Sealed // noted, after a position not noted yet
-	newest  uint64                    // the newest position to be covered
-	due     time.Time                 // when the open span ends
-	stuck   bool                      // the trail could not take it
+	newest  uint64    // the newest position to be covered
+	due     time.Time // when the open span ends
+	stuck   bool      // the trail could not take it
 	failing retry.Failure
 }
 
@@ -108,74 +108,66 @@ func (k *Keeper) wait(ctx context.Context) error {
 	return nil
 }
 
-// step collects the noted records, and enters the spans due.
+// step takes in the noted records, and enters the spans due.
 func (k *Keeper) step(ctx context.Context) error {
-	k.collect()
-	for {
-		k.follow()
-		due := !time.Now().Before(k.due)
-		if !k.full() && (due || k.newest >= k.open.next()+wakeAt) {
-			if err := k.complete(ctx); err != nil {
-				return err
-			}
-		}
-		if !due && !k.full() {
-			return nil
-		}
-		if err := k.enter(ctx); err != nil {
-			return err
-		}
+	if err := k.take(ctx); err != nil || time.Now().Before(k.due) {
+		return err
 	}
+	if err := k.reach(ctx, k.newest+1); err != nil {
+		return err
+	}
+	return k.enter(ctx)
 }
 
 // full reports whether the open span has its number of events. While the trail cannot be
 // used, it has no bound.
 func (k *Keeper) full() bool { return !k.stuck && k.open.span.Events >= int64(k.opts.Events) }
 
-// collect moves the noted records out of the inbox.
-func (k *Keeper) collect() {
+// take adds the noted records, and those before them that nobody noted.
+func (k *Keeper) take(ctx context.Context) error {
 	waiting, newest := k.inbox.take()
 	k.newest = max(k.newest, newest)
+	slices.SortFunc(waiting, func(a, b journal.Sealed) int { return cmp.Compare(a.Position, b.Position) })
 	for _, s := range waiting {
-		if s.Position >= k.open.next() && len(k.ahead) < mostWaiting { // the journal has the others
-			k.ahead[s.Position] = s
-		}
-	}
-}
-
-// follow adds the known records after the open span, until it is full.
-func (k *Keeper) follow() {
-	for !k.full() {
-		s, known := k.ahead[k.open.next()]
-		if !known {
-			return
-		}
-		delete(k.ahead, s.Position)
-		k.open.add(s.Position, s.Digest)
-	}
-}
-
-// complete has the open span reach the newest known position, or its full size. It reads
-// the records nobody noted.
-func (k *Keeper) complete(ctx context.Context) error {
-	for k.open.next() <= k.newest && !k.full() {
-		if err := k.readBack(ctx, k.told()); err != nil {
+		if err := k.reach(ctx, s.Position); err != nil {
 			return err
 		}
-		k.follow()
+		if s.Position == k.open.next() { // else it was read before
+			k.open.add(s.Position, s.Digest)
+		}
+		if err := k.enterFull(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// told returns the first noted position from next on, or the one after all of them.
-func (k *Keeper) told() uint64 {
-	first := k.newest + 1
-	for position := range k.ahead {
-		if position >= k.open.next() {
-			first = min(first, position)
+// complete has the spans reach the newest known position.
+func (k *Keeper) complete(ctx context.Context) error {
+	if err := k.take(ctx); err != nil {
+		return err
+	}
+	return k.reach(ctx, k.newest+1)
+}
+
+// reach has the spans cover the positions before end. It reads the records from the journal.
+func (k *Keeper) reach(ctx context.Context, end uint64) error {
+	for k.open.next() < end {
+		if err := k.readBack(ctx, end); err != nil {
+			return err
+		}
+		if err := k.enterFull(ctx); err != nil {
+			return err
 		}
 	}
-	return first
+	return nil
+}
+
+func (k *Keeper) enterFull(ctx context.Context) error {
+	if !k.full() {
+		return nil
+	}
+	return k.enter(ctx)
 }
 
 // readBack reads the positions before end from the journal, until the span is full. One

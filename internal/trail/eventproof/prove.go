@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -16,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -133,9 +135,11 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 	if err := found.open(stored); err != nil {
 		return nil, fmt.Errorf("prove the event at position %d: %w", found.Position, err)
 	}
-	if found.Path, err = pathOf(leaves, found.Leaf, s); err != nil {
+	tree := proof.Edge{}.With(leaves...)
+	if err := s.holds(&tree); err != nil {
 		return nil, fmt.Errorf("the event stands at position %d, but it cannot be proven: %w", found.Position, err)
 	}
+	found.Path = pathIn(leaves, found.Leaf)
 	found.EntryIndex = e.Index
 	if found.Entry, err = canonicalEntry(e); err != nil {
 		return nil, err
@@ -158,16 +162,9 @@ func bundleOf(data []byte, q *Query, d record.Digest) (b *Bundle, found bool) {
 // open adds the salt of the event, and its way to the root of its record.
 func (b *Bundle) open(data []byte) error {
 	salt := record.SaltOf(data)
-	stored, err := storedOf(salt.Leaves(hashesOf(data)))
-	if err != nil {
-		return err
-	}
 	event := salt.Event(b.Event)
-	b.Salt = event[:]
-	if b.EventPath, err = tlog.ProveRecord(int64(b.RecordEvents), int64(b.Event), stored); err != nil {
-		return err
-	}
-	_, err = b.event() // whose attributes may have no form in JSON
+	b.Salt, b.EventPath = event[:], pathIn(salt.Leaves(hashesOf(data)), int64(b.Event))
+	_, err := b.event() // whose attributes may have no form in JSON
 	return err
 }
 
@@ -203,49 +200,16 @@ func (s *Span) misses(position uint64) bool {
 	return false
 }
 
-// hashes are the stored hashes of a tree, as tlog numbers them.
-type hashes []tlog.Hash
-
-// ReadHashes implements tlog.HashReader.
-func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	out := make([]tlog.Hash, len(indexes))
-	for i, at := range indexes {
-		out[i] = h[at]
+// pathIn leads from a leaf to the root of a tree (RFC 6962, section 2.1.1).
+func pathIn(leaves []tlog.Hash, leaf int64) tlog.RecordProof {
+	if len(leaves) < 2 {
+		return tlog.RecordProof{}
 	}
-	return out, nil
-}
-
-// storedOf are the hashes of the tree over leaves.
-func storedOf(leaves []tlog.Hash) (hashes, error) {
-	stored := make(hashes, 0, 2*len(leaves))
-	for i, h := range leaves {
-		more, err := tlog.StoredHashesForRecordHash(int64(i), h, stored)
-		if err != nil {
-			return nil, err
-		}
-		stored = append(stored, more...)
+	left := int64(1) << (bits.Len(uint(len(leaves)-1)) - 1)
+	if leaf < left {
+		return append(pathIn(leaves[:left], leaf), proof.Edge{}.With(leaves[left:]...).Root())
 	}
-	return stored, nil
-}
-
-// pathOf is the path from a leaf to the span's root. All leaves of the span must be there.
-func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
-	n := int64(len(leaves))
-	if n != s.Records {
-		return nil, fmt.Errorf("the span from %d to %d has %d records, and the journal still has %d of them: the others are trimmed, or lost since", s.First, s.Last, s.Records, n)
-	}
-	stored, err := storedOf(leaves)
-	if err != nil {
-		return nil, err
-	}
-	root, err := tlog.TreeHash(n, stored)
-	if err != nil {
-		return nil, err
-	}
-	if root != s.Root {
-		return nil, fmt.Errorf("the journal's records from %d to %d do not give the root in the trail: they were changed since", s.First, s.Last)
-	}
-	return tlog.ProveRecord(n, leaf, stored)
+	return append(pathIn(leaves[left:], leaf-left), proof.Edge{}.With(leaves[:left]...).Root())
 }
 
 // canonicalEntry is the entry as the trail has it.

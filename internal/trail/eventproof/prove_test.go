@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -159,10 +160,13 @@ func TestOtherRecordsDoNotGiveTheRoot(t *testing.T) {
 	t.Parallel()
 	s, _ := proven(t)
 	defer s.shut()
+	holds := func(span Span, leaves []tlog.Hash) error {
+		tree := proof.Edge{}.With(leaves...)
+		return span.holds(&tree)
+	}
 	for _, span := range s.spans() {
 		leaves := s.leaves(span)
-		_, err := pathOf(leaves, 0, span)
-		require.NoError(t, err)
+		require.NoError(t, holds(span, leaves))
 		for i := range leaves {
 			gone := slices.Delete(slices.Clone(leaves), i, i+1)
 			twice := slices.Insert(slices.Clone(leaves), i, leaves[i])
@@ -174,15 +178,24 @@ func TestOtherRecordsDoNotGiveTheRoot(t *testing.T) {
 				if slices.Equal(others, leaves) { // a span of one record
 					continue
 				}
-				_, err := pathOf(others, 0, span)
-				assert.Error(t, err)
+				require.Error(t, holds(span, others))
 				counted := span
 				counted.Records = int64(len(others))
-				if len(others) > 0 {
-					_, err = pathOf(others, 0, counted)
-					assert.Error(t, err)
-				}
+				require.Error(t, holds(counted, others))
 			}
+		}
+	}
+}
+
+// A path leads from each leaf to the root, in a tree of any size.
+func TestPathsLeadToTheRoot(t *testing.T) {
+	t.Parallel()
+	var leaves []tlog.Hash
+	for n := range int64(70) {
+		leaves = append(leaves, tlog.RecordHash([]byte{byte(n)}))
+		root := proof.Edge{}.With(leaves...).Root()
+		for leaf := range n + 1 {
+			require.NoError(t, tlog.CheckRecord(pathIn(leaves, leaf), n+1, root, leaf, leaves[leaf]))
 		}
 	}
 }

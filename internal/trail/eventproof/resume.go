@@ -8,14 +8,12 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // resume opens the span after the newest one in the trail.
 func (k *Keeper) resume(ctx context.Context) error {
-	k.ahead = map[uint64]journal.Sealed{}
 	first, last, err := k.journal.Ends(ctx)
 	if err != nil {
 		return err
@@ -31,7 +29,6 @@ func (k *Keeper) resume(ctx context.Context) error {
 		return err
 	}
 	k.newest = last
-	k.collect() // what was noted meanwhile need not be read
 	k.state.Store(&State{Through: k.open.span.Last, Entry: k.open.previous})
 	return nil
 }
