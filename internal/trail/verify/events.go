@@ -116,10 +116,8 @@ type noted struct {
 
 func (c *copied) take(e *copiedEvent, number int) {
 	switch {
-	case e.wrong != "":
-		c.doubts.add(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
-	case e.apart != "":
-		c.report.setApart(truth.Finding{Kind: truth.Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
+	case e.wrong != "", e.apart != "":
+		c.doubt(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong+e.apart)}, e.wrong == "")
 	case e.checkpoint.note != "":
 		origin, _ := originIn([]byte(e.checkpoint.note))
 		if !c.taken[e.checkpoint] {
@@ -148,11 +146,15 @@ func (c *copied) takeEntry(e *copiedEvent) {
 	c.entries++
 }
 
-// refuse names an event that is no entry of the trail. Without attributes it may be a push; with
-// those of the trail it was forged.
+// refuse names an event that is no entry of the trail.
 func (c *copied) refuse(origin string, one *claim, index int64, why string) {
-	f := truth.Finding{Kind: truth.Altered, Log: origin, From: index, To: index, Detail: why}
-	if one.bare {
+	c.doubt(truth.Finding{Kind: truth.Altered, Log: origin, From: index, To: index, Detail: why}, one.bare)
+}
+
+// doubt names an event that is none of the trail's, though it looks like one. Without attributes it
+// may be a push; with those of the trail it was forged.
+func (c *copied) doubt(f truth.Finding, bare bool) {
+	if bare {
 		f.Kind = truth.Imitation
 		c.report.setApart(f)
 	} else {
@@ -203,19 +205,17 @@ func (c *copied) foreign(origin string) int {
 
 // settleDoubts names apart, or counts, what came with attributes or is no event.
 func (c *copied) settleDoubts() {
-	for _, f := range c.doubts.Findings {
-		if !c.ofBodies() {
+	if !c.ofBodies() {
+		for _, f := range c.doubts.Findings {
 			c.report.Integrity.add(f)
-			continue
 		}
-		f.Kind = truth.Imitation
-		c.report.setApart(f)
-	}
-	if c.ofBodies() {
-		c.report.Apart.Events += c.doubts.More
-	} else {
 		c.report.Integrity.More += c.doubts.More
+		return
 	}
+	for _, f := range c.doubts.Findings {
+		c.doubt(f, true)
+	}
+	c.report.Apart.Events += c.doubts.More
 }
 
 // strayNotes names the checkpoints left over: of logs without an entry here.
@@ -224,8 +224,7 @@ func (c *copied) strayNotes() {
 		for _, n := range c.notes[origin] {
 			f := truth.Finding{Kind: truth.Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
 			if n.bare || c.ofBodies() && !n.known {
-				f.Kind = truth.Imitation
-				c.report.setApart(f)
+				c.doubt(f, true)
 			} else {
 				c.report.Completeness.add(f)
 			}
@@ -297,14 +296,10 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 		}
 		if err != nil {
 			f := truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
-			switch {
-			case n.bare:
-				f.Kind = truth.Imitation
-				c.report.setApart(f)
-			case n.known:
+			if n.known {
 				c.report.Integrity.add(f)
-			default:
-				c.doubts.add(f)
+			} else {
+				c.doubt(f, n.bare)
 			}
 			continue
 		}

@@ -120,23 +120,19 @@ func workersOf(o *Options) int {
 
 // parallel calls do for 0 to n-1, and returns the first error.
 func parallel(ctx context.Context, n, workers int, do func(i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var next atomic.Int64
 	var group sync.WaitGroup
-	errs := make([]error, min(n, workers))
-	for w := range errs {
+	for range min(n, workers) {
 		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n) && errs[w] == nil; i = next.Add(1) - 1 {
-				if errs[w] = ctx.Err(); errs[w] == nil {
-					errs[w] = do(int(i))
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if err := do(int(i)); err != nil {
+					cancel(err)
 				}
 			}
 		})
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return context.Cause(ctx)
 }
