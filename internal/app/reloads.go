@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type Reloads struct {
 	// followed.
 	Source config.Source
 	// Asked takes a value when somebody asks for a reload by a signal.
-	Asked <-chan struct{}
+	Asked <-chan os.Signal
 	// Begun, if set, is told that a reload begins, and what it returns that it has ended, with the
 	// reason if it was refused.
 	Begun func() (ended func(refused string))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +65,7 @@ func printCluster(p *page, s app.ClusterStatus) {
 		if relay.Name == s.This {
 			this = "this one"
 		}
-		relays.add(nil, plainCells(relay.Name, elapsed(s.Now, relay.Heartbeat), fmt.Sprint(jobs), this)...)
+		relays.add(nil, plainCells(relay.Name, ageText(s.Now, relay.Heartbeat), fmt.Sprint(jobs), this)...)
 	}
 	p.grid(relays)
 	switch {
@@ -103,20 +102,12 @@ func jobsTable(s *app.ClusterStatus) *grid {
 		}
 		position, pending, oldest := "", "", ""
 		if p := job.Position; p != nil {
-			position, pending, oldest = fmt.Sprint(p.Acknowledged), fmt.Sprint(p.Pending), elapsed(s.Now, p.Oldest)
+			position, pending, oldest = fmt.Sprint(p.Acknowledged), fmt.Sprint(p.Pending), ageText(s.Now, p.Oldest)
 			if p.Unknown != "" {
 				position, pending = "unknown", "unknown"
 			}
 		}
-		g.add(nil, plainCells(job.Name, by, epoch, elapsed(s.Now, job.Since), position, pending, oldest)...)
+		g.add(nil, plainCells(job.Name, by, epoch, ageText(s.Now, job.Since), position, pending, oldest)...)
 	}
 	return g
-}
-
-// elapsed is the time since a moment, to a tenth of a second; "-" for an unknown one.
-func elapsed(now, since time.Time) string {
-	if since.IsZero() {
-		return "-"
-	}
-	return max(0, now.Sub(since)).Round(time.Second / 10).String()
 }

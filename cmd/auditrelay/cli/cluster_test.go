@@ -28,13 +28,13 @@ func TestClusterTable(t *testing.T) {
 	}
 	assert.Equal(t, strings.TrimPrefix(`
 RELAY  HEARTBEAT  JOBS
-a.1        300ms     1
+a.1         0.3s     1
 b.2           0s     1  this one
 c·[2J          -     0
 
 JOB         DONE BY  EPOCH  SINCE  POSITION  PENDING  OLDEST
 control     nobody       3      -
-sink/kafka  a.1          7   1m0s        12        2      2s
+sink/kafka  a.1          7     1m        12        2      2s
 sink/nats   b.2          1     0s   unknown  unknown       -
 `, "\n"), printed(t, of))
 	of.Shards, of.NextShards = 2, 3

@@ -2,103 +2,61 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
-	"regexp"
+	"slices"
+	"strconv"
 	"strings"
-	"text/template"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// draft is a configuration by the answers so far. A part without an answer is written as a field
-// without a value, which the checks refuse if it is required.
-type draft struct {
-	DataDir, BaseURL, KeyID, Secret string
-	Environments                    []draftEnvironment
-	Host                            string // "" to watch only
-	Listen, CertFile, KeyFile       string // of ingest
-	Proxy                           bool   // ends TLS
-	Console                         string
-	Sinks                           []*draftSink
-}
+// draft is a configuration by the answers so far. Its fields are named as in the checks, such as
+// sinks[0].kafka.topic.
+type draft struct{ root yaml.Node }
 
-type draftEnvironment struct{ Project, Environment string }
-
-type draftSink struct {
-	Name, Kind string
-	Fields     []*draftField
-}
-
-type draftField struct {
-	Name, Value string
-	List        bool // commas separate several values
-}
-
-var draftText = template.Must(template.New("").Funcs(template.FuncMap{"yaml": quoted}).Parse(`# yaml-language-server: $schema=` + schemaFile + `
-# 'auditrelay config init --non-interactive' explains every field that there is.
-data_dir: {{yaml .DataDir}}
-workspace:
-  base_url: {{yaml .BaseURL}}
-  key_id: {{yaml .KeyID}}
-  secret: {{yaml .Secret}}
-environments:
-{{- range .Environments}}
-  - project: {{yaml .Project}}
-    environment: {{yaml .Environment}}
-{{- if $.Host}}
-    stream:
-      relay: {hostname: {{yaml $.Host}}}
-{{- end}}{{end}}
-{{- if .Listen}}
-ingest:
-  listen: {{yaml .Listen}}
-{{- if .CertFile}}
-  tls:
-    cert_file: {{yaml .CertFile}}
-    key_file: {{yaml .KeyFile}}
-{{- else if .Proxy}}
-  behind_proxy: true
-{{- end}}{{end}}
-{{- if .Console}}
-console:
-  listen: {{yaml .Console}}
-{{- end}}
-sinks:
-{{- range .Sinks}}
-  - name: {{yaml .Name}}
-    {{.Kind}}:
-{{- range .Fields}}
-      {{.Name}}: {{.YAML}}
-{{- end}}{{end}}
-`))
-
-// YAML is the field's value.
-func (f *draftField) YAML() string {
-	if !f.List {
-		return quoted(f.Value)
+// at is the place of a field, which is made if need be.
+func (d *draft) at(field string) *yaml.Node {
+	n := &d.root
+	for _, name := range strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		i, err := strconv.Atoi(name)
+		if n.Kind = yaml.SequenceNode; err != nil {
+			n.Kind, i = yaml.MappingNode, member(n, name)
+		}
+		if i == len(n.Content) {
+			n.Content = append(n.Content, &yaml.Node{})
+		}
+		n = n.Content[i]
 	}
-	var all []string
-	for value := range strings.SplitSeq(f.Value, ",") {
-		all = append(all, quoted(strings.TrimSpace(value)))
+	return n
+}
+
+// member is the place of a member's value; its name is added if need be.
+func member(of *yaml.Node, name string) int {
+	for i := 0; i < len(of.Content); i += 2 {
+		if of.Content[i].Value == name {
+			return i + 1
+		}
 	}
-	return "[" + strings.Join(all, ", ") + "]"
+	of.Content = append(of.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name})
+	return len(of.Content)
+}
+
+func (d *draft) set(field string, value any) {
+	_ = d.at(field).Encode(value) // which is a text, a list of them, or true
+}
+
+// drop leaves a section out.
+func (d *draft) drop(section string) {
+	dot := strings.LastIndex(section, ".")
+	of := d.at(section[:max(dot, 0)])
+	i := member(of, section[dot+1:])
+	of.Content = slices.Delete(of.Content, i-1, min(i+1, len(of.Content)))
 }
 
 func (d *draft) text() []byte {
 	var b bytes.Buffer
-	_ = draftText.Execute(&b, d) // all its parts are texts
+	b.WriteString("# yaml-language-server: $schema=" + schemaFile + "\n# 'auditrelay config init --non-interactive' explains every field that there is.\n")
+	out := yaml.NewEncoder(&b)
+	out.SetIndent(2)
+	_ = out.Encode(&d.root) // into memory
 	return b.Bytes()
-}
-
-// plainScalar is a text that YAML reads as itself.
-var plainScalar = regexp.MustCompile(`^[A-Za-z/.$][A-Za-z0-9/._${}-]*(:[A-Za-z0-9/._${}-]+)*$`)
-
-// yamlWords are those that YAML reads as something else.
-var yamlWords = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|\.inf|\.nan)$`)
-
-// quoted writes a text as YAML. A JSON string is one, too.
-func quoted(text string) string {
-	if text == "" || plainScalar.MatchString(text) && !yamlWords.MatchString(text) {
-		return text
-	}
-	quoted, _ := json.Marshal(text) // a text always can be
-	return string(quoted)
 }

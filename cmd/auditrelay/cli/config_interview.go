@@ -105,23 +105,32 @@ func (i *interview) answer(question, usual string) (string, error) {
 	return line, nil
 }
 
-// ask asks until the answer, from which the field is written, passes the checks of the field and
-// those below it. The answer "-" leaves the field out.
-func (i *interview) ask(field, question, usual string, into *string) error {
+// ask asks until the answer, once it is written, passes the checks of the field and those below it.
+// The answer "-" is none.
+func (i *interview) ask(field, question, usual string, write func(answer string)) (string, error) {
 	for {
 		answer, err := i.answer(question, usual)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if answer == "-" {
 			answer = ""
 		}
-		*into = answer
+		write(answer)
 		wrong := i.wrong(field)
 		if wrong == "" {
-			return nil
+			return answer, nil
 		}
 		i.say("  %s", wrong)
+	}
+}
+
+// orWithout writes a field, or leaves its section out where there is no answer.
+func (i *interview) orWithout(section, field string) func(answer string) {
+	return func(answer string) {
+		if i.draft.set(section+field, answer); answer == "" {
+			i.draft.drop(section)
+		}
 	}
 }
 
@@ -155,7 +164,7 @@ func orSetLater(name string) (string, bool) {
 var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // secret asks where a secret is. It never asks for the secret itself on the screen.
-func (i *interview) secret(field, what, variable string, into *string) error {
+func (i *interview) secret(field, what, variable string) error {
 	keep, err := filepath.Abs(filepath.Join(filepath.Dir(i.file), strings.ToLower(variable)))
 	if err != nil {
 		return err
@@ -179,7 +188,7 @@ func (i *interview) secret(field, what, variable string, into *string) error {
 			i.say("  that is neither of them; if it was the secret itself, it was on the screen: make a new one")
 			continue
 		}
-		*into = answer
+		i.draft.set(field, answer)
 		wrong := i.wrong(field)
 		if wrong == "" {
 			return nil

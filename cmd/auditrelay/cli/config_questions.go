@@ -12,6 +12,20 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
+// A prompt asks for a field.
+type prompt struct {
+	field, text, usual string
+	secret, list       bool // usual is then a variable's name; commas separate several values
+}
+
+// value is an answer in the form of the field.
+func (q *prompt) value(answer string) any {
+	if !q.list {
+		return answer
+	}
+	return strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // run asks everything, in the order of the file.
 func (i *interview) run() error {
 	i.say("An empty answer takes what is in [brackets], and - leaves something out.\nCtrl-C ends this, and nothing is written.\n")
@@ -19,48 +33,46 @@ func (i *interview) run() error {
 	if os.Getuid() == 0 {
 		folder = "/var/lib/auditrelay"
 	}
-	d := &i.draft
-	return inTurn(
-		func() error {
-			return i.ask("data_dir", "Folder for the relay's data, on a local disk", folder, &d.DataDir)
-		},
-		func() error {
-			return i.ask("workspace.base_url", "Address of the Workspace Management API", "", &d.BaseURL)
-		},
-		func() error { return i.ask("workspace.key_id", "Id of a workspace management key", "", &d.KeyID) },
-		func() error {
-			return i.secret("workspace.secret", "Secret of that key", "WORKSPACE_KEY_SECRET", &d.Secret)
-		},
-		i.environments, i.host,
-		func() error {
-			return i.ask("console.listen", "IP:PORT for a look in the browser, on this machine only", "127.0.0.1:9180", &d.Console)
-		},
-		i.sinks,
-	)
-}
-
-// inTurn asks one after the other, until one fails.
-func inTurn(all ...func() error) error {
-	for _, ask := range all {
-		if err := ask(); err != nil {
-			return err
+	err := i.put("",
+		prompt{field: "data_dir", text: "Folder for the relay's data, on a local disk", usual: folder},
+		prompt{field: "workspace.base_url", text: "Address of the Workspace Management API"},
+		prompt{field: "workspace.key_id", text: "Id of a workspace management key"},
+		prompt{field: "workspace.secret", text: "Secret of that key", usual: "WORKSPACE_KEY_SECRET", secret: true})
+	for _, part := range []func() error{i.environments, i.host, i.console, i.sinks} {
+		if err == nil {
+			err = part()
 		}
 	}
-	return nil
+	return err
+}
+
+// put asks for fields below a place.
+func (i *interview) put(place string, prompts ...prompt) (err error) {
+	for _, q := range prompts {
+		field := place + q.field
+		switch {
+		case err != nil:
+		case q.secret:
+			err = i.secret(field, q.text, q.usual)
+		default:
+			_, err = i.ask(field, q.text, q.usual, func(answer string) { i.draft.set(field, q.value(answer)) })
+		}
+	}
+	return err
 }
 
 func (i *interview) environments() error {
 	project := ""
 	for n := 0; ; n++ {
-		i.draft.Environments = append(i.draft.Environments, draftEnvironment{})
-		e, at := &i.draft.Environments[n], fmt.Sprintf("environments[%d]", n)
-		if err := inTurn(
-			func() error { return i.ask(at+".project", "Slug of a project", project, &e.Project) },
-			func() error { return i.ask(at, "Slug of one of its environments", "", &e.Environment) },
-		); err != nil {
+		at := fmt.Sprintf("environments[%d]", n)
+		var err error
+		project, err = i.ask(at+".project", "Slug of a project", project, func(answer string) { i.draft.set(at+".project", answer) })
+		if err == nil {
+			_, err = i.ask(at, "Slug of one of its environments", "", func(answer string) { i.draft.set(at+".environment", answer) })
+		}
+		if err != nil {
 			return err
 		}
-		project = e.Project
 		if more, err := i.answer("Another environment, y or n", "n"); err != nil || !strings.HasPrefix(more, "y") {
 			return err
 		}
@@ -69,39 +81,42 @@ func (i *interview) environments() error {
 
 // host asks where the provider's pushes come in, if the relay is to get them.
 func (i *interview) host() error {
-	d := &i.draft
-	err := i.ask("environments[0].stream", "Host name at which the provider reaches this relay (empty: only watch, and receive nothing)", "", &d.Host)
+	host, err := i.ask("environments[0].stream", "Host name at which the provider reaches this relay (empty: only watch, and receive nothing)", "", func(answer string) {
+		for n := range i.draft.at("environments").Content {
+			i.orWithout(fmt.Sprintf("environments[%d].stream", n), ".relay.hostname")(answer)
+		}
+	})
 	switch {
-	case err != nil || d.Host == "":
+	case err != nil || host == "":
 		return err
-	case strings.Contains(d.Host, ":"): // on loopback, or else it would not have passed
-		d.Listen = d.Host
+	case strings.Contains(host, ":"): // on loopback, or else it would not have passed
+		i.draft.set("ingest.listen", host)
 		return nil
 	}
-	d.Listen = ":443"
-	if err := i.ask("ingest.tls.cert_file", "File with the certificate of "+d.Host+" and its chain (empty: a proxy in front of the relay ends TLS)", "", &d.CertFile); err != nil {
+	i.draft.set("ingest.listen", ":443")
+	cert, err := i.ask("ingest.tls.cert_file", "File with the certificate of "+host+" and its chain (empty: a proxy in front of the relay ends TLS)", "", i.orWithout("ingest.tls", ".cert_file"))
+	if err == nil && cert == "" {
+		i.draft.set("ingest.behind_proxy", true)
+		return i.put("", prompt{field: "ingest.listen", text: "IP:PORT to which the proxy hands pushes on", usual: "127.0.0.1:3100"})
+	}
+	if err == nil {
+		_, err = i.ask("ingest.tls", "File with its key", "", func(answer string) { i.draft.set("ingest.tls.key_file", answer) })
+	}
+	if err != nil {
 		return err
 	}
-	if d.CertFile == "" {
-		d.Proxy = true
-		return i.ask("ingest.listen", "IP:PORT to which the proxy hands pushes on", "127.0.0.1:3100", &d.Listen)
-	}
-	return inTurn(
-		func() error { return i.ask("ingest.tls", "File with its key", "", &d.KeyFile) },
-		func() error { return i.ask("ingest.listen", "IP:PORT to listen on", ":443", &d.Listen) },
-	)
+	return i.put("", prompt{field: "ingest.listen", text: "IP:PORT to listen on", usual: ":443"})
 }
 
-// A sinkQuestion asks for a field of a sink's section.
-type sinkQuestion struct {
-	field, text, usual string
-	secret, list       bool // usual is then a variable's name; commas separate several values
+func (i *interview) console() error {
+	_, err := i.ask("console.listen", "IP:PORT for a look in the browser, on this machine only", "127.0.0.1:9180", i.orWithout("console", ".listen"))
+	return err
 }
 
 // sinkKinds are those that can be answered, with their questions.
 var sinkKinds = []string{"file", "kafka", "nats", "loki", "datadog", "webhook"}
 
-var sinkQuestions = map[string][]sinkQuestion{
+var sinkQuestions = map[string][]prompt{
 	"file": {{field: "path", text: "File for the events", usual: "archive/events.jsonl"}},
 	"kafka": {
 		{field: "brokers", text: "Brokers, HOST:PORT[,HOST:PORT…]", list: true},
@@ -124,7 +139,7 @@ var sinkQuestions = map[string][]sinkQuestion{
 
 func (i *interview) sinks() error {
 	question, usual := "First destination: "+strings.Join(sinkKinds, ", "), "file"
-	for {
+	for n := 0; ; {
 		kind, err := i.answer(question, usual)
 		if err != nil || kind == "" || kind == "-" {
 			return err
@@ -133,32 +148,25 @@ func (i *interview) sinks() error {
 			i.say("  it is one of %s", strings.Join(sinkKinds, ", "))
 			continue
 		}
-		if err := i.sink(kind); err != nil {
+		if err := i.sink(n, kind); err != nil {
 			return err
 		}
+		n++
 		question, usual = "Another destination (empty: no more)", ""
 	}
 }
 
-func (i *interview) sink(kind string) error {
-	s := &draftSink{Kind: kind}
-	i.draft.Sinks = append(i.draft.Sinks, s)
-	at := fmt.Sprintf("sinks[%d].", len(i.draft.Sinks)-1)
-	for _, q := range sinkQuestions[kind] {
-		f := &draftField{Name: q.field, List: q.list}
-		s.Fields = append(s.Fields, f)
-		ask, field := i.ask, at+kind+"."+q.field
-		if q.secret {
-			ask = i.secret
-		}
-		if kind == "file" {
-			q.usual = filepath.Join(i.draft.DataDir, q.usual)
-		}
-		if err := ask(field, q.text, q.usual, &f.Value); err != nil {
-			return err
-		}
+func (i *interview) sink(n int, kind string) error {
+	at, questions := fmt.Sprintf("sinks[%d].", n), slices.Clone(sinkQuestions[kind])
+	if kind == "file" {
+		questions[0].usual = filepath.Join(i.draft.at("data_dir").Value, questions[0].usual)
 	}
-	return i.ask(at+"name", "Its name, for good", cmp.Or(map[string]string{"file": "archive"}[kind], kind), &s.Name)
+	name := cmp.Or(map[string]string{"file": "archive"}[kind], kind)
+	i.draft.set(at+"name", name) // it stands first
+	if err := i.put(at+kind+".", questions...); err != nil {
+		return err
+	}
+	return i.put(at, prompt{field: "name", text: "Its name, for good", usual: name})
 }
 
 var variables = regexp.MustCompile(`\$\{([A-Z_][A-Z0-9_]*)\}`)

@@ -28,7 +28,11 @@ func (f flagFunc) addTo(cmd *cobra.Command) { f(cmd.Flags()) }
 // needed are flags that have to be given.
 type needed []string
 
-func (n needed) addTo(cmd *cobra.Command) { needFlags(cmd, n...) }
+func (n needed) addTo(cmd *cobra.Command) {
+	for _, name := range n {
+		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
+	}
+}
 
 // onOff is a flag without a value.
 func onOff(into *bool, name, about string) flagFunc {
@@ -154,16 +158,6 @@ func defaultConfig(named, usual string) string {
 	return usual
 }
 
-// needConfig makes a missing configuration wrong usage.
-func needConfig(cmd *cobra.Command, file *string) {
-	before(cmd, func() error {
-		if *file == "" {
-			return errNoConfig
-		}
-		return nil
-	})
-}
-
 // configFlag is the source of commands that load a configuration.
 type configFlag struct {
 	kinds       config.Kinds
@@ -178,7 +172,12 @@ func (f *configFlag) about() string { return "" }
 
 func (f *configFlag) addTo(cmd *cobra.Command) {
 	addConfigFlag(cmd, &f.file, f.usage)
-	needConfig(cmd, &f.file)
+	before(cmd, func() error {
+		if f.file == "" {
+			return errNoConfig
+		}
+		return nil
+	})
 }
 
 func (f *configFlag) open(*cobra.Command) (*config.Config, error) {
@@ -194,13 +193,6 @@ func before(cmd *cobra.Command, check func() error) {
 			return err
 		}
 		return own(cmd, args)
-	}
-}
-
-// needFlags makes a missing flag wrong usage.
-func needFlags(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"os/signal"
@@ -13,22 +12,15 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // hangups are the SIGHUPs of this process; a further one while one waits adds nothing. ignore gives
 // the signal back.
-func hangups() (asked <-chan struct{}, ignore func()) {
-	signals, all := make(chan os.Signal, 1), make(chan struct{}, 1)
+func hangups() (asked <-chan os.Signal, ignore func()) {
+	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
-	go func() {
-		for range signals {
-			select {
-			case all <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return all, func() { signal.Stop(signals); close(signals) }
+	return signals, func() { signal.Stop(signals) }
 }
 
 func newReload() *cobra.Command {
@@ -122,14 +114,5 @@ func shownValue(v any) string {
 	if text, ok := v.(string); ok {
 		return printable(text)
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "?"
-	}
-	const most = 60
-	text := []rune(string(raw))
-	if len(text) > most {
-		return printable(string(text[:most])) + "…"
-	}
-	return printable(string(text))
+	return short(string(jsondiff.Encode(v)))
 }

@@ -44,7 +44,11 @@ An event that it fails for is delivered.`),
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Since, request.Until = since.time, until.time
 		p, err := watched(cmd, client.ReplaySpan, request)
-		return spanReplayed(cmd.OutOrStdout(), p, request.DryRun, err)
+		var unread error
+		if p.Missing > 0 || p.Damaged > 0 {
+			unread = fmt.Errorf("%d records were trimmed before they could be read, and %d cannot be read", p.Missing, p.Damaged)
+		}
+		return delivered(cmd.OutOrStdout(), "events", p, request.DryRun, err, unread)
 	}, text(&request.Sink, "sink", "the receiving sink's `NAME`"),
 		parsed(&since, "since", "the span's begin; "+timeFlagHelp),
 		parsed(&until, "until", "the span's end, likewise (default: now)"),
@@ -52,30 +56,18 @@ An event that it fails for is delivered.`),
 		onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
 }
 
-// spanReplayed prints the counts, of an interrupted replay too.
-func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) error {
+// delivered prints the counts, of an interrupted delivery too, and says why a sink did not get all.
+// unread is about the unreadable part.
+func delivered(w io.Writer, what string, p *console.Progress, dryRun bool, err, unread error) error {
+	text := fmt.Sprintf("%d %s: %d delivered, %d refused", p.Matched, what, p.Delivered, p.Refused)
+	if dryRun {
+		text = fmt.Sprintf("%d %s would be delivered", p.Matched, what)
+	}
 	if p.Unit != "" {
-		if err := say(w, "%s; %d of %d records read", deliveredText("events", p, dryRun), p.Done, p.Total); err != nil {
+		if err := say(w, "%s; %d of %d %s read", text, p.Done, p.Total, p.Unit); err != nil {
 			return err
 		}
 	}
-	var unread error
-	if p.Missing > 0 || p.Damaged > 0 {
-		unread = fmt.Errorf("%d records were trimmed before they could be read, and %d cannot be read", p.Missing, p.Damaged)
-	}
-	return undelivered(p, err, unread)
-}
-
-func deliveredText(what string, p *console.Progress, dryRun bool) string {
-	if dryRun {
-		return fmt.Sprintf("%d %s would be delivered", p.Matched, what)
-	}
-	return fmt.Sprintf("%d %s: %d delivered, %d refused", p.Matched, what, p.Delivered, p.Refused)
-}
-
-// undelivered says why a sink did not get all; nil if it did. unread is about the
-// unreadable part.
-func undelivered(p *console.Progress, err, unread error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted; delivered events stay delivered")

@@ -151,14 +151,10 @@ func (c *routingTry) origin(cfg *config.Config) (credentials.Environment, error)
 	if c.environment == "" && len(cfg.Environments) > 0 {
 		return credentials.Environment{Project: cfg.Environments[0].Project, Environment: cfg.Environments[0].Environment}, nil
 	}
-	project, environment, found := strings.Cut(c.environment, "/")
-	if !found || project == "" {
-		return credentials.Environment{}, fmt.Errorf("--environment %q: write PROJECT/ENVIRONMENT", c.environment)
-	}
 	var known []string
 	for _, e := range cfg.Environments {
-		if e.Project == project && e.Environment == environment {
-			return credentials.Environment{Project: project, Environment: environment}, nil
+		if e.Project+"/"+e.Environment == c.environment {
+			return credentials.Environment{Project: e.Project, Environment: e.Environment}, nil
 		}
 		known = append(known, e.Project+"/"+e.Environment)
 	}

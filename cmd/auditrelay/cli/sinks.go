@@ -45,16 +45,12 @@ func printSinks(p *page, list []console.Sink) {
 	}}
 	for i := range list {
 		s := &list[i]
-		configured := "yes"
-		if !s.Configured {
-			configured = "no"
-		}
 		pending, oldest, holds := positionTexts(s, now)
 		replayable := "-"
-		if s.Position != nil && !s.Position.Kept.IsZero() {
-			replayable = max(0, now.Sub(s.Position.Kept)).Round(time.Second).String()
+		if s.Position != nil {
+			replayable = ageText(now, s.Position.Kept)
 		}
-		g.add(sinkNotes(s), plainCells(s.Name, configured, pending, oldest, holds, replayable, fmt.Sprint(s.DeadLetters))...)
+		g.add(sinkNotes(s), plainCells(s.Name, yesNo(s.Configured), pending, oldest, holds, replayable, fmt.Sprint(s.DeadLetters))...)
 	}
 	p.grid(g)
 }
@@ -67,10 +63,7 @@ func positionTexts(s *console.Sink, now time.Time) (pending, oldest, holds strin
 	case p.Unknown != "":
 		pending = "unknown"
 	default:
-		pending = fmt.Sprint(p.Pending)
-		if !p.Oldest.IsZero() {
-			oldest = max(0, now.Sub(p.Oldest)).Round(time.Second).String()
-		}
+		pending, oldest = fmt.Sprint(p.Pending), ageText(now, p.Oldest)
 		if p.Pending > 0 {
 			holds = "~" + sizeText(p.HeldBytes)
 		}

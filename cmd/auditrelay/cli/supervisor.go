@@ -6,9 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 )
 
 // supervisor is the service manager that started this process, such as systemd, by the protocol
@@ -59,9 +57,7 @@ func statusAfter(refused string) string {
 	if refused == "" {
 		return "The configuration was reloaded."
 	}
-	const most = 1000
-	line := strings.Join(strings.FieldsFunc(refused, unicode.IsControl), "; ")
-	return "The reload was refused: " + strings.ToValidUTF8(line[:min(most, len(line))], "")
+	return "The reload was refused: " + oneLine(refused)
 }
 
 // alive gives signs of life until ctx ends. Like /healthz, they say only that the process runs at

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -276,6 +277,14 @@ func spanText(seconds float64) string {
 	default:
 		return pairText(s/86400, "d", s%86400/3600, "h", s < 10*86400)
 	}
+}
+
+// ageText is the time since a moment; "-" for an unknown one.
+func ageText(now, since time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return spanText(now.Sub(since).Seconds())
 }
 
 func pairText(n int64, unit string, rest int64, small string, both bool) string {

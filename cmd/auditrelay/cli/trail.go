@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -126,22 +125,12 @@ Ctrl-C ends it; another run begins from the start.`),
 	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Filter = chosen.filter
 		p, err := watched(cmd, client.ForwardTrail, request)
-		return trailForwarded(cmd.OutOrStdout(), p, request.DryRun, err)
-	}, &chosen, text(&request.Sink, "sink", "the receiving sink's `NAME`"), onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
-}
-
-// trailForwarded prints the counts, of an interrupted run too.
-func trailForwarded(w io.Writer, p *console.Progress, dryRun bool, err error) error {
-	if p.Unit != "" {
-		if err := say(w, "%s", deliveredText("entries", p, dryRun)); err != nil {
-			return err
+		var unread error
+		if p.Damaged > 0 {
+			unread = fmt.Errorf("%d entries cannot be read; 'auditrelay journal verify' names them", p.Damaged)
 		}
-	}
-	var unread error
-	if p.Damaged > 0 {
-		unread = fmt.Errorf("%d entries cannot be read; 'auditrelay journal verify' names them", p.Damaged)
-	}
-	return undelivered(p, err, unread)
+		return delivered(cmd.OutOrStdout(), "entries", p, request.DryRun, err, unread)
+	}, &chosen, text(&request.Sink, "sink", "the receiving sink's `NAME`"), onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
 }
 
 // timeFlag is a point in time on the command line: RFC 3339, a local date with or without

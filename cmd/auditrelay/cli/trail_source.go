@@ -286,11 +286,11 @@ func (f *kafkaFlags) verify(cmd *cobra.Command, shown *progress, o verify.Option
 	records := topic.Records(cmd.Context(), func(n int64) {
 		shown.report(&console.Progress{Done: uint64(n), Total: uint64(topic.Size()), Unit: "records"})
 	})
-	return verify.EventRecords(cmd.Context(), delivered(records), o)
+	return verify.EventRecords(cmd.Context(), copyOf(records), o)
 }
 
-// delivered gives the records as they were delivered, with the attributes in their headers.
-func delivered(records iter.Seq2[kafka.Record, error]) iter.Seq2[verify.Delivered, error] {
+// copyOf gives the records as they were delivered, with the attributes in their headers.
+func copyOf(records iter.Seq2[kafka.Record, error]) iter.Seq2[verify.Delivered, error] {
 	return func(yield func(verify.Delivered, error) bool) {
 		for r, err := range records {
 			if !yield(verify.Delivered{Event: r.Event, Text: r.Body}, err) {

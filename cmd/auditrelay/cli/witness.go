@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,15 +21,11 @@ import (
 type witnessFlags struct{ dir, key string }
 
 func (f *witnessFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.dir, "data-dir", "", "the `DIR` of the witness's state")
-	cmd.Flags().StringVar(&f.key, "key", "", "the `FILE` of the signing key (default DIR/witness.key)")
-	needFlags(cmd, "data-dir")
-	before(cmd, func() error {
-		if f.key == "" {
-			f.key = filepath.Join(f.dir, "witness.key")
-		}
-		return nil
-	})
+	withFlags(cmd, text(&f.dir, "data-dir", "the `DIR` of the witness's state"), needed{"data-dir"},
+		text(&f.key, "key", "the `FILE` of the signing key (default DIR/witness.key)"), check(func() error {
+			f.key = cmp.Or(f.key, filepath.Join(f.dir, "witness.key"))
+			return nil
+		}))
 }
 
 func (p Program) newWitness() *cobra.Command {
@@ -74,7 +71,7 @@ TLS ends at a proxy.`),
 	flags.StringVar(&o.Admin.Listen, "admin-listen", "127.0.0.1:9101", "`IP:PORT` of /healthz, /readyz, /metrics and /status; keep it private")
 	flags.StringVar(&log.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&log.Format, "log-format", "text", "text or json")
-	needFlags(cmd, "log")
+	needed{"log"}.addTo(cmd)
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	before(cmd, func() error {
 		if tls.CertFile != "" {

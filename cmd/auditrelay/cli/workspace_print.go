@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -16,7 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
-// printState prints a resource of the API.
+// printState prints a resource of the API. In the form of a table, a list of objects is one, and
+// anything else is YAML.
 func printState(w io.Writer, form string, state json.RawMessage) error {
 	if form == "json" {
 		_, err := fmt.Fprintln(w, indented(state))
@@ -28,11 +28,12 @@ func printState(w io.Writer, form string, state json.RawMessage) error {
 	if err := decoder.Decode(&value); err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
-	if form == "yaml" {
-		_, err := io.WriteString(w, asYAML(jsondiff.Encode(value)))
-		return err
+	list, _ := value.([]any)
+	if columns := columnsOf(list); len(columns) > 0 && form != "yaml" {
+		return show(w, list, func(p *page, list []any) { p.objects(columns, list) })
 	}
-	return show(w, value, func(p *page, value any) { printRows(p.table, value) })
+	_, err := io.WriteString(w, asYAML(jsondiff.Encode(value)))
+	return err
 }
 
 // asYAML writes JSON, which is YAML too, in the form that people know. A value with text that
@@ -58,24 +59,17 @@ func plain(node *yaml.Node) {
 	}
 }
 
-// printRows prints a list of objects as a table, any other value as lines of path and
-// value.
-func printRows(w io.Writer, value any) {
-	if list, ok := value.([]any); ok && len(list) > 0 {
-		if columns := columnsOf(list); len(columns) > 0 {
-			_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(columns, "\t")))
-			for _, element := range list {
-				object, _ := element.(map[string]any)
-				cells := make([]string, len(columns))
-				for i, column := range columns {
-					cells[i] = cell(object[column])
-				}
-				_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
-			}
-			return
+// objects adds a table of objects.
+func (p *page) objects(columns []string, list []any) {
+	p.row(strings.ToUpper(strings.Join(columns, "\t")))
+	for _, element := range list {
+		object, _ := element.(map[string]any)
+		cells := make([]any, len(columns))
+		for i, column := range columns {
+			cells[i] = cell(object[column])
 		}
+		p.row(cells...)
 	}
-	printPaths(w, "", value)
 }
 
 // columnsOf are the members of a list's objects, the nested ones left out where there
@@ -107,64 +101,4 @@ func cell(value any) string {
 		return short(v)
 	}
 	return short(fmt.Sprint(value))
-}
-
-func printPaths(w io.Writer, path string, value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			printPaths(w, strings.TrimPrefix(path+"."+pathPart(name), "."), v[name])
-		}
-	case []any:
-		if texts, ok := allTexts(v); ok {
-			printPaths(w, path, strings.Join(texts, " "))
-			return
-		}
-		for _, element := range v {
-			name, rest := named(element)
-			printPaths(w, path+"."+name, rest)
-		}
-	default:
-		if path == "" { // the whole answer is one value
-			_, _ = fmt.Fprintln(w, cell(v))
-			return
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", path, cell(v))
-	}
-}
-
-// pathPart is a name in a path. One that could be read as several parts is quoted.
-func pathPart(name string) string {
-	if name == "" || strings.ContainsAny(name, ". \"") {
-		return printable(strconv.Quote(name))
-	}
-	return printable(name)
-}
-
-func allTexts(list []any) ([]string, bool) {
-	texts := make([]string, len(list))
-	for i, element := range list {
-		text, ok := element.(string)
-		if !ok {
-			return nil, false
-		}
-		texts[i] = text
-	}
-	return texts, true
-}
-
-// names are the members with the name of an object in the API's lists.
-var names = []string{"role_id", "resource_id", "scope", "profile_id", "template_id", "pem_file_id"}
-
-// named gives the name of an object in a list, and its other members.
-func named(element any) (name string, rest any) {
-	object, _ := element.(map[string]any)
-	for _, member := range names {
-		if text, ok := object[member].(string); ok {
-			others := maps.Clone(object)
-			delete(others, member)
-			return pathPart(text), others
-		}
-	}
-	return "-", element
 }
