@@ -39,7 +39,7 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(o.run(t, cli.ExitOK, "country-codes", "get", o.name, "-o", "json")), &codes))
 	assert.NotEmpty(t, codes.RequestID)
 	assert.Equal(t, 200, codes.Status)
-	assert.Equal(t, strings.Join(codes.Result, " ")+"\n", o.run(t, cli.ExitOK, "country-codes", "get", o.name))
+	assert.Equal(t, "["+strings.Join(codes.Result, ", ")+"]\n", o.run(t, cli.ExitOK, "country-codes", "get", o.name))
 	assert.Regexp(t, `^\S+\n$`, o.run(t, cli.ExitOK, "templates", "default", "get", o.env.Project, "LOGIN"), "no blanks before it")
 
 	rename := []string{"project", "rename", o.env.Project, "Mine", "--reason", "CHG-1"}

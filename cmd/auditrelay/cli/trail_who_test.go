@@ -138,7 +138,7 @@ func TestStatesArePrinted(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{
 		`"t-1"`:        "t-1\n",
-		`["DE","FR"]`:  "- DE\n- FR\n",
+		`["DE","FR"]`:  "[DE, FR]\n",
 		`[]`:           "[]\n",
 		`{"name":"a"}`: "name: a\n",
 		`{"a.b":{"c":1},"a":{"b.c":2},"d e":3,"":4}`:                     "\"\": 4\na:\n    b.c: 2\na.b:\n    c: 1\nd e: 3\n",

@@ -50,10 +50,14 @@ func asYAML(state json.RawMessage) string {
 	return plaintext.Escape(b.Bytes(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }) + "\n"
 }
 
-// plain takes away the braces and quotation marks. A text that would be read as something else
-// keeps them.
+// plain takes away the braces and quotation marks, except for those of a list of plain values, which
+// stands on one line. A text that would be read as something else keeps them.
 func plain(node *yaml.Node) {
 	node.Style = 0
+	nested := func(inner *yaml.Node) bool { return inner.Kind != yaml.ScalarNode }
+	if node.Kind == yaml.SequenceNode && !slices.ContainsFunc(node.Content, nested) {
+		node.Style = yaml.FlowStyle
+	}
 	for _, inner := range node.Content {
 		plain(inner)
 	}
