@@ -19,20 +19,25 @@ const rowsPerPage = 50
 
 // changes is a page of the timeline, the newest entry first.
 type changes struct {
-	filterForm
-	Rows []timeline.Row
+	Form  url.Values // the applied filter, which can be edited
+	Error string     // what is wrong with it
+	Rows  []timeline.Row
 	// Newest, Newer and Older are addresses of other pages; empty where there are none.
 	Newest, Newer, Older string
 	MostProofs           int
 }
+
+// Without is the address without one part of the filter.
+func (c changes) Without(name string) string { return address(changesPath, with(c.Form, name, "")) }
 
 // Export is the address of what the filter chooses, in a form.
 func (c changes) Export(form string) string { return address(exportPath, with(c.Form, "form", form)) }
 
 func changesOf(a *asked) (any, error) {
 	f, err := filterOf(a.request.Form)
-	data := changes{filterForm: newFilterForm(a, changesPath, err), MostProofs: mostProofs}
+	data := changes{Form: chosen(a.request.Form), MostProofs: mostProofs}
 	if err != nil {
+		data.Error = err.Error()
 		return data, nil //nolint:nilerr // the page says what is wrong with the form
 	}
 	return data, data.read(a, f)

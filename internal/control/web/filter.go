@@ -8,11 +8,10 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
-	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
 // filterFields are the fields of an address that choose entries, with what a page calls them.
-var filterFields = []struct{ name, label string }{
+var filterFields = []struct{ Name, Label string }{
 	{"text", "Words"},
 	{"project", "Project"},
 	{"environment", "Environment"},
@@ -26,9 +25,6 @@ var filterFields = []struct{ name, label string }{
 	{"unreviewed", "Unreviewed only"},
 	{"all", "Event digests too"},
 }
-
-// chip is an applied part of a filter.
-type chip struct{ Label, Value, Without string }
 
 // filterOf reads a filter, in the words of 'auditrelay trail list'.
 func filterOf(form url.Values) (f timeline.Filter, err error) {
@@ -65,36 +61,12 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the time %q cannot be read: write it as 2026-03-01T08:00, in UTC", cut(text, 40))
 }
 
-// filterForm is the form with an applied filter, which can be edited.
-type filterForm struct {
-	Form                             url.Values
-	Severities, Directions, Settings []string
-	Chips                            []chip
-	Error                            string
-}
-
-func newFilterForm(a *asked, path string, err error) filterForm {
-	f := filterForm{Form: chosen(a.request.Form), Severities: timeline.Severities(), Directions: timeline.Directions()}
-	for _, kind := range kinds.All() {
-		f.Settings = append(f.Settings, kind.Name)
-	}
-	for _, field := range filterFields {
-		if v := f.Form.Get(field.name); v != "" {
-			f.Chips = append(f.Chips, chip{field.label, v, address(path, with(f.Form, field.name, ""))})
-		}
-	}
-	if err != nil {
-		f.Error = err.Error()
-	}
-	return f
-}
-
 // chosen are the fields of a filter in a form, without empty ones.
 func chosen(form url.Values) url.Values {
 	v := url.Values{}
 	for _, field := range filterFields {
-		if text := strings.TrimSpace(form.Get(field.name)); text != "" {
-			v.Set(field.name, text)
+		if text := strings.TrimSpace(form.Get(field.Name)); text != "" {
+			v.Set(field.Name, text)
 		}
 	}
 	return v

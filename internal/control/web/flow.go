@@ -20,16 +20,24 @@ const streamingPath = "/streaming"
 // flowPage has the streams of environments.
 type flowPage struct {
 	environments
-	Rows     []flowRow
+	Configs  configs
 	Silences []health.Silence
 	MayAct   bool
 	// Watched says why the relay does not look after the streaming configs; empty: it does.
 	Watched string
 }
 
-type flowRow struct {
-	health.Status
-	Config *streaming.Health
+// configs are the states of streaming configs.
+type configs []streaming.Health
+
+// Of is that of an environment; nil: it has none.
+func (c configs) Of(s health.Status) *streaming.Health {
+	for i := range c {
+		if c[i].Project == s.Project && c[i].Environment == s.Environment {
+			return &c[i]
+		}
+	}
+	return nil
 }
 
 func flowOf(a *asked) (any, error) {
@@ -41,30 +49,17 @@ func flowOf(a *asked) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	configs, err := a.client.Streaming(a.ctx)
-	if err != nil {
+	if p.Configs, err = a.client.Streaming(a.ctx); err != nil {
 		p.Watched = err.Error()
-	}
-	for _, s := range p.Shown {
-		p.Rows = append(p.Rows, flowRow{s, configOf(configs, s)})
 	}
 	p.Silences, err = a.client.Silences(a.ctx)
 	return p, err
 }
 
-// configOf is the streaming config of an environment; nil: it has none.
-func configOf(all []streaming.Health, of health.Status) *streaming.Health {
-	for i := range all {
-		if all[i].Project == of.Project && all[i].Environment == of.Environment {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
 // historyPage is what was declared and observed of one environment, on one axis of time.
 type historyPage struct {
-	flowRow
+	health.Status
+	Config  *streaming.Health
 	Hour    axis
 	Minutes []minute // of the hour, the newest first
 	Days    int
@@ -94,15 +89,15 @@ func historyOf(a *asked) (any, error) {
 	case len(found.Shown) == 0:
 		return nil, &problem{404, "The relay looks after no such environment.", "Choose one in the list."}
 	}
-	p := historyPage{flowRow: flowRow{Status: found.Shown[0]}, Days: 1, MayAct: a.role >= access.Operator}
+	p := historyPage{Status: found.Shown[0], Days: 1, MayAct: a.role >= access.Operator}
 	if n, err := strconv.Atoi(a.value("days")); err == nil {
 		p.Days = min(max(n, 1), 90)
 	}
 	now := time.Now().UTC()
 	p.drawHour(now)
 	p.Axis = axis{Name: "axis", From: now.AddDate(0, 0, -p.Days), Until: now}
-	if configs, err := a.client.Streaming(a.ctx); err == nil {
-		p.Config = configOf(configs, p.Status)
+	if all, err := a.client.Streaming(a.ctx); err == nil {
+		p.Config = configs(all).Of(p.Status)
 	}
 	if err := p.read(a); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
 // helpers are the functions of the templates.
@@ -31,6 +32,11 @@ var helpers = template.FuncMap{
 	"name":  name,
 	"short": timeline.ShortName,
 	"add":   func(a, b int64) int64 { return a + b },
+
+	"severities": timeline.Severities,
+	"directions": timeline.Directions,
+	"kinds":      kinds.All,
+	"fields":     func() any { return filterFields },
 
 	"readable":  readable,
 	"difflines": diffLines,

@@ -17,7 +17,7 @@ type livePage struct {
 	// that follows if this one does not, and the other way round.
 	Address, Stream, Other string
 	Veiled                 bool
-	Sinks                  []string
+	Sinks                  []console.Sink
 }
 
 // sample is what is shown of the live events, the newest first.
@@ -73,14 +73,9 @@ func liveOf(a *asked) (any, error) {
 	} else {
 		p.Other = address(livePath, fields)
 	}
-	sinks, err := a.client.Sinks(a.ctx)
-	if err != nil {
+	var err error
+	if p.Sinks, err = a.client.Sinks(a.ctx); err != nil {
 		return nil, err
-	}
-	for _, s := range sinks {
-		if s.Configured {
-			p.Sinks = append(p.Sinks, s.Name)
-		}
 	}
 	req := tapOf(a)
 	req.Newest = liveShown

@@ -169,43 +169,39 @@ func (p piece) prepared(a *asked) prepared {
 	}
 }
 
-// tellLetters tells what a piece of work would do to dead letters. It will do that to those alone that
-// are there now.
-func tellLetters(tried console.Progress, would, further, button string) plan {
-	p := plan{
-		Says: []string{fmt.Sprintf("%d dead letters would be %s.", tried.Matched, would), further},
-		Head: []string{"Sink", "Letters"}, With: url.Values{"through": {strconv.FormatUint(tried.Last, 10)}},
-	}
-	for _, sink := range slices.Sorted(maps.Keys(tried.Sinks)) {
-		p.Rows, p.Button = append(p.Rows, []string{sink, strconv.FormatUint(tried.Sinks[sink], 10)}), button
-	}
-	return p
+// onLetters prepares a piece of work on dead letters. It will be done to those alone that are there now.
+func onLetters(a *asked, title, would, further, button string, run func(*asked, deadletters.Filter, bool, func(*console.Progress)) error) (prepared, error) {
+	f, err := letterFilter(a)
+	return piece{
+		title: title,
+		run:   func(a *asked, dry bool, report func(*console.Progress)) error { return run(a, f, dry, report) },
+		tells: func(tried console.Progress) plan {
+			p := plan{
+				Says: []string{fmt.Sprintf("%d dead letters would be %s.", tried.Matched, would), further},
+				Head: []string{"Sink", "Letters"}, With: url.Values{"through": {strconv.FormatUint(tried.Last, 10)}},
+			}
+			for _, sink := range slices.Sorted(maps.Keys(tried.Sinks)) {
+				p.Rows, p.Button = append(p.Rows, []string{sink, strconv.FormatUint(tried.Sinks[sink], 10)}), button
+			}
+			return p
+		},
+	}.prepared(a), badRequest(err)
 }
 
 func replayLetters(a *asked) (prepared, error) {
-	f, err := letterFilter(a)
-	return piece{
-		title: "Replay of dead letters",
-		run: func(a *asked, dry bool, report func(*console.Progress)) error {
+	const further = "A letter that is delivered is removed. One that is refused again stays, with its new reason."
+	return onLetters(a, "Replay of dead letters", "handed to their sink again", further, "Replay them",
+		func(a *asked, f deadletters.Filter, dry bool, report func(*console.Progress)) error {
 			return a.client.ReplayLetters(a.ctx, console.ReplayLetters{Filter: f, DryRun: dry}, report)
-		},
-		tells: func(tried console.Progress) plan {
-			return tellLetters(tried, "handed to their sink again", "A letter that is delivered is removed. One that is refused again stays, with its new reason.", "Replay them")
-		},
-	}.prepared(a), badRequest(err)
+		})
 }
 
 func discardLetters(a *asked) (prepared, error) {
-	f, err := letterFilter(a)
-	return piece{
-		title: "Discarding of dead letters",
-		run: func(a *asked, dry bool, report func(*console.Progress)) error {
+	const further = "They will not reach their sink. The audit trail names each of them."
+	return onLetters(a, "Discarding of dead letters", "removed for good", further, "Discard them",
+		func(a *asked, f deadletters.Filter, dry bool, report func(*console.Progress)) error {
 			return a.client.DiscardLetters(a.ctx, console.DiscardLetters{Filter: f, DryRun: dry}, report)
-		},
-		tells: func(tried console.Progress) plan {
-			return tellLetters(tried, "removed for good", "They will not reach their sink. The audit trail names each of them.", "Discard them")
-		},
-	}.prepared(a), badRequest(err)
+		})
 }
 
 // replaySpan hands kept events to a sink again.
