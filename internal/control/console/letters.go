@@ -30,18 +30,15 @@ func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) 
 
 // knownToLetters refuses a sink that is not configured and has no dead letters: it is misspelt.
 func (s *Server) knownToLetters(ctx context.Context, name string) error {
-	if name == "" {
-		return nil
-	}
 	_, unknown := s.sink(name)
-	if unknown == nil {
+	if name == "" || unknown == nil {
 		return nil
 	}
-	err := s.opts.Letters.Find(ctx, deadletters.Filter{Sink: name}, func(deadletters.Letter) bool {
-		unknown = nil
-		return false
-	})
-	return errors.Join(unknown, err)
+	usage, err := s.opts.Letters.Usage(ctx)
+	if err != nil || usage[name].Letters > 0 {
+		return err
+	}
+	return unknown
 }
 
 // selection is the dead letters of a request by their sinks, in ascending order, as they stood when

@@ -33,7 +33,7 @@ func (s *Server) pump(ctx context.Context, cfg config.Sink, source replayable, j
 	defer func() { _ = sink.Close() }() // its acknowledgements stay valid
 	p := relay.Pump{
 		Name: cfg.Name, Source: source, Sink: &watched{sink, j}, DeadLetters: source,
-		Limit: relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}, Timeout: cfg.Timeout,
+		Limit: limitOf(cfg), Timeout: cfg.Timeout,
 		Logger: s.opts.Logger.With("replay", true),
 	}
 	if err := p.Run(ctx); !errors.Is(err, errNoMore) && !errors.Is(err, journal.ErrSpanEnd) {
