@@ -46,7 +46,6 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 	if err != nil {
 		return nil, err
 	}
-	newest := &valuesFile{}
 	v.generation = noted
 	var found [2]*valuesFile
 	for i := range found {
@@ -54,12 +53,14 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 			return nil, err
 		}
 		v.generation = max(v.generation, found[i].generation)
-		if found[i].intact && found[i].generation > newest.generation {
-			newest = found[i]
-		}
 	}
+	newest := newestIntact(found)
 	some := v.generation > 0 || found[0].length+found[1].length > 0
-	v.take(newest, into, some && newest.generation < max(v.generation, 1))
+	if some && newest.generation < max(v.generation, 1) {
+		v.salvage(found, into)
+	} else {
+		v.take(newest, into)
+	}
 	v.durable.Store(max(noted, newest.generation))
 	if s.view || found[0].is(v.generation) && found[1].is(v.generation) {
 		return v, nil
@@ -71,21 +72,45 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 	return v, nil
 }
 
-// take takes the values of a file. If values were lost, those that are left are doubtful, and so are
-// keys without any.
-func (v *values) take(f *valuesFile, into map[string]entry, lost bool) {
-	_, told := f.entries[""] // only rewrite makes an entry without a key
-	v.incomplete = told || lost
-	delete(f.entries, "")
+// newestIntact is the file that counts, an empty one if there is none.
+func newestIntact(found [2]*valuesFile) *valuesFile {
+	newest := &valuesFile{}
+	for _, f := range found {
+		if f.intact && f.generation > newest.generation {
+			newest = f
+		}
+	}
+	return newest
+}
+
+// take takes the values of a file.
+func (v *values) take(f *valuesFile, into map[string]entry) {
 	for key, e := range f.entries {
-		e.doubtful = e.doubtful || lost
+		if key == "" { // only rewrite makes an entry without a key
+			v.incomplete = true
+			continue
+		}
 		into[key] = e
 	}
-	if lost {
-		v.generation += lostMargin // which nobody has named yet: a header may be lost as well
-		v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
-			"files", v.path(0)+", "+v.path(1), "possibly_older", len(f.entries))
+}
+
+// salvage takes the newest of each value that can be read, where no file counts: each is doubtful, and
+// so are keys without any.
+func (v *values) salvage(found [2]*valuesFile, into map[string]entry) {
+	left := map[string]entry{}
+	for _, f := range found {
+		for key, e := range f.entries {
+			if known, ok := left[key]; !ok || e.rev > known.rev {
+				e.doubtful = true
+				left[key] = e
+			}
+		}
 	}
+	v.take(&valuesFile{entries: left}, into)
+	v.incomplete = true
+	v.generation += lostMargin // which nobody has named yet: a header may be lost as well
+	v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
+		"files", v.path(0)+", "+v.path(1), "possibly_older", len(left))
 }
 
 // noted is the newest generation that the mark or the end mark of a log knows of.
@@ -139,32 +164,37 @@ func (v *values) read(i int) (*valuesFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.length, err = f.Size(); err != nil || header == nil {
-		return found, err
+	if found.length, err = f.Size(); err != nil {
+		return nil, err
 	}
-	found.generation = uint64(header.base)
-	end := found.readEntries(f)
-	found.intact = bad < 0 && end == found.length && header.beforeEnd == end
+	if header != nil {
+		found.generation = uint64(header.base)
+	}
+	found.intact = found.readEntries(f) && header != nil && bad < 0 && header.beforeEnd == found.length
 	return found, nil
 }
 
-// readEntries reads one entry after the other, and returns where the last one ends.
-func (f *valuesFile) readEntries(from file) (end int64) {
-	w := &window{f: from}
-	for end = dataStart; end < f.length; {
-		var r store.Record
-		h, ok := w.head(end, valuesSeed)
-		if !ok || uint64(h.time) != f.generation || !w.record(end, &h, valuesSeed, &r) {
-			break
+// readEntries reads what can be read, and reports whether that is the whole file.
+func (f *valuesFile) readEntries(from file) (whole bool) {
+	w, whole := &window{f: from}, true
+	for at := int64(dataStart); ; {
+		offset, h, ok := w.find(at, f.length, valuesSeed, 0, ^store.Pos(0))
+		if !ok {
+			return whole && at == f.length
 		}
+		var r store.Record
+		if !w.record(offset, &h, valuesSeed, &r) {
+			whole, at = false, offset+1
+			continue
+		}
+		whole = whole && offset == at && uint64(h.time) == f.generation
 		e := entry{rev: uint64(r.Pos), doubtful: r.Kind&kindDoubtful != 0}
 		if r.Kind&^kindDoubtful == kindValue {
 			e.data = append([]byte{}, r.Data...)
 		}
 		f.entries[r.Key] = e
-		end += h.size()
+		at = offset + h.size()
 	}
-	return end
 }
 
 // put writes all entries, with another one for a key. A crash in it leaves two generations: the
