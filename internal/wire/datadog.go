@@ -36,10 +36,7 @@ func DecodeDatadog(body []byte, limits DatadogLimits, h Handler) error {
 	d, _ := datadogDecoders.Get().(*datadogDecoder)
 	d.scan.Reset(body)
 	d.body, d.h, d.limits = body, h, limits
-	err := d.push()
-	if err != nil && d.at.Entry > 0 && !d.handlerFailed {
-		err = fmt.Errorf("%v: %w", d.at, err)
-	}
+	err := d.placed(d.push())
 	d.release()
 	return err
 }
@@ -54,12 +51,10 @@ const (
 )
 
 type datadogDecoder struct {
-	scan          jsonscan.Scanner
-	body          []byte
-	h             Handler
-	limits        DatadogLimits
-	handlerFailed bool
-	at            Place
+	handling
+	scan   jsonscan.Scanner
+	body   []byte
+	limits DatadogLimits
 
 	// The fields below are those of the current entry.
 	entry    Entry
@@ -112,7 +107,7 @@ func (d *datadogDecoder) push() error {
 func (d *datadogDecoder) element() error {
 	d.at.Entry++
 	if c := d.scan.Peek(); c != '{' {
-		if err := d.refuse(fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))); err != nil {
+		if err := d.refuse(1, fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))); err != nil {
 			return err
 		}
 		return d.scan.Skip()
@@ -127,17 +122,9 @@ func (d *datadogDecoder) element() error {
 	}
 	d.finish(d.body[start:d.scan.Pos():d.scan.Pos()])
 	if d.bad != nil {
-		return d.refuse(d.bad)
+		return d.refuse(1, d.bad)
 	}
-	err := d.h.Entry(d.at, &d.entry)
-	d.handlerFailed = err != nil
-	return err
-}
-
-func (d *datadogDecoder) refuse(why error) error {
-	err := d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: why})
-	d.handlerFailed = err != nil
-	return err
+	return d.call(d.h.Entry(d.at, &d.entry))
 }
 
 func (d *datadogDecoder) members() error {

@@ -21,22 +21,9 @@ func DecodeLokiJSON(body []byte, limit LabelLimit, h Handler) error {
 	d, _ := lokiJSONs.Get().(*lokiJSON)
 	d.scan.Reset(body)
 	d.h, d.limit = h, limit
-	d.at = Place{}
-	err := d.push()
-	err = lokiFailure(d.at, err, d.handlerFailed)
-	d.release()
-	return err
-}
-
-// lokiFailure is the error of a decoding that ended at p with err. A body without streams has an
-// error of its own, and an error of the handler gets no place.
-func lokiFailure(p Place, err error, ofHandler bool) error {
-	switch {
-	case err == nil && p.Stream == 0:
-		return ErrNoStreams
-	case err != nil && p.Stream > 0 && !ofHandler:
-		return fmt.Errorf("%v: %w", p, err)
-	}
+	err := d.outcome(d.push())
+	*d = lokiJSON{loki: d.kept()}
+	lokiJSONs.Put(d)
 	return err
 }
 
@@ -44,42 +31,24 @@ func lokiFailure(p Place, err error, ofHandler bool) error {
 var lokiJSONs = sync.Pool{New: func() any { return new(lokiJSON) }}
 
 type lokiJSON struct {
-	scan          jsonscan.Scanner
-	h             Handler
-	handlerFailed bool
-	at            Place
-	limit         LabelLimit
-	labels, meta  LabelSet
-	entry         Entry
+	loki
+	scan jsonscan.Scanner
 	// late is where a stream's values are, if its labels follow them.
 	late int
 	// refused is the reason for leaving out the whole stream.
 	refused error
 }
 
-func (d *lokiJSON) release() {
-	*d = lokiJSON{labels: d.labels.Kept(), meta: d.meta.Kept()}
-	lokiJSONs.Put(d)
-}
-
-// call returns the handler's error, and remembers it.
-func (d *lokiJSON) call(err error) error {
-	d.handlerFailed = err != nil
-	return err
-}
-
-func (d *lokiJSON) refuse(p Problem) error { return d.call(d.h.Refuse(p)) }
-
 // skipRefused skips the next value and reports it as refused.
-func (d *lokiJSON) skipRefused(p Problem) error {
-	if err := d.refuse(p); err != nil {
+func (d *lokiJSON) skipRefused(entries int, why error) error {
+	if err := d.refuse(entries, why); err != nil {
 		return err
 	}
 	return d.scan.Skip()
 }
 
 func (d *lokiJSON) push() error {
-	err := d.object(func(key []byte) error {
+	err := d.scan.Members(func(key []byte, _ error) error {
 		if string(key) == "streams" {
 			return d.streams()
 		}
@@ -90,27 +59,6 @@ func (d *lokiJSON) push() error {
 	}
 	d.at = Place{Stream: d.at.Stream}
 	return d.scan.End()
-}
-
-// object reads an object's members; member reads the value of one. A key with invalid
-// text comes as nil.
-func (d *lokiJSON) object(member func(key []byte) error) error {
-	if err := d.scan.Open('{'); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		more, err := d.scan.More('}', n)
-		if err != nil || !more {
-			return err
-		}
-		key, err := d.scan.Key()
-		if err != nil && !jsonscan.IsContent(err) {
-			return err
-		}
-		if err := member(key); err != nil {
-			return err
-		}
-	}
 }
 
 func (d *lokiJSON) streams() error {
@@ -136,12 +84,12 @@ var errNoValues = errors.New(`there is no "values"`)
 
 func (d *lokiJSON) stream() error {
 	if c := d.scan.Peek(); c != '{' {
-		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))})
+		return d.skipRefused(0, fmt.Errorf("it is %s, not an object", jsonscan.Kind(c)))
 	}
 	d.refused, d.late = nil, 0
 	d.labels.Reset(d.limit)
 	var labels, values bool
-	err := d.object(func(key []byte) error {
+	err := d.scan.Members(func(key []byte, _ error) error {
 		switch {
 		case string(key) == "stream" && !labels:
 			labels = true
@@ -154,14 +102,14 @@ func (d *lokiJSON) stream() error {
 			}
 			return d.values()
 		case string(key) == "stream":
-			return d.skipRefused(Problem{Place: d.at, Err: errRepeated})
+			return d.skipRefused(0, errRepeated)
 		case string(key) == "values" && d.scan.Peek() == '[':
 			return d.refuseValues(errRepeated)
 		}
 		return d.scan.Skip()
 	})
 	if err == nil && !values {
-		err = d.refuse(Problem{Place: d.at, Err: errNoValues})
+		err = d.refuse(0, errNoValues)
 	}
 	if err != nil || d.late == 0 {
 		return err
@@ -192,33 +140,22 @@ func (d *lokiJSON) streamLabels() error {
 // added.
 func (d *lokiJSON) pairs(set *LabelSet) (bad, err error) {
 	set.Reset(d.limit)
-	if err := d.scan.Open('{'); err != nil {
-		return nil, err
-	}
-	for n := 0; ; n++ {
-		more, err := d.scan.More('}', n)
-		if err != nil || !more {
-			return bad, err
+	n := 0
+	err = d.scan.Members(func(name []byte, wrong error) error {
+		n++
+		value, wrongValue, err := d.text()
+		if err != nil || bad != nil {
+			return err
 		}
-		name, err := d.scan.Key()
-		if err != nil && !jsonscan.IsContent(err) {
-			return bad, err
-		}
-		wrongName := err
-		value, wrong, err := d.text()
-		if err != nil {
-			return bad, err
-		}
-		if bad != nil {
-			continue
-		}
-		if wrong = errors.Join(wrongName, wrong); wrong == nil {
+		if wrong = errors.Join(wrong, wrongValue); wrong == nil {
 			wrong = set.Add(relay.Label{Name: view(name), Value: view(value)})
 		}
 		if wrong != nil {
-			bad = fmt.Errorf("%d: %w", n+1, wrong)
+			bad = fmt.Errorf("%d: %w", n, wrong)
 		}
-	}
+		return nil
+	})
+	return bad, err
 }
 
 // text reads a string. bad is a fault of its content, while the structure is whole.

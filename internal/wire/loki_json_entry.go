@@ -15,7 +15,7 @@ func (d *lokiJSON) values() error {
 	case 'n':
 		return d.scan.Skip()
 	default:
-		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("values is %s, not an array", jsonscan.Kind(c))})
+		return d.skipRefused(0, fmt.Errorf("values is %s, not an array", jsonscan.Kind(c)))
 	}
 	if d.refused != nil {
 		return d.refuseValues(d.refused)
@@ -43,7 +43,7 @@ func (d *lokiJSON) refuseValues(why error) error {
 	if err != nil {
 		return err
 	}
-	return d.refuse(Problem{Place: d.at, Entries: entries, Err: why})
+	return d.refuse(entries, why)
 }
 
 // oneEntry reads an entry. Like Loki, it skips a null.
@@ -53,7 +53,7 @@ func (d *lokiJSON) oneEntry() error {
 	case 'n':
 		return d.scan.Skip()
 	default:
-		return d.skipRefused(Problem{Place: d.at, Entries: 1, Err: fmt.Errorf("it is %s, not an array", jsonscan.Kind(c))})
+		return d.skipRefused(1, fmt.Errorf("it is %s, not an array", jsonscan.Kind(c)))
 	}
 	d.entry = Entry{Timed: true}
 	var bad error
@@ -72,7 +72,7 @@ func (d *lokiJSON) oneEntry() error {
 		bad = errors.New("it has no timestamp and line")
 	}
 	if bad != nil {
-		return d.refuse(Problem{Place: d.at, Entries: 1, Err: bad})
+		return d.refuse(1, bad)
 	}
 	return d.call(d.h.Entry(d.at, &d.entry))
 }

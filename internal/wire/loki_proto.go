@@ -39,33 +39,16 @@ var errWireType = errors.New("a field has the wrong wire type")
 // [DecodeLokiJSON].
 func DecodeLokiProto(raw []byte, limit LabelLimit, h Handler) error {
 	d, _ := lokiProtos.Get().(*lokiProto)
-	d.h, d.limit, d.at = h, limit, Place{}
-	err := d.push(raw)
-	err = lokiFailure(d.at, err, d.handlerFailed)
-	d.release()
+	d.h, d.limit = h, limit
+	err := d.outcome(d.push(raw))
+	d.loki = d.kept()
+	lokiProtos.Put(d)
 	return err
 }
 
 var lokiProtos = sync.Pool{New: func() any { return new(lokiProto) }}
 
-type lokiProto struct {
-	h             Handler
-	handlerFailed bool
-	at            Place
-	limit         LabelLimit
-	labels, meta  LabelSet
-	entry         Entry
-}
-
-func (d *lokiProto) release() {
-	*d = lokiProto{labels: d.labels.Kept(), meta: d.meta.Kept()}
-	lokiProtos.Put(d)
-}
-
-func (d *lokiProto) call(err error) error {
-	d.handlerFailed = err != nil
-	return err
-}
+type lokiProto struct{ loki }
 
 // field is one field of a message. data is set for a length-delimited one,
 // value for a varint.
@@ -135,7 +118,7 @@ func (d *lokiProto) stream(raw []byte) error {
 	}
 	d.labels.Reset(d.limit)
 	if err := d.parseLabels(text); err != nil {
-		return d.call(d.h.Refuse(Problem{Place: d.at, Entries: entries, Err: fmt.Errorf("labels: %w", err)}))
+		return d.refuse(entries, fmt.Errorf("labels: %w", err))
 	}
 	if err := d.call(d.h.Stream(d.labels.Labels)); err != nil {
 		return err
@@ -146,7 +129,7 @@ func (d *lokiProto) stream(raw []byte) error {
 		}
 		d.at.Entry++
 		if bad := d.readEntry(f.data); bad != nil {
-			return d.call(d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: bad}))
+			return d.refuse(1, bad)
 		}
 		return d.call(d.h.Entry(d.at, &d.entry))
 	})

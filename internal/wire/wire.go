@@ -91,5 +91,51 @@ type Handler interface {
 	Refuse(p Problem) error
 }
 
+// handling passes on to its handler what a decoder finds.
+type handling struct {
+	h      Handler
+	failed bool // the handler has
+	at     Place
+}
+
+// call returns the handler's error, and remembers it.
+func (g *handling) call(err error) error {
+	g.failed = err != nil
+	return err
+}
+
+// refuse reports entries that are left out.
+func (g *handling) refuse(entries int, why error) error {
+	return g.call(g.h.Refuse(Problem{Place: g.at, Entries: entries, Err: why}))
+}
+
+// placed adds to the error of a decoding where it occurred. One of the handler gets no place.
+func (g *handling) placed(err error) error {
+	if err == nil || g.failed || g.at == (Place{}) {
+		return err
+	}
+	return fmt.Errorf("%v: %w", g.at, err)
+}
+
+// loki is what both decoders of Loki's pushes have.
+type loki struct {
+	handling
+	limit        LabelLimit
+	labels, meta LabelSet
+	entry        Entry
+}
+
+// outcome is that of a decoding that ended with err. A body without streams has an error of its
+// own.
+func (d *loki) outcome(err error) error {
+	if err == nil && d.at.Stream == 0 {
+		return ErrNoStreams
+	}
+	return d.placed(err)
+}
+
+// kept is what stays in the pool.
+func (d *loki) kept() loki { return loki{labels: d.labels.Kept(), meta: d.meta.Kept()} }
+
 // view returns b as a string that shares its bytes, which must not change while it is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

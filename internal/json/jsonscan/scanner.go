@@ -141,17 +141,28 @@ func (s *Scanner) Object(each func(key Raw) error) error {
 	}
 }
 
-// Key reads an object's key, unescaped in place, and the colon that follows. After an error of
-// the key's content, the colon has been read too.
-func (s *Scanner) Key() ([]byte, error) {
-	key, err := s.Unescape()
-	if err != nil && !IsContent(err) {
-		return nil, err
+// Members reads an object as Object does, with its keys unescaped in place. bad is an error of a
+// key's content; the key is then nil.
+func (s *Scanner) Members(each func(key []byte, bad error) error) error {
+	if err := s.Open('{'); err != nil {
+		return err
 	}
-	if e := s.colon(); e != nil {
-		return nil, e
+	for n := 0; ; n++ {
+		if more, err := s.More('}', n); err != nil || !more {
+			return err
+		}
+		key, bad := s.Unescape()
+		if bad != nil && !IsContent(bad) {
+			return bad
+		}
+		err := s.colon()
+		if err == nil {
+			err = each(key, bad)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return key, err
 }
 
 // RawKey reads an object's key as it is written, and the colon that follows.
