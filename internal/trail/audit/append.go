@@ -234,9 +234,8 @@ func (t *Trail) damage(format string, args ...any) error {
 	return err
 }
 
-// add grows the tree by a durable entry of a resource.
+// add takes in a durable entry of a resource.
 func (t *Trail) add(resource string, leaf tlog.Hash) {
 	t.known.add(resource, leaf)
-	t.tree.Add(leaf)
 	t.grown()
 }

@@ -47,7 +47,7 @@ func tryDamageable(t *testing.T) *damageable {
 	}
 	require.NoError(t, trail.Close(t.Context()))
 	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
-	d.public, d.root = trail.PublicKey(), trail.tree.Root()
+	d.public, d.root = trail.PublicKey(), trail.treeNow().Root()
 	return d
 }
 

@@ -32,6 +32,12 @@ func (k *known) add(resource string, leaf tlog.Hash) {
 	k.leaves = append(k.leaves, leaf)
 }
 
+func (k *known) len() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return int64(len(k.leaves))
+}
+
 // newestOf is the index of a resource's newest entry, -1 for none.
 func (k *known) newestOf(resource string) int64 {
 	k.mu.Lock()

@@ -35,7 +35,7 @@ func newFirstSigned(t *testing.T) *damageable {
 	waitSigned(t, trail, 1)
 	require.NoError(t, trail.Close(t.Context()))
 	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
-	d.public, d.root = trail.PublicKey(), trail.tree.Root()
+	d.public, d.root = trail.PublicKey(), trail.treeNow().Root()
 	return d
 }
 

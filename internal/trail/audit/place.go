@@ -71,8 +71,8 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 		return Generation{}, err
 	}
 	defer t.unlock()
-	if t.failure != nil { // perhaps it is begun later
-		return Generation{}, t.failure
+	if failure := t.view.Load().failure; failure != nil { // perhaps it is begun later
+		return Generation{}, failure
 	}
 	if e.Index >= t.next() {
 		return Generation{}, t.damage("entry %d is another relay's", e.Index)

@@ -24,14 +24,6 @@ type Published struct {
 	PublicKey string
 }
 
-// publishedIn asks for the checkpoints of the files, which may be nil.
-func publishedIn(files Files) []Published {
-	if files == nil {
-		return nil
-	}
-	return files.Published()
-}
-
 // place is the place of the newest entry under a checkpoint.
 func (c *Kept) place() Place {
 	return Place{Index: c.Base + c.Size - 1, Origin: c.Origin, Size: c.Size, Root: &c.Root}

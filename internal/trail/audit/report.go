@@ -14,8 +14,6 @@ type Report struct {
 	Entries, Signed int64
 	// Checkpoints whose signature and root are good.
 	Checkpoints int
-	// Heartbeats are the checkpoints of an unchanged tree.
-	Heartbeats int
 	// Gaps are times without a heartbeat while a relay ran, the oldest first. They are
 	// no damage, and the trail does not name them.
 	Gaps []Gap

@@ -61,7 +61,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	t.offer()
 	t.show(viewOf(x))
 	t.grown()
-	if t.pinDue || t.tree.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
+	if t.pinDue || t.signed.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
 		nudge(t.grew)
 	}
 	return nil
@@ -74,7 +74,6 @@ func (t *Trail) goOn(x *examination) (err error) {
 		return err
 	}
 	t.base, t.signed = last.Base, x.signed
-	t.tree = t.signed.With(t.known.between(t.base+t.signed.Len(), int64(len(x.leaves)))...)
 	t.newestNote, t.pinDue = x.newestNote(), t.signed.Len() > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
 	return nil
 }
@@ -166,7 +165,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	if err != nil {
 		return err
 	}
-	t.key, t.base, t.tree, t.signed, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, false
+	t.key, t.base, t.signed, t.newestNote, t.pinDue = key, base, tree{}, nil, false
 	o := Opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]

@@ -96,8 +96,7 @@ func (t *Trail) inTurn(ctx context.Context, do func() error) error {
 type signer struct {
 	key        keyPair // of the newest generation
 	base       int64   // the newest generation's first index
-	tree       tree    // of this generation, over every entry read or appended
-	signed     tree    // at the newest checkpoint
+	signed     tree    // of this generation, at the newest checkpoint
 	keptSeq    uint64  // the newest checkpoint's position
 	beat       beat    // of this process
 	newestNote []byte  // the newest checkpoint's signed note; nil where it is not known
@@ -126,7 +125,7 @@ func (d *draft) sign(ctx context.Context) (err error) {
 
 // draft drafts the next checkpoint, nil where none is due. Needs the turn.
 func (t *Trail) draft(stop bool) (*draft, error) {
-	if t.signed.Len() == t.tree.Len() && (t.tree.Len() == 0 || !t.beat.due(stop)) {
+	if t.signed.Len() == t.entriesOfTree() && (t.signed.Len() == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
 	from := t.base + t.signed.Len()
@@ -142,7 +141,7 @@ func (t *Trail) draft(stop bool) (*draft, error) {
 // unsigned until the next start; one after it leaves an older pin, also part of the
 // kept history. Needs the turn.
 func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
-	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.Len() != d.before.Len() || t.tree.Len() < d.next.Len() {
+	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.Len() != d.before.Len() || t.entriesOfTree() < d.next.Len() {
 		return nil // it was read back meanwhile: the next draft is of the trail as it is
 	}
 	kept, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)

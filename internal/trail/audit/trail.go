@@ -137,7 +137,6 @@ type appender struct {
 	fileKey  atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
 	rotating sync.Mutex              // held by Rotate
 	stale    atomic.Bool             // something unsound was met: restore is due
-	size     atomic.Int64            // entries, for readers without the turn
 	signedAt atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
 }
 
@@ -147,7 +146,6 @@ type reading struct {
 	keyLoss  string // why it had to be, if something was signed before
 	restored bool   // it was opened once
 	lastTry  time.Time
-	failure  error // why the last try to restore failed
 	outage   retry.Failure
 }
 
@@ -160,12 +158,6 @@ type keeper struct {
 	offers    chan Offer    // of one place: the newest checkpoint, for witnesses
 	witnessed atomic.Bool   // somebody asks them
 	cosigned  atomic.Int64  // the number of entries under the newest checkpoint that all witnesses have signed
-}
-
-func newKeeper() keeper {
-	return keeper{
-		grew: make(chan struct{}, 1), news: make(chan struct{}, 1), done: make(chan struct{}), offers: make(chan Offer, 1),
-	}
 }
 
 // retryPause is the wait between two tries to open an unusable trail.
@@ -190,8 +182,9 @@ func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
 	}
 	t := &Trail{
 		Reader:   &Reader{codec: c, files: o.Files, tried: make(chan struct{}), opened: make(chan struct{})},
-		appender: appender{turn: make(chan struct{}, 1), additions: make(chan *addition, groupEntries), signer: signer{beat: beat{every: o.Heartbeat}}}, keeper: newKeeper(),
-		store: s, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		appender: appender{turn: make(chan struct{}, 1), additions: make(chan *addition, groupEntries), signer: signer{beat: beat{every: o.Heartbeat}}},
+		keeper:   keeper{grew: make(chan struct{}, 1), news: make(chan struct{}, 1), done: make(chan struct{}), offers: make(chan Offer, 1)},
+		store:    s, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 	}
 	t.view.Store(&view{})
 	t.suspect = t.readBackBecause
@@ -238,11 +231,12 @@ func (t *Trail) open(ctx context.Context) error {
 // ready restores a trail before its first use, and after anything unsound was met.
 // Needs the turn.
 func (t *Trail) ready(ctx context.Context) error {
-	if t.restored && t.failure == nil && !t.stale.Load() {
+	failure := t.view.Load().failure
+	if t.restored && failure == nil && !t.stale.Load() {
 		return nil
 	}
-	if t.failure != nil && time.Since(t.lastTry) < retryPause {
-		return t.failure
+	if failure != nil && time.Since(t.lastTry) < retryPause {
+		return failure
 	}
 	return t.failed(t.open(ctx))
 }
@@ -250,21 +244,22 @@ func (t *Trail) ready(ctx context.Context) error {
 // failed notes the end of an attempt to open, and logs a failure now and then.
 func (t *Trail) failed(err error) error {
 	t.lastTry = time.Now()
+	v := *t.view.Load()
 	switch {
-	case err == nil && t.failure != nil:
+	case err == nil && v.failure != nil:
 		fields, _ := t.outage.Over()
 		t.log.Info("the audit trail can be used again", fields...)
 	case err != nil && t.outage.Again("") && t.restored:
 		t.log.Error("the audit trail cannot be used at present; it is tried again", append(t.outage.Fields(), "error", err)...)
 	}
-	t.failure = nil
+	v.failure = nil
 	t.metrics.usable.Set(1)
 	if err != nil {
-		t.failure = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		v.failure = fmt.Errorf("%w: %w", ErrUnavailable, err)
 		t.metrics.usable.Set(0)
 	}
-	t.showFailure(t.failure)
-	return t.failure
+	t.view.Store(&v)
+	return v.failure
 }
 
 // readBackBecause has the trail read back: something in it is not as it should be.
@@ -277,16 +272,18 @@ func (t *Trail) readBackBecause(what string) {
 
 // grown tells the others of the larger tree. Needs the turn.
 func (t *Trail) grown() {
-	t.size.Store(t.next())
 	t.metrics.entries.Set(float64(t.next()))
 	nudge(t.news)
-	if t.tree.Len() > t.signed.Len() {
+	if t.entriesOfTree() > t.signed.Len() {
 		nudge(t.grew)
 	}
 }
 
 // next is the index of the next entry. Needs the turn.
-func (a *appender) next() int64 { return a.base + a.tree.Len() }
+func (a *appender) next() int64 { return a.known.len() }
+
+// entriesOfTree is the number of entries in the newest generation. Needs the turn.
+func (a *appender) entriesOfTree() int64 { return a.next() - a.base }
 
 // nudge wakes whoever listens to a channel of one place.
 func nudge(sleeper chan<- struct{}) {
@@ -321,7 +318,7 @@ func (t *Trail) use(ctx context.Context) error {
 }
 
 // Size is the number of entries; 0 while the trail was not read yet.
-func (t *Trail) Size() int64 { return t.size.Load() }
+func (t *Trail) Size() int64 { return t.known.len() }
 
 // Stop ends the work in the background, and signs the unsigned entries and, of a running
 // heartbeat, its end. Reads go on until Close.

@@ -55,6 +55,9 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 	return r.examine(ctx)
 }
 
+// treeNow is the tree of the newest generation.
+func (t *Trail) treeNow() tree { return tree{}.With(t.known.between(t.base, t.next())...) }
+
 // readAll waits until an open trail was read, and what was found is named.
 func readAll(t *testing.T, trail *Trail) {
 	t.Helper()
@@ -268,7 +271,7 @@ func TestCheckpointsAreSignedNotes(t *testing.T) {
 	require.NoError(t, err)
 	n, err := note.Open(pinned, note.VerifierList(verifier))
 	require.NoError(t, err)
-	root := trail.tree.Root()
+	root := trail.treeNow().Root()
 	require.Equal(t, fmt.Sprintf("example.com/trail\n7\n%s\n", root), n.Text)
 }
 

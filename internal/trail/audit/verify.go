@@ -76,7 +76,9 @@ func (r *examiner) begin(ctx context.Context) (*examination, error) {
 	if note, _ := readForwarded(r.options.ForwardedFile); note != nil {
 		x.takeForwarded(note, givenToSinks)
 	}
-	x.published = publishedIn(r.options.Files)
+	if r.options.Files != nil {
+		x.published = r.options.Files.Published()
+	}
 	var err error
 	if x.pinText, err = durable.ReadFile(r.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
@@ -172,7 +174,6 @@ func (x *examination) kept(c Kept) {
 	x.notes[noteSum(c.Note)], x.notes[c.said()] = true, true
 	x.times = append(x.times, keptTime{c.Seq, c.Base, c.PublicKey, c.Signing})
 	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
-		x.report.Heartbeats++
 		return
 	}
 	x.history = append(x.history, c)

@@ -32,17 +32,12 @@ func viewOf(x *examination) *view {
 
 // show shows the result of a reading. Needs the turn.
 func (t *Trail) show(v *view) {
+	v.failure = t.view.Load().failure
 	t.view.Store(v)
 	t.metrics.damaged.Set(float64(count(v.unsound)))
 	t.metrics.problems.Set(float64(v.problems))
 	t.metrics.generations.Set(float64(len(v.generations)))
 	t.metrics.signed.Set(float64(t.base + t.signed.Len()))
-}
-
-func (t *Trail) showFailure(err error) {
-	v := *t.view.Load()
-	v.failure = err
-	t.view.Store(&v)
 }
 
 // isOpen waits until the trail was tried once, and gives ErrUnavailable while it was not read back.
