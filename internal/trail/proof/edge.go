@@ -25,37 +25,16 @@ func EdgeOf(n int64, full []tlog.Hash) (e Edge, ok bool) {
 	return Edge{n, full}, true
 }
 
-// EdgeOfTiles is the edge of a tree with the given partial tiles: levels[l] has the hashes of
-// the last tile on level l, as long as it is not full.
-func EdgeOfTiles(levels [][]tlog.Hash) (e Edge) {
-	for level, hashes := range slices.Backward(levels) {
-		e.n += int64(len(hashes)) << (TileHeight * level)
-		e.full = append(e.full, Edge{}.With(hashes...).full...)
-	}
-	return e
-}
-
 // Add appends a leaf.
-func (e *Edge) Add(leaf tlog.Hash) { e.Grow(leaf, nil) }
-
-// Grow appends a leaf. It calls visit with the leaf, and then with each subtree that the leaf
-// completes: the subtree has 2^height leaves, and stands at an index among those of its height.
-func (e *Edge) Grow(leaf tlog.Hash, visit func(height int, index int64, h tlog.Hash)) {
-	h := leaf
-	for height := 0; ; height++ {
-		if visit != nil {
-			visit(height, e.n>>height, h)
-		}
-		// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
-		// twice the size.
-		if e.n>>height&1 == 0 {
-			break
-		}
+func (e *Edge) Add(leaf tlog.Hash) {
+	// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
+	// twice the size.
+	for n := e.n; n&1 == 1; n >>= 1 {
 		last := len(e.full) - 1
-		h = NodeHash(&e.full[last], &h)
+		leaf = NodeHash(&e.full[last], &leaf)
 		e.full = e.full[:last]
 	}
-	e.full = append(e.full, h)
+	e.full = append(e.full, leaf)
 	e.n++
 }
 

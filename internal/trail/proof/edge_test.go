@@ -37,28 +37,6 @@ func TestAnEdgeHasTheRootOfItsTree(t *testing.T) {
 		more, err := tlog.StoredHashes(n, record, read)
 		require.NoError(t, err)
 		stored = append(stored, more...)
-		edge.Grow(tlog.RecordHash(record), func(height int, index int64, h tlog.Hash) {
-			assert.Equal(t, stored[tlog.StoredHashIndex(height, index)], h, "leaf %d, height %d", n, height)
-		})
-	}
-}
-
-func TestPartialTilesGiveTheEdge(t *testing.T) {
-	t.Parallel()
-	var edge proof.Edge
-	var levels [3][]tlog.Hash
-	for n := range int64(70_000) {
-		edge.Grow(tlog.RecordHash([]byte{byte(n), byte(n >> 8), byte(n >> 16)}), func(height int, _ int64, h tlog.Hash) {
-			if level := height / proof.TileHeight; height%proof.TileHeight == 0 {
-				levels[level] = append(levels[level][:len(levels[level])%proof.TileWidth], h)
-			}
-		})
-		if n < 600 || n > 65_500 && n < 66_000 {
-			made := proof.EdgeOfTiles([][]tlog.Hash{
-				levels[0][:(n+1)%proof.TileWidth], levels[1][:(n+1)>>8%proof.TileWidth], levels[2][:(n+1)>>16%proof.TileWidth],
-			})
-			require.Equal(t, edge.Root(), made.Root(), "%d leaves", n+1)
-			require.Equal(t, edge.Len(), made.Len())
-		}
+		edge.Add(tlog.RecordHash(record))
 	}
 }

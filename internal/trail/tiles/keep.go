@@ -189,7 +189,7 @@ func (k *Keeper) open(generations []audit.Generation) (from uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Len() < g.Size {
+		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Size < g.Size {
 			from = min(from, w.from)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -18,40 +17,45 @@ import (
 // step is the writing of some entries.
 type step struct {
 	*writer
-	edge   *edge  // after the newest entry
-	bundle []byte // of its last, partial bundle
+	next   int64  // the entry to be added
+	bundle []byte // of the entries before it that fill none
 	out    output
 	lost   int64
 }
 
 // begin reads the partial bundle. errDamaged: the tiles have other hashes.
 func (s *step) begin() error {
-	width := int(s.edge.Len() % proof.TileWidth)
+	n, width := s.next/proof.TileWidth, int(s.next%proof.TileWidth)
 	if width == 0 {
 		return nil
 	}
-	old, err := s.Bundle(s.edge.Len()/proof.TileWidth, width)
+	old, err := s.Bundle(n, width)
 	leaves, torn := proof.Leaves(old)
-	if err = errors.Join(err, torn); err != nil {
+	hashes, unread := s.Tile(tile(0, n, width))
+	if err = errors.Join(err, torn, unread); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	for i, leaf := range leaves {
-		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
-			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.Len()/proof.TileWidth, width))
+		h := tlog.RecordHash(leaf)
+		if len(leaf) > 0 && !bytes.Equal(h[:], hashes[i*tlog.HashSize:(i+1)*tlog.HashSize]) { // an empty one is a lost entry
+			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(n, width))
 		}
 	}
 	s.bundle = bytes.Clone(old)
 	return nil
 }
 
+// want is the hash of the next entry's leaf.
+func (s *step) want() tlog.Hash { return s.hashes[tlog.StoredHashIndex(0, s.next)] }
+
 // put adds the next entry, if the record is the signed one.
 func (s *step) put(record []byte) error {
 	leaf := proof.LeafData(record)
-	if tlog.RecordHash(leaf) != s.leaves[s.edge.Len()-s.written.Len()] {
+	if tlog.RecordHash(leaf) != s.want() {
 		return s.restore()
 	}
 	if d, long := proof.ParseDigest(leaf); long && len(record) > proof.MaxLeaf {
-		if err := s.entryFile(s.edge.Len(), d.Path(), record); err != nil {
+		if err := s.entryFile(s.next, d.Path(), record); err != nil {
 			return err
 		}
 	}
@@ -60,7 +64,7 @@ func (s *step) put(record []byte) error {
 
 // fill adds the lost entries before n.
 func (s *step) fill(n int64) error {
-	for s.edge.Len() < n {
+	for s.next < n {
 		if err := s.restore(); err != nil {
 			return err
 		}
@@ -71,8 +75,7 @@ func (s *step) fill(n int64) error {
 // restore adds the next entry from the log's own bundle, or as the signed entry of a
 // loss; else as an empty one, without proof.
 func (s *step) restore() error {
-	n := s.edge.Len()
-	want := s.leaves[n-s.written.Len()]
+	n, want := s.next, s.want()
 	if leaf := proof.LostLeaf(s.base + n); tlog.RecordHash(leaf) == want {
 		return s.leaf(leaf)
 	}
@@ -97,19 +100,15 @@ func (l Log) entry(n int64) ([]byte, error) {
 	return leaves[width-1], err
 }
 
-// leaf adds the leaf of the next entry, and writes the completed tiles.
+// leaf adds the leaf of the next entry, and writes a full bundle.
 func (s *step) leaf(data []byte) error {
 	s.bundle = proof.AppendBundle(s.bundle, data)
-	n := s.edge.Len()
-	var failed error
-	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
-		failed = errors.Join(failed, s.out.file(proof.TilePath(t), proof.JoinHashes(hashes)))
-	})
-	if s.edge.Len()%proof.TileWidth == 0 {
-		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
-		s.bundle = nil
+	if s.next++; s.next%proof.TileWidth > 0 {
+		return nil
 	}
-	return failed
+	full := s.bundle
+	s.bundle = nil
+	return s.entryFile(s.next-1, proof.BundlePath(s.next/proof.TileWidth-1, proof.TileWidth), full)
 }
 
 // entryFile has a file with entry n written, unless it was moved to an archive.
@@ -122,16 +121,19 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 	return s.out.file(name, data)
 }
 
-// finish writes the partial tiles, and waits until all of it is durable.
+// finish writes the tiles and the partial bundle, and waits until all of it is durable.
 func (s *step) finish() error {
-	n := s.edge.Len()
-	for _, t := range edgeTiles(n) {
-		if err := s.out.file(proof.TilePath(t), proof.JoinHashes(s.edge.levels[t.L])); err != nil {
+	for _, t := range tlog.NewTiles(proof.TileHeight, s.written.Size, s.next) {
+		data, err := tlog.ReadTileData(t, s.writer)
+		if err == nil {
+			err = s.out.file(proof.TilePath(t), data)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	if len(s.bundle) > 0 {
-		if err := s.out.file(proof.BundlePath(n/proof.TileWidth, int(n%proof.TileWidth)), s.bundle); err != nil {
+		if err := s.out.file(proof.TilePath(bundle(s.next/proof.TileWidth, int(s.next%proof.TileWidth))), s.bundle); err != nil {
 			return err
 		}
 	}
@@ -142,10 +144,10 @@ func (s *step) finish() error {
 // earlier tree of before leaves. One left by a crash does no harm.
 func (l Log) removePartials(before, size int64) {
 	now := map[tlog.Tile]int{} // the width of each partial tile
-	for _, t := range withBundle(before) {
+	for _, t := range partials(before) {
 		now[wide(t)] = 0
 	}
-	for _, t := range withBundle(size) {
+	for _, t := range partials(size) {
 		now[wide(t)] = t.W
 	}
 	for full, width := range now {
@@ -160,9 +162,14 @@ func (l Log) removePartials(before, size int64) {
 	}
 }
 
-// withBundle are the partial tiles of a tree of n leaves, its partial bundle too.
-func withBundle(n int64) []tlog.Tile {
-	tiles := edgeTiles(n)
+// partials are the partial tiles of a tree of n leaves, its partial bundle too.
+func partials(n int64) (tiles []tlog.Tile) {
+	for level := 0; n>>(proof.TileHeight*level) > 0; level++ {
+		here := n >> (proof.TileHeight * level)
+		if width := int(here % proof.TileWidth); width > 0 {
+			tiles = append(tiles, tile(level, here/proof.TileWidth, width))
+		}
+	}
 	if width := int(n % proof.TileWidth); width > 0 {
 		tiles = append(tiles, bundle(n/proof.TileWidth, width))
 	}
@@ -174,53 +181,6 @@ func wide(t tlog.Tile) tlog.Tile {
 	return t
 }
 
-// edge is the right edge of a tree, with the hashes of its partial tiles.
-type edge struct {
-	proof.Edge
-
-	// levels have the hashes of each level's last tile, less than a full one; level l has
-	// those of subtrees of 256^l leaves.
-	levels [][]tlog.Hash
-}
-
-// grow appends a leaf, and gives each completed tile to full.
-func (e *edge) grow(leaf tlog.Hash, full func(t tlog.Tile, hashes []tlog.Hash)) {
-	e.Grow(leaf, func(height int, index int64, h tlog.Hash) {
-		level := height / proof.TileHeight
-		if height%proof.TileHeight != 0 {
-			return
-		}
-		if level == len(e.levels) {
-			e.levels = append(e.levels, nil)
-		}
-		e.levels[level] = append(e.levels[level], h)
-		if hashes := e.levels[level]; len(hashes) == proof.TileWidth {
-			full(tile(level, index/proof.TileWidth, proof.TileWidth), hashes)
-			e.levels[level] = hashes[:0:0]
-		}
-	})
-}
-
-// clone is a copy that grows by itself.
-func (e *edge) clone() *edge {
-	c := &edge{Edge: e.With()}
-	for _, hashes := range e.levels {
-		c.levels = append(c.levels, slices.Clone(hashes))
-	}
-	return c
-}
-
 func tile(level int, n int64, width int) tlog.Tile {
 	return tlog.Tile{H: proof.TileHeight, L: level, N: n, W: width}
-}
-
-// edgeTiles are the tiles with the edge of a tree of n leaves.
-func edgeTiles(n int64) (tiles []tlog.Tile) {
-	for level := 0; n>>(proof.TileHeight*level) > 0; level++ {
-		here := n >> (proof.TileHeight * level)
-		if width := int(here % proof.TileWidth); width > 0 {
-			tiles = append(tiles, tile(level, here/proof.TileWidth, width))
-		}
-	}
-	return tiles
 }

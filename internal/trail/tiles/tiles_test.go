@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -325,36 +324,6 @@ func TestTheLogOfAnotherKeyStays(t *testing.T) {
 	before.run()
 	before.requireWhole(0, 300)
 	after.requireWhole(1, 10)
-}
-
-func TestTheEdgeIsTheTree(t *testing.T) {
-	t.Parallel()
-	e, full := &edge{}, 0
-	var stored []tlog.Hash
-	reader := tlog.HashReaderFunc(func(at []int64) (list []tlog.Hash, err error) {
-		for _, i := range at {
-			list = append(list, stored[i])
-		}
-		return list, nil
-	})
-	for n := range int64(66_000) {
-		if n < 1100 || n > 65_500 {
-			want, err := tlog.TreeHash(n, reader)
-			require.NoError(t, err)
-			require.Equal(t, want, e.Root(), "%d leaves", n)
-		}
-		leaf := tlog.RecordHash([]byte{byte(n), byte(n >> 8), byte(n >> 16)})
-		more, err := tlog.StoredHashesForRecordHash(n, leaf, reader)
-		require.NoError(t, err)
-		stored = append(stored, more...)
-		e.grow(leaf, func(at tlog.Tile, hashes []tlog.Hash) {
-			want, err := tlog.ReadTileData(at, reader)
-			require.NoError(t, err)
-			require.Equal(t, want, proof.JoinHashes(hashes))
-			full++
-		})
-	}
-	require.Equal(t, 257+1, full)
 }
 
 // An older copy of the history, which lacks checkpoints before the newest one, is completed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -20,7 +21,7 @@ var errUnproven = errors.New("the hashes that the trail knows do not give the si
 var errDamaged = errors.New("a file of the trail's log is damaged")
 
 const (
-	// batchLeaves bounds the entries of one step, and so the proven hashes in memory: 2 MB.
+	// batchLeaves bounds the entries of one step, and so the new hashes in memory: 10 MB.
 	batchLeaves = 1 << 16
 	batchLines  = 1 << 12 // and the checkpoints
 	// flushBytes and flushFiles bound the files in memory, except for one bundle: 16 MB.
@@ -34,16 +35,16 @@ type writer struct {
 	base  int64 // index of the generation's first entry
 	trail Trail
 
-	written *edge  // of the tiles on the disk
-	from    uint64 // the number of the checkpoint to go on with
-	seq     uint64 // the newest one's in the history
-	least   int64  // size of the checkpoint found at the start: no smaller one replaces it
-	moved   int64  // entries, from the first one on, in archives: their bundles are not written again
+	written proof.Checkpoint // its tiles are on the disk
+	from    uint64           // the number of the checkpoint to go on with
+	seq     uint64           // the newest one's in the history
+	least   int64            // size of the checkpoint found at the start: no smaller one replaces it
+	moved   int64            // entries, from the first one on, in archives: their bundles are not written again
 
 	// The step in hand.
-	proven proof.Edge   // after leaves
-	leaves []tlog.Hash  // of the entries between written and proven
-	lines  []proof.Line // of their checkpoints
+	proven proof.Checkpoint    // its tree continues the written one
+	hashes map[int64]tlog.Hash // of the entries between the two, by the indexes of package tlog
+	lines  []proof.Line        // of the checkpoints between the two
 
 	lost     int64 // entries missing from the trail and the log, written as empty ones
 	unproven bool  // a checkpoint that does not continue the log was logged
@@ -53,7 +54,7 @@ type writer struct {
 // give the root; else, or with fromFirst, it goes through it from the first entry. Sound files
 // stay, and the checkpoint stays until a larger tree is written.
 func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer, error) {
-	w := &writer{Log: l, base: g.Base, trail: trail, written: &edge{}, moved: l.archivedEnd()}
+	w := &writer{Log: l, base: g.Base, trail: trail, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}
@@ -73,11 +74,15 @@ func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer
 		// The history is written before the checkpoint. One that ends before it is an older
 		// copy, and the checkpoints that it lacks are added.
 		known, lineErr := proof.ReadCheckpoint([]byte(last.Checkpoint))
-		if e, err := l.edge(c); err == nil && !fromFirst && lineErr == nil && known.Size >= c.Size {
-			w.written, w.from = e, w.seq
+		if !fromFirst && lineErr == nil && known.Size >= c.Size {
+			w.written, w.from = c, w.seq
 		}
 	}
 	w.reset()
+	if _, err := tlog.TreeHash(w.written.Size, w); err != nil { // the tiles do not give the root
+		w.written, w.from = proof.Checkpoint{}, 0
+		w.reset()
+	}
 	return w, nil
 }
 
@@ -93,46 +98,68 @@ func (l Log) signed(publicKey string) (text []byte, c proof.Checkpoint, err erro
 	return text, c, nil
 }
 
-// edge reads the tree's edge from the tiles, and proves it with the checkpoint.
-func (l Log) edge(c proof.Checkpoint) (*edge, error) {
-	e := &edge{}
-	for _, t := range edgeTiles(c.Size) {
-		data, err := l.Tile(t)
-		if err != nil {
-			return nil, err
-		}
-		for len(e.levels) < t.L {
-			e.levels = append(e.levels, nil)
-		}
-		e.levels = append(e.levels, proof.SplitHashes(data))
-	}
-	if e.Edge = proof.EdgeOfTiles(e.levels); e.Root() != c.Root {
-		return nil, fmt.Errorf("check tiles: %w", errUnproven)
-	}
-	return e, nil
-}
-
 // reset forgets the step in hand.
-func (w *writer) reset() {
-	w.proven, w.leaves, w.lines = w.written.Edge, nil, nil
+func (w *writer) reset() { w.proven, w.hashes, w.lines = w.written, map[int64]tlog.Hash{}, nil }
+
+// ReadHashes implements [tlog.HashReader], with the hashes of the step in hand, and those of the
+// tiles, which the root proves.
+func (w *writer) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
+	isNew := func(index int64) bool { return index >= tlog.StoredHashIndex(0, w.written.Size) }
+	var kept []tlog.Hash
+	if old := slices.DeleteFunc(slices.Clone(indexes), isNew); len(old) > 0 {
+		tree := tlog.Tree{N: w.written.Size, Hash: w.written.Root}
+		if kept, err = tlog.TileHashReader(tree, proof.TileReader(w.Tile)).ReadHashes(old); err != nil {
+			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+	}
+	for _, index := range indexes {
+		if isNew(index) {
+			hashes = append(hashes, w.hashes[index])
+		} else {
+			hashes, kept = append(hashes, kept[0]), kept[1:]
+		}
+	}
+	return hashes, nil
 }
 
-// add adds a checkpoint to the step in hand, with the leaf hashes that it proves.
+// add adds a checkpoint to the step in hand, with the hashes that it proves.
 func (w *writer) add(ctx context.Context, c audit.Kept) error {
-	if c.Size < w.proven.Len() {
+	if c.Size < w.proven.Size {
 		return nil // an older one, read again
 	}
-	leaves := w.trail.Leaves(w.base+w.proven.Len(), w.base+c.Size)
-	larger := w.proven.With(leaves...)
-	if larger.Len() != c.Size || larger.Root() != c.Root {
-		return fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
+	if err := w.prove(&c); err != nil {
+		return err
 	}
-	w.proven, w.leaves = larger, append(w.leaves, leaves...)
+	w.proven = proof.Checkpoint{Size: c.Size, Root: c.Root}
 	w.lines = append(w.lines, proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
-	if len(w.leaves) < batchLeaves && len(w.lines) < batchLines {
+	if c.Size-w.written.Size < batchLeaves && len(w.lines) < batchLines {
 		return nil
 	}
 	return w.write(ctx)
+}
+
+// prove takes in the leaves up to a checkpoint, if they give its root.
+func (w *writer) prove(c *audit.Kept) error {
+	unproven := fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
+	leaves := w.trail.Leaves(w.base+w.proven.Size, w.base+c.Size)
+	if int64(len(leaves)) < c.Size-w.proven.Size {
+		return unproven
+	}
+	for i, leaf := range leaves {
+		n := w.proven.Size + int64(i)
+		hashes, err := tlog.StoredHashesForRecordHash(n, leaf, w)
+		if err != nil {
+			return err
+		}
+		for k, h := range hashes {
+			w.hashes[tlog.StoredHashIndex(0, n)+int64(k)] = h
+		}
+	}
+	root, err := tlog.TreeHash(c.Size, w)
+	if err == nil && root != c.Root {
+		err = unproven // the next checkpoint's hashes take the place of these
+	}
+	return err
 }
 
 // write writes the step in hand: first the tiles, the bundles and long records, then the
@@ -144,12 +171,12 @@ func (w *writer) write(ctx context.Context) error {
 	if len(w.lines) == 0 {
 		return nil
 	}
-	s := &step{writer: w, edge: w.written.clone(), out: output{Log: w.Log}}
+	s := &step{writer: w, next: w.written.Size, out: output{Log: w.Log}}
 	if err := s.begin(); err != nil {
 		return err
 	}
-	end := w.proven.Len()
-	err := w.trail.Each(ctx, w.base+w.written.Len(), func(e audit.Recorded) error {
+	end := w.proven.Size
+	err := w.trail.Each(ctx, w.base+w.written.Size, func(e audit.Recorded) error {
 		n := e.Index - w.base
 		if err := s.fill(min(n, end)); err != nil {
 			return err
@@ -171,8 +198,8 @@ func (w *writer) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.removePartials(w.written.Len(), end)
-	w.written, w.lost, w.from = s.edge, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
+	s.removePartials(w.written.Size, end)
+	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil
 }
@@ -192,7 +219,7 @@ func (w *writer) publish() error {
 	}
 	newest := w.lines[len(w.lines)-1]
 	w.seq = max(w.seq, newest.Seq)
-	if w.proven.Len() < w.least {
+	if w.proven.Size < w.least {
 		return nil
 	}
 	return durable.WriteFile(w.path(proof.CheckpointFile), []byte(newest.Checkpoint))
