@@ -68,20 +68,28 @@ func resource(project, environment, subject string) string {
 func (e *Entry) resource() string { return resource(e.Project, e.Environment, e.Subject) }
 
 // token makes any name one token of a key: bytes other than letters, digits, "-" and "_"
-// become %XX, and the empty name "%".
+// become %XX, and the empty name "%". Most names stay as they are: a start makes the key of each entry.
 func token(name string) string {
 	if name == "" {
 		return "%"
 	}
+	if !strings.ContainsFunc(name, isEscaped) {
+		return name
+	}
 	var b strings.Builder
 	for _, c := range []byte(name) {
-		if c == '-' || c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' {
+		if !isEscaped(rune(c)) {
 			b.WriteByte(c)
 			continue
 		}
 		fmt.Fprintf(&b, "%%%02X", c)
 	}
 	return b.String()
+}
+
+// isEscaped reports whether a character, or a byte of one, does not stand for itself in a token.
+func isEscaped(c rune) bool {
+	return c != '-' && c != '_' && (c < '0' || '9' < c) && (c < 'A' || 'Z' < c) && (c < 'a' || 'z' < c)
 }
 
 // codec compresses records; it may be used concurrently.
