@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -12,18 +13,58 @@ import (
 // ExpiresSoon is how long before its end a certificate counts as one that has to be renewed.
 const ExpiresSoon = 14 * 24 * time.Hour
 
-// Certificate reads the certificate in the files again. The error says why it cannot be served:
-// its key does not fit, or it is not valid now. Errors name the files.
-func (t *TLSServer) Certificate() (*x509.Certificate, error) {
+// TLSSection is a section with files for TLS; those that it does not name are empty.
+type TLSSection struct {
+	Path                      string // of the section, such as "ingest.tls"
+	CertFile, KeyFile, CAFile string
+}
+
+// TLSSections are all sections with files for TLS, in the order of [Config].
+func (c *Config) TLSSections() (all []TLSSection) {
+	walk(reflect.ValueOf(c), "", "", func(v reflect.Value, at string, _ reflect.StructTag) bool {
+		if !v.CanInterface() {
+			return false
+		}
+		switch t := v.Interface().(type) {
+		case TLSServer:
+			all = append(all, TLSSection{at, t.CertFile, t.KeyFile, t.ClientCAFile})
+		case TLSClient:
+			all = append(all, TLSSection{at, t.CertFile, t.KeyFile, t.CAFile})
+		case ConsoleCertificates:
+			all = append(all, TLSSection{Path: at, CAFile: t.CAFile})
+		}
+		return true
+	})
+	return all
+}
+
+// Follow reads the files, and returns the certificate as it is used: it is read again when its files
+// change, and nil if the section names none. Errors name the files.
+func (t TLSSection) Follow() (used func() *tls.Certificate, err error) {
+	if t.CAFile != "" {
+		if _, err := readRoots(t.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if t.CertFile == "" && t.KeyFile == "" {
+		return func() *tls.Certificate { return nil }, nil
+	}
+	pair, err := followPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return pair.now, nil
+}
+
+// Certificate reads the certificate in the files again. The error says why it cannot be used: its key
+// does not fit, it is not valid now, or its authorities cannot be read. Errors name the files.
+func (t TLSSection) Certificate() (*x509.Certificate, error) {
 	leaf, err := leafOf(t.CertFile, t.KeyFile)
-	if err == nil && t.ClientCAFile != "" {
-		_, err = readRoots(t.ClientCAFile)
+	if err == nil && t.CAFile != "" {
+		_, err = readRoots(t.CAFile)
 	}
 	return leaf, err
 }
-
-// Certificate reads the client certificate in the files again, as that of a [TLSServer].
-func (t *TLSClient) Certificate() (*x509.Certificate, error) { return leafOf(t.CertFile, t.KeyFile) }
 
 func leafOf(certFile, keyFile string) (*x509.Certificate, error) {
 	pair, err := readKeyPair(certFile, keyFile)
@@ -52,29 +93,29 @@ func Fault(leaf *x509.Certificate, now time.Time) string {
 
 // certificates examines the certificates, keys and authorities that a configuration names.
 func (f files) certificates(c *Config) {
-	eachFile(reflect.ValueOf(c), "", func(field, file string) {
+	eachFile(c, func(field, file string) {
 		if strings.HasSuffix(field, "ca_file") && readable(file) == nil {
 			if _, err := readRoots(file); err != nil {
 				f.bad(field, file, "holds no PEM certificate; put the authorities' certificates there")
 			}
 		}
 	})
-	eachPair(reflect.ValueOf(c), "", func(at, certFile, keyFile string) {
-		if certFile == "" || keyFile == "" || readable(certFile) != nil || readable(keyFile) != nil {
-			return // reported elsewhere
+	for _, t := range c.TLSSections() {
+		if t.CertFile == "" || t.KeyFile == "" || readable(t.CertFile) != nil || readable(t.KeyFile) != nil {
+			continue // reported elsewhere
 		}
-		field := join(at, "cert_file")
-		leaf, err := leafOf(certFile, keyFile)
+		field := t.Path + ".cert_file"
+		leaf, err := leafOf(t.CertFile, t.KeyFile)
 		switch {
 		case err != nil:
 			f.bad(field, nil, err.Error())
 		case time.Until(leaf.NotAfter) < ExpiresSoon:
-			f.k.warn(field, fmt.Sprintf("the certificate %s expires on %s; renew it before", certFile, leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")))
+			f.k.warn(field, fmt.Sprintf("the certificate %s expires on %s; renew it before", t.CertFile, leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")))
 		}
-		if err == nil && at == "ingest.tls" {
-			f.names(field, certFile, leaf, c.Environments)
+		if err == nil && t.Path == "ingest.tls" {
+			f.names(field, t.CertFile, leaf, c.Environments)
 		}
-	})
+	}
 }
 
 // names warns if the provider would refuse the certificate because of its name.
@@ -96,14 +137,4 @@ func (f files) names(field, certFile string, leaf *x509.Certificate, environment
 			f.k.warn(field, fmt.Sprintf("the certificate %s is not for %s, where environments push to: %v", certFile, shown(host), err))
 		}
 	}
-}
-
-// eachPair calls visit for each section with a certificate.
-func eachPair(v reflect.Value, at string, visit func(at, certFile, keyFile string)) {
-	switch v.Type() {
-	case reflect.TypeFor[TLSServer](), reflect.TypeFor[TLSClient]():
-		visit(at, v.FieldByName("CertFile").String(), v.FieldByName("KeyFile").String())
-		return
-	}
-	eachField(v, at, func(v reflect.Value, at string) { eachPair(v, at, visit) })
 }

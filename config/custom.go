@@ -88,21 +88,13 @@ func (c *Custom) tell(problems []Problem, at string, to func(path string, value 
 // hiding replaces the secrets in v.
 func hiding(v reflect.Value) *strings.Replacer {
 	var texts []string
-	eachSecret(v, func(s secret.Text) { texts = append(texts, s.Reveal()) })
-	return secret.Hide(1, texts...)
-}
-
-func eachSecret(v reflect.Value, visit func(secret.Text)) {
-	switch {
-	case v.Type() == reflect.TypeFor[secret.Text]():
-		visit(v.Interface().(secret.Text))
-	case v.Kind() == reflect.Map:
-		for _, key := range v.MapKeys() {
-			eachSecret(v.MapIndex(key), visit)
+	walk(v, "", "", func(v reflect.Value, _ string, _ reflect.StructTag) bool {
+		if v.Type() == reflect.TypeFor[secret.Text]() {
+			texts = append(texts, v.Interface().(secret.Text).Reveal())
 		}
-	default:
-		eachField(v, "", func(v reflect.Value, _ string) { eachSecret(v, visit) })
-	}
+		return true
+	})
+	return secret.Hide(1, texts...)
 }
 
 // fieldsOf returns the fields of a section as the function fieldsOf does; those of a sink are

@@ -164,7 +164,7 @@ func TestTags(t *testing.T) {
 	t.Parallel()
 	full, _ := decodeAll(t)
 	seen := map[string]int{}
-	eachTagged(reflect.ValueOf(full), "", func(field reflect.Value, at string, tag reflect.StructTag) {
+	walk(reflect.ValueOf(full), "", "", func(field reflect.Value, at string, tag reflect.StructTag) bool {
 		for _, name := range []string{"default", "check"} {
 			if _, given := tag.Lookup(name); given {
 				seen[name]++
@@ -172,7 +172,7 @@ func TestTags(t *testing.T) {
 		}
 		text, given := tag.Lookup("default")
 		if !given {
-			return
+			return true
 		}
 		kind := field.Type()
 		for kind.Kind() == reflect.Pointer {
@@ -185,6 +185,7 @@ func TestTags(t *testing.T) {
 			k.rule(at, value, rule)
 			assert.Empty(t, k.errors)
 		}
+		return true
 	})
 	assert.Greater(t, seen["default"], 40, "the walk finds the tags")
 	assert.Greater(t, seen["check"], 40)

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // maxNamed bounds a file that a *_file field names, in bytes.
@@ -28,7 +26,7 @@ type files struct {
 // all examines each *_file field, the files of the secrets, the configuration itself, and the
 // data directory.
 func (f files) all(config string, d *decoder, c *Config) {
-	eachFile(reflect.ValueOf(c), "", func(field, file string) {
+	eachFile(c, func(field, file string) {
 		if ownFile(field) && !exists(file) {
 			return
 		}
@@ -68,42 +66,19 @@ func (f files) private(field, file string, secret bool) {
 
 // eachFile calls visit for each field that names a file to read. The YAML names of such fields
 // end in _file.
-func eachFile(v reflect.Value, at string, visit func(field, file string)) {
-	if v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "" {
-		visit(at, v.String())
-		return
-	}
-	eachField(v, at, func(v reflect.Value, at string) { eachFile(v, at, visit) })
-}
-
-// eachField calls visit for the parts of v, with their paths; a secret has none.
-func eachField(v reflect.Value, at string, visit func(v reflect.Value, at string)) {
-	switch {
-	case v.Type() == reflect.TypeFor[secret.Text]():
-	case v.Type() == reflect.TypeFor[Custom]():
-		custom := v.Interface().(Custom)
-		visit(reflect.ValueOf(custom.Section), join(at, custom.Kind))
-	case v.Kind() == reflect.Pointer && !v.IsNil():
-		visit(v.Elem(), at)
-	case v.Kind() == reflect.Slice:
-		for i := range v.Len() {
-			visit(v.Index(i), fmt.Sprintf("%s[%d]", at, i))
+func eachFile(c *Config, visit func(field, file string)) {
+	walk(reflect.ValueOf(c), "", "", func(v reflect.Value, at string, tag reflect.StructTag) bool {
+		if v.Kind() == reflect.String && strings.HasSuffix(tag.Get("yaml"), "_file") && v.String() != "" {
+			visit(at, v.String())
 		}
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			path := at
-			if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
-				path = join(at, name)
-			}
-			visit(v.Field(i), path)
-		}
-	}
+		return true
+	})
 }
 
 // filesOf are the files of a [Source].
 func filesOf(d *decoder, c *Config) map[string]string {
 	all := map[string]string{}
-	eachFile(reflect.ValueOf(c), "", func(field, file string) {
+	eachFile(c, func(field, file string) {
 		if !ownFile(field) {
 			all[field] = file
 		}

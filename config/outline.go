@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -20,85 +21,91 @@ import (
 // Environments, sinks and witnesses are listed by their names, so that a difference between two
 // outlines names them.
 func (c *Config) Outline() map[string]any {
-	outline, _ := outlineOf("", reflect.ValueOf(c)).(map[string]any)
+	outline, _ := partOf("", reflect.ValueOf(c).Elem()).shown.(map[string]any)
 	if outline == nil {
 		outline = map[string]any{}
-	}
-	named := func(in map[string]any, list string, name func(map[string]any) string) {
-		if all, ok := in[list].([]any); ok {
-			in[list] = byName(all, name)
-		}
-	}
-	named(outline, "environments", func(e map[string]any) string { return fmt.Sprint(e["project"], "/", e["environment"]) })
-	named(outline, "sinks", func(s map[string]any) string { return fmt.Sprint(s["name"]) })
-	if audit, ok := outline["audit"].(map[string]any); ok {
-		named(audit, "witnesses", func(w map[string]any) string { return fmt.Sprint(w["key"]) })
-		if command, ok := audit["sign_command"].([]any); ok { // an argument may be a PIN
-			audit["sign_command"] = []any{command[0], fmt.Sprintf("and %d arguments, not shown", len(command)-1)}
-		}
 	}
 	return outline
 }
 
-// byName turns a list into an object. A valid configuration has each name once.
-func byName(list []any, name func(map[string]any) string) map[string]any {
-	all := map[string]any{}
-	for _, one := range list {
-		members, _ := one.(map[string]any)
-		all[name(members)] = one
-	}
-	return all
+// part is a part of a configuration: a field, or an element of a list whose elements have names.
+type part struct {
+	name  string
+	value any
+	shown any    // in an outline; nil if it is empty
+	parts []part // of a section, its fields, and of such a list, its elements
+	list  bool
 }
 
-// outlineOf returns the value of a field; nil if it is empty.
-func outlineOf(field string, v reflect.Value) any {
-	if !v.IsValid() || v.IsZero() {
-		return nil
-	}
-	switch value := v.Interface().(type) {
+func partOf(name string, v reflect.Value) part {
+	p := part{name: name, value: v.Interface()}
+	switch value := p.value.(type) {
 	case secret.Text:
-		return secret.Redacted
-	case time.Duration:
-		return value.String()
-	case Size:
-		return value.String()
+		if !value.Empty() {
+			p.shown = secret.Redacted
+		}
+	case time.Duration, Size:
+		if !v.IsZero() {
+			p.shown = fmt.Sprint(value)
+		}
 	case *Custom:
-		return outlineOf(field, reflect.ValueOf(value.Section))
+		if value != nil {
+			return partOf(value.Kind, reflect.ValueOf(value.Section))
+		}
+	default:
+		p.fill(v)
 	}
+	return p
+}
+
+func (p *part) fill(v reflect.Value) {
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if inner := v.Elem(); inner.Kind() != reflect.Struct && inner.IsZero() {
-			return outlineOfZero(inner) // a zero that was written down means something
+	case reflect.Pointer:
+		if !v.IsNil() {
+			p.pointer(v.Elem())
 		}
-		return outlineOf(field, v.Elem())
 	case reflect.Struct:
-		return outlineOfStruct(v)
+		p.fields(v)
 	case reflect.Slice:
-		list := make([]any, v.Len())
-		for i := range list {
-			list[i] = outlineOf(field, v.Index(i))
-		}
-		return list
+		p.elements(v)
 	case reflect.Map:
 		members := map[string]any{}
 		for _, key := range v.MapKeys() {
-			members[key.String()] = outlineOf(key.String(), v.MapIndex(key))
+			members[key.String()] = partOf(key.String(), v.MapIndex(key)).shown
 		}
-		return members
+		if !v.IsNil() {
+			p.shown = members
+		}
 	case reflect.String:
-		return shownIn(field, v.String())
+		if text := v.String(); text != "" {
+			p.shown = shownIn(p.name, text)
+		}
+	default:
+		if !v.IsZero() {
+			p.shown = v.Interface()
+		}
 	}
-	return v.Interface()
 }
 
-func outlineOfZero(v reflect.Value) any {
-	if d, ok := v.Interface().(time.Duration); ok {
-		return d.String()
+// pointer takes what a field points at. A zero, or a section without fields, was written down, so it
+// means something.
+func (p *part) pointer(v reflect.Value) {
+	inner := partOf(p.name, v)
+	if p.parts, p.shown = inner.parts, inner.shown; p.shown != nil {
+		return
 	}
-	return v.Interface()
+	switch zero := v.Interface().(type) {
+	case time.Duration:
+		p.shown = zero.String()
+	default:
+		p.shown = zero
+	}
+	if v.Kind() == reflect.Struct {
+		p.shown = map[string]any{}
+	}
 }
 
-func outlineOfStruct(v reflect.Value) any {
+func (p *part) fields(v reflect.Value) {
 	members := map[string]any{}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -106,17 +113,54 @@ func outlineOfStruct(v reflect.Value) any {
 			continue
 		}
 		name := field.Tag.Get("yaml")
-		if custom, ok := v.Field(i).Interface().(*Custom); ok && custom != nil {
-			name = custom.Kind
-		}
 		if name == "" || name == "-" {
 			name = strings.ToLower(field.Name)
 		}
-		if value := outlineOf(name, v.Field(i)); value != nil {
-			members[name] = value
+		one := partOf(name, v.Field(i))
+		if p.parts = append(p.parts, one); one.shown != nil {
+			members[one.name] = one.shown
 		}
 	}
-	return members
+	if len(members) > 0 {
+		p.shown = members
+	}
+}
+
+func (p *part) elements(v reflect.Value) {
+	_, p.list = nameOf(reflect.Zero(v.Type().Elem()).Interface())
+	if v.IsNil() {
+		return
+	}
+	all, named := make([]any, v.Len()), map[string]any{}
+	for i := range all {
+		one := partOf(p.name, v.Index(i))
+		if all[i] = one.shown; p.list {
+			one.name, _ = nameOf(one.value)
+			named[shownIn("", one.name)], p.parts = one.shown, append(p.parts, one)
+		}
+	}
+	switch {
+	case p.list:
+		p.shown = named
+	case p.name == "sign_command" && len(all) > 0: // an argument may be a PIN
+		p.shown = []any{all[0], fmt.Sprintf("and %d arguments, not shown", len(all)-1)}
+	default:
+		p.shown = all
+	}
+}
+
+// nameOf is the name of an element of a list, and whether the elements of such lists have names. A
+// valid configuration has each name once.
+func nameOf(element any) (name string, named bool) {
+	switch one := element.(type) {
+	case Sink:
+		return one.Name, true
+	case Environment:
+		return one.Project + "/" + one.Environment, true
+	case Witness:
+		return cmp.Or(one.Key, one.URL), true
+	}
+	return "", false
 }
 
 var (

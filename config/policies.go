@@ -1,14 +1,17 @@
 package config
 
 import (
+	"bytes"
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/auditrelay/auditrelay/internal/routing/match"
-	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 // Policies hold the workspace's settings against rules. A violation and its end are entries of the
@@ -26,19 +29,49 @@ type Policies struct {
 // PolicyRule is a rule about the state of one kind of setting.
 type PolicyRule struct {
 	// Name tells it from the other rules.
-	Name string `yaml:"name" check:"required"`
+	Name string `yaml:"name" json:"name" check:"required"`
 	// Setting is the kind of setting, as in settings.intervals.
-	Setting string `yaml:"setting" check:"required"`
+	Setting string `yaml:"setting" json:"setting" check:"required"`
 	// CEL is an expression of the Common Expression Language (https://cel.dev), true for a state
 	// that keeps the rule. It knows state, the setting's JSON without the members that are null,
 	// and the texts project and environment. An expression that fails, such as on a missing
 	// member, counts as a violation.
-	CEL string `yaml:"cel" check:"required"`
+	CEL string `yaml:"cel" json:"cel" check:"required"`
 	// Reason says why the rule is there, for people who meet a violation.
-	Reason string `yaml:"reason" check:"required"`
+	Reason string `yaml:"reason" json:"reason" check:"required"`
 	// Severity is that of a violation: low, medium, high or critical. Default high.
-	Severity string `yaml:"severity" default:"high" check:"low|medium|high|critical"`
+	Severity string `yaml:"severity" json:"severity" default:"high" check:"low|medium|high|critical"`
 }
+
+// Severities are those that a rule may have, the least first.
+func Severities() []string { return []string{"low", "medium", "high", "critical"} }
+
+// PolicyPack is a named list of rules that is shipped with the relay.
+type PolicyPack struct {
+	Name string `yaml:"name"`
+	// About says for whom it is.
+	About string       `yaml:"about"`
+	Rules []PolicyRule `yaml:"rules"`
+}
+
+//go:embed packs.yaml
+var packs []byte
+
+// PolicyPacks are those shipped with the relay. The names of their rules begin with the pack's and a
+// slash.
+var PolicyPacks = sync.OnceValue(func() (all []PolicyPack) {
+	d := yaml.NewDecoder(bytes.NewReader(packs))
+	d.KnownFields(true)
+	if err := d.Decode(&all); err != nil {
+		panic(err) // a test reads the file
+	}
+	for _, p := range all {
+		for i := range p.Rules {
+			p.Rules[i].Name = p.Name + "/" + p.Rules[i].Name
+		}
+	}
+	return all
+})
 
 // PolicyException leaves the violations of a rule unreported until a time.
 type PolicyException struct {
@@ -58,16 +91,13 @@ type PolicyException struct {
 const maxRules = 200
 
 // All are the rules in force, those of the packs first.
-func (p Policies) All() (rules []policy.Rule) {
-	for _, pack := range policy.Packs() {
+func (p Policies) All() (rules []PolicyRule) {
+	for _, pack := range PolicyPacks() {
 		if slices.Contains(p.Packs, pack.Name) {
 			rules = append(rules, pack.Rules...)
 		}
 	}
-	for _, r := range p.Rules {
-		rules = append(rules, policy.Rule(r))
-	}
-	return rules
+	return append(rules, p.Rules...)
 }
 
 // End is the time that Until means; zero where it is none.
@@ -82,13 +112,13 @@ func (e PolicyException) End() time.Time {
 
 func (k *checker) policies(c *Config) {
 	p := c.Policies
-	var packs []string
-	for _, pack := range policy.Packs() {
-		packs = append(packs, pack.Name)
+	var known []string
+	for _, pack := range PolicyPacks() {
+		known = append(known, pack.Name)
 	}
 	for i, name := range p.Packs {
-		if !slices.Contains(packs, name) {
-			k.fail(fmt.Sprintf("policies.packs[%d]", i), name, "must be "+strings.Join(packs, " or "))
+		if !slices.Contains(known, name) {
+			k.fail(fmt.Sprintf("policies.packs[%d]", i), name, "must be "+strings.Join(known, " or "))
 		}
 	}
 	if len(p.Rules) > maxRules {
@@ -116,24 +146,19 @@ func (k *checker) policyRule(at string, r PolicyRule) {
 	if strings.Contains(r.Name, "/") {
 		k.fail(at+".name", r.Name, `must hold no "/", which stands in the names of a pack's rules`)
 	}
-	known := func(s kinds.Setting) bool { return s.Name == r.Setting }
-	if r.Setting != "" && !slices.ContainsFunc(kinds.All(), known) {
-		var names []string
-		for _, s := range kinds.All() {
-			names = append(names, s.Name)
-		}
-		k.fail(at+".setting", r.Setting, "must be one of "+strings.Join(names, ", "))
+	if r.Setting != "" {
+		k.oneOf(at+".setting", r.Setting, SettingKinds()...)
 	}
 	if r.CEL != "" {
 		k.expression(at+".cel", r.CEL, match.CompileState)
 	}
 }
 
-func (k *checker) exception(at string, e PolicyException, rules []policy.Rule) {
+func (k *checker) exception(at string, e PolicyException, rules []PolicyRule) {
 	if e.Until != "" && e.End().IsZero() {
 		k.fail(at+".until", e.Until, "must be a date such as 2027-01-31, or a time such as 2027-01-31T09:00:00Z")
 	}
-	if e.Rule != "" && !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Name == e.Rule }) {
+	if e.Rule != "" && !slices.ContainsFunc(rules, func(r PolicyRule) bool { return r.Name == e.Rule }) {
 		k.fail(at+".rule", e.Rule, "is no rule of policies.rules, nor of policies.packs, whose rules are written PACK/NAME")
 	}
 }

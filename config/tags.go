@@ -17,29 +17,12 @@ import (
 //
 // What depends on other fields is written out, in SetDefaults and in the checker.
 
-// eachTagged calls visit for each field of the sections in v, with its path. A section of a Go
-// program's own kind has no such tags.
-func eachTagged(v reflect.Value, at string, visit func(field reflect.Value, at string, tag reflect.StructTag)) {
-	switch {
-	case v.Type() == reflect.TypeFor[Custom]():
-		return
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			if name := field.Tag.Get("yaml"); name != "" && name != "-" {
-				visit(v.Field(i), join(at, name), field.Tag)
-			}
-		}
-	}
-	eachField(v, at, func(v reflect.Value, at string) { eachTagged(v, at, visit) })
-}
-
 // fillIn sets the empty fields of the section at v to the defaults in their tags.
 func fillIn(v any) {
-	eachTagged(reflect.ValueOf(v), "", func(field reflect.Value, at string, tag reflect.StructTag) {
+	walk(reflect.ValueOf(v), "", "", func(field reflect.Value, at string, tag reflect.StructTag) bool {
 		text, given := tag.Lookup("default")
 		if !given || !field.IsZero() {
-			return
+			return builtIn(field)
 		}
 		if field.Kind() == reflect.Pointer {
 			field.Set(reflect.New(field.Type().Elem()))
@@ -48,21 +31,23 @@ func fillIn(v any) {
 		if err := setScalar(field, text); err != nil { // a mistake in this package
 			panic(fmt.Sprintf("config: the default of %s: %v", at, err))
 		}
+		return false
 	})
 }
 
 // tagged checks the fields of the section at v by their tags, and its certificates.
 func (k *checker) tagged(v any, at string) {
-	eachTagged(reflect.ValueOf(v), at, func(field reflect.Value, at string, tag reflect.StructTag) {
-		if tls, is := field.Interface().(*TLSClient); is {
-			k.tlsClient(at, tls)
+	walk(reflect.ValueOf(v), at, "", func(field reflect.Value, at string, tag reflect.StructTag) bool {
+		if field.Type() == reflect.TypeFor[TLSClient]() {
+			k.tlsClient(at, field.Interface().(TLSClient))
 		}
 		if _, given := tag.Lookup("default"); given && field.Kind() == reflect.String && field.IsZero() {
-			return // an environment that a program added after SetDefaults
+			return false // an environment that a program added after SetDefaults
 		}
 		if rule, given := tag.Lookup("check"); given && (field.Kind() != reflect.Pointer || !field.IsNil()) {
 			k.rule(at, reflect.Indirect(field), rule)
 		}
+		return builtIn(field)
 	})
 }
 

@@ -39,23 +39,6 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// ClientTLS returns the TLS section of the sink's destination, or nil.
-func (s *Sink) ClientTLS() *TLSClient {
-	switch {
-	case s.Kafka != nil:
-		return s.Kafka.TLS
-	case s.NATS != nil:
-		return s.NATS.TLS
-	case s.Loki != nil:
-		return s.Loki.TLS
-	case s.Datadog != nil:
-		return s.Datadog.TLS
-	case s.Webhook != nil:
-		return s.Webhook.TLS
-	}
-	return nil
-}
-
 // ServerConfig returns the configuration of a TLS server, with TLS 1.2 or later. The
 // certificate and the clients' authorities are read again when their files change. If t is nil,
 // so is the result, which means no TLS. Errors name the file.

@@ -241,8 +241,8 @@ func (k *checker) adminAccess(a Admin, loopback bool) {
 	}
 }
 
-func (k *checker) tlsClient(path string, t *TLSClient) {
-	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+func (k *checker) tlsClient(path string, t TLSClient) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
 		k.fail(path, nil, "must have both cert_file and key_file, or neither")
 	}
 }

@@ -89,7 +89,6 @@ func floors() map[string]int {
 		"internal/json/jsondiff":        0,
 		"internal/routing/match":        0,
 		"internal/workspace/kinds":      0,
-		"internal/workspace/policy":     0,
 		"internal/ingest/connlimit":     0,
 		"internal/retry":                0,
 		"internal/plaintext":            0,
@@ -114,17 +113,15 @@ func floors() map[string]int {
 // sideways are the allowed arrows within a floor.
 func sideways() map[string]string {
 	return map[string]string{
-		"cmd/auditrelay -> cmd/auditrelay/cli":                "the command is the program without kinds of its own",
-		"config -> config/secret":                             "the type that a configuration keeps secrets in",
-		"config -> internal/json/jsonscan":                    "a pointer is checked where the configuration is",
-		"config -> internal/routing/match":                    "an expression is compiled, and a name in match is held against those that are configured",
-		"config -> internal/workspace/kinds":                  "and the name of a kind of setting",
-		"config -> internal/workspace/policy":                 "and the name of a pack of rules",
-		"internal/workspace/policy -> internal/routing/match": "a rule is an expression",
-		"config -> internal/trail/proof":                      "so is a witness's key",
-		"internal/trail/truth -> internal/trail/proof":        "a tree has an edge",
-		"internal/testbed/waiting -> internal/retry":          "as above",
-		"relay -> internal/retry":                             "a wait that ends with its context, and when a failure is logged again",
+		"cmd/auditrelay -> cmd/auditrelay/cli":         "the command is the program without kinds of its own",
+		"config -> config/secret":                      "the type that a configuration keeps secrets in",
+		"config -> internal/json/jsonscan":             "a pointer is checked where the configuration is",
+		"config -> internal/routing/match":             "an expression is compiled, and a name in match is held against those that are configured",
+		"config -> internal/workspace/kinds":           "and the name of a kind of setting",
+		"config -> internal/trail/proof":               "so is a witness's key",
+		"internal/trail/truth -> internal/trail/proof": "a tree has an edge",
+		"internal/testbed/waiting -> internal/retry":   "as above",
+		"relay -> internal/retry":                      "a wait that ends with its context, and when a failure is logged again",
 	}
 }
 
@@ -220,7 +217,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, []string{module + "/internal/retry"}},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/match", module + "/internal/trail/proof", module + "/internal/workspace/kinds", module + "/internal/workspace/policy"}},
+		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/match", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

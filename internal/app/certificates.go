@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -30,10 +29,8 @@ type certificates struct {
 
 // certificate is one in files.
 type certificate struct {
-	certFile, keyFile string
-	open              func() (used func() (*tls.Certificate, error), err error)
-	used              func() (*tls.Certificate, error)  // the newest good one
-	onDisk            func() (*x509.Certificate, error) // and why it cannot be used
+	config.TLSSection
+	used func() *tls.Certificate // the newest good one
 }
 
 var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp_seconds",
@@ -54,29 +51,21 @@ func (r *process) startCertificates(context.Context) error {
 // follow takes the certificates of a configuration in place of those before. If one cannot be read,
 // it keeps to those before.
 func (c *certificates) follow(cfg *config.Config) error {
-	now := map[string]*certificate{}
-	for name, t := range servers(cfg) {
-		now[name] = &certificate{certFile: t.CertFile, keyFile: t.KeyFile, onDisk: t.Certificate, open: func() (func() (*tls.Certificate, error), error) {
-			served, err := t.ServerConfig()
-			return func() (*tls.Certificate, error) { return served.GetCertificate(nil) }, err
-		}}
-	}
-	for name, t := range clients(cfg) {
-		now[name] = &certificate{certFile: t.CertFile, keyFile: t.KeyFile, onDisk: t.Certificate, open: func() (func() (*tls.Certificate, error), error) {
-			shown, err := t.ClientConfig()
-			return func() (*tls.Certificate, error) { return shown.GetClientCertificate(nil) }, err
-		}}
-	}
-	before := c.all()
-	for name, one := range now {
-		if was := before[name]; was != nil && was.certFile == one.certFile && was.keyFile == one.keyFile {
+	now, before := map[string]*certificate{}, c.all()
+	for _, section := range cfg.TLSSections() {
+		name := certificateName(cfg, section.Path)
+		if section.CertFile == "" || name == "" {
+			continue
+		}
+		if was := before[name]; was != nil && was.TLSSection == section {
 			now[name] = was
 			continue
 		}
-		var err error
-		if one.used, err = one.open(); err != nil {
+		used, err := section.Follow()
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		now[name] = &certificate{section, used}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,17 +84,14 @@ func (c *certificates) all() map[string]*certificate {
 func (c *certificates) faults() map[string]string {
 	all := map[string]string{}
 	for name, current := range c.all() {
-		used, err := current.used()
-		if err != nil || used.Leaf == nil {
-			continue // never: a pair was read at the start
-		}
-		until := used.Leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")
-		switch _, err := current.onDisk(); {
-		case err != nil && config.Fault(used.Leaf, time.Now()) != "":
+		leaf := current.used().Leaf
+		until := leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")
+		switch _, err := current.Certificate(); {
+		case err != nil && config.Fault(leaf, time.Now()) != "":
 			all[name] = err.Error() // and no other is in use
 		case err != nil:
 			all[name] = fmt.Sprintf("%v; the one read before is used, until %s", err, until)
-		case time.Until(used.Leaf.NotAfter) < config.ExpiresSoon:
+		case time.Until(leaf.NotAfter) < config.ExpiresSoon:
 			all[name] = "the certificate in use expires on " + until + ": renew it before"
 		}
 	}
@@ -156,27 +142,26 @@ func (c *certificates) look(log *slog.Logger) {
 	c.seen = now
 }
 
-// servers are the listeners with a certificate.
-func servers(c *config.Config) map[string]*config.TLSServer {
-	all := map[string]*config.TLSServer{"ingest": c.Ingest.TLS, "admin": c.Admin.TLS, "trail": c.Audit.Serve.TLS, "console": c.Console.TLS}
-	maps.DeleteFunc(all, func(_ string, t *config.TLSServer) bool { return t == nil })
-	return all
-}
-
-// clients are the connections with a client certificate.
-func clients(c *config.Config) map[string]*config.TLSClient {
-	all := map[string]*config.TLSClient{"journal": c.Journal.TLS, "traces": c.Traces.TLS, "heartbeat": c.Heartbeat.TLS}
-	if c.Console.OIDC != nil {
-		all["oidc"] = c.Console.OIDC.TLS
+// certificateName is what the certificate of a section is called in metrics and remarks; empty for
+// those that are not watched: what a foreign destination is asked with.
+func certificateName(cfg *config.Config, path string) string {
+	var i int
+	if _, err := fmt.Sscanf(path, "sinks[%d]", &i); err == nil {
+		return "sink/" + cfg.Sinks[i].Name
 	}
-	for i := range c.Sinks {
-		all["sink/"+c.Sinks[i].Name] = c.Sinks[i].ClientTLS()
+	if _, err := fmt.Sscanf(path, "audit.witnesses[%d]", &i); err == nil {
+		return fmt.Sprintf("witness/%d", i+1)
 	}
-	for i, witness := range c.Audit.Witnesses {
-		all[fmt.Sprintf("witness/%d", i+1)] = witness.TLS
+	switch path {
+	case "audit.serve.tls":
+		return "trail"
+	case "console.oidc.tls":
+		return "oidc"
 	}
-	maps.DeleteFunc(all, func(_ string, t *config.TLSClient) bool { return t == nil || t.CertFile == "" })
-	return all
+	if strings.HasPrefix(path, "environments[") {
+		return ""
+	}
+	return strings.TrimSuffix(path, ".tls")
 }
 
 // Describe implements [prometheus.Collector].
@@ -185,8 +170,6 @@ func (c *certificates) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc }
 // Collect implements [prometheus.Collector].
 func (c *certificates) Collect(ch chan<- prometheus.Metric) {
 	for name, current := range c.all() {
-		if cert, err := current.used(); err == nil && cert.Leaf != nil {
-			ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.Leaf.NotAfter.Unix()), name)
-		}
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(current.used().Leaf.NotAfter.Unix()), name)
 	}
 }

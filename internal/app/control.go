@@ -42,6 +42,7 @@ type control struct {
 	spans      []*eventproof.Keeper                 // of each log of the journal; nil: no spans are made
 	forwarded  atomic.Int64                         // how many entries of the trail are in the journal
 	covered    atomic.Int64                         // how many of them have a checkpoint there
+	passing    passing                              // metrics of what a reload starts again
 	newest     workspace.Newest                     // looks at the settings and the streaming config
 	reconciler atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk       atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
@@ -50,6 +51,7 @@ type control struct {
 func newControl(r *process) *control {
 	c := &control{process: r, stack: stack{log: r.log}, acting: stack{log: r.log}}
 	c.life, c.endLife = context.WithCancel(context.Background())
+	r.reg.MustRegister(&c.passing)
 	return c
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -142,11 +141,8 @@ func steadyFields(files map[string]string, before, now contents) []string {
 // tell says once which files cannot be used, and why.
 func (f *follower) tell(refused []string, err error) {
 	f.reload.setFilesError(err)
-	if err == nil {
-		f.failing.Over()
-	} else if f.failing.Again(err.Error()) {
-		f.log.Warn("changed files cannot be used; what they held before is used, and they are tried again", "fields", strings.Join(refused, ", "), "error", err)
-	}
+	f.failing.Tell(f.log.With("fields", strings.Join(refused, ", ")), err,
+		"changed files cannot be used; what they held before is used, and they are tried again", "all files can be used again")
 }
 
 // refusedContent stands for what a file held that could not be used: no file has this hash.
@@ -234,33 +230,17 @@ func (r *process) tryFiles(ctx context.Context, part, fresh []string) (*Loaded, 
 	if err := r.prepare(ctx, &report, cfg, part); err != nil {
 		return nil, err
 	}
-	for section, load := range readAtConnections(cfg) {
-		if !slices.ContainsFunc(part, func(field string) bool { return strings.HasPrefix(field, section+".") }) {
+	// Most of these are read at each connection, and otherwise at the start alone. A connection keeps to
+	// the last good ones.
+	for _, section := range cfg.TLSSections() {
+		if !slices.ContainsFunc(part, func(field string) bool { return strings.HasPrefix(field, section.Path+".") }) {
 			continue
 		}
-		if _, err := load(); err != nil {
-			return nil, fmt.Errorf("%s: %w", section, err)
+		if _, err := section.Follow(); err != nil {
+			return nil, fmt.Errorf("%s: %w", section.Path, err)
 		}
 	}
 	return &Loaded{cfg, source}, nil
-}
-
-// readAtConnections are the sections whose files are read at each connection, and otherwise at the
-// start alone. A connection keeps to the last good ones.
-func readAtConnections(c *config.Config) map[string]func() (*tls.Config, error) {
-	all := map[string]func() (*tls.Config, error){
-		"ingest.tls": c.Ingest.TLS.ServerConfig, "admin.tls": c.Admin.TLS.ServerConfig, "audit.serve.tls": c.Audit.Serve.TLS.ServerConfig,
-		"console.tls": c.Console.ServerConfig, "console.certificates": c.Console.ServerConfig,
-		"journal.tls": c.Journal.TLS.ClientConfig, "traces.tls": c.Traces.TLS.ClientConfig,
-		"heartbeat.tls": c.Heartbeat.TLS.ClientConfig,
-	}
-	if c.Console.OIDC != nil {
-		all["console.oidc.tls"] = c.Console.OIDC.TLS.ClientConfig
-	}
-	for i, w := range c.Audit.Witnesses {
-		all[fmt.Sprintf("audit.witnesses[%d].tls", i)] = w.TLS.ClientConfig
-	}
-	return all
 }
 
 // hasFile reports whether one of the fields is a sink's.

@@ -291,9 +291,28 @@ func TestPartsOfFiles(t *testing.T) {
 func TestEachFileIsFollowed(t *testing.T) {
 	t.Parallel()
 	cfg := &config.Config{}
-	cfg.Console.OIDC, cfg.Audit.Witnesses = &config.OIDC{}, make([]config.Witness, 1)
+	cfg.Audit.Witnesses = make([]config.Witness, 1)
+	var fill func(reflect.Value) // with each section that may be left out
+	fill = func(section reflect.Value) {
+		for i := range section.NumField() {
+			field := section.Field(i)
+			if field.Kind() == reflect.Pointer && field.Type().Elem().Kind() == reflect.Struct {
+				field.Set(reflect.New(field.Type().Elem()))
+			}
+			if field.Kind() == reflect.Slice && field.Len() > 0 {
+				field = field.Index(0)
+			}
+			if field = reflect.Indirect(field); field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[secret.Text]() {
+				fill(field)
+			}
+		}
+	}
+	fill(reflect.ValueOf(cfg).Elem())
 	known := []string{"journal.credentials_file", "audit.key_file", "audit.checkpoint_file", "console.redact.hash_key"}
-	seen := 0
+	seen, followed := 0, []string{}
+	for _, section := range cfg.TLSSections() {
+		followed = append(followed, section.Path)
+	}
 	var walk func(reflect.Type, string)
 	walk = func(section reflect.Type, path string) {
 		for i := range section.NumField() {
@@ -308,7 +327,7 @@ func TestEachFileIsFollowed(t *testing.T) {
 			named := strings.HasSuffix(name, "_file") || kind == reflect.TypeFor[secret.Text]()
 			if named && config.RuleOf(at).Rule != config.Live && !slices.Contains(known, at) {
 				seen++
-				assert.Contains(t, readAtConnections(cfg), sectionOf(at), "a change of %s has no effect, and nobody is told", at)
+				assert.Contains(t, followed, sectionOf(at), "a change of %s has no effect, and nobody is told", at)
 			}
 			if kind.Kind() == reflect.Struct && !named && name != "-" {
 				walk(kind, at)

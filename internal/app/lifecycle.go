@@ -27,11 +27,7 @@ const (
 
 // run is the Detail of these entries.
 type run struct {
-	Summary    string              `json:"summary"`
-	Severity   meaning.Severity    `json:"severity"`
-	Direction  meaning.Direction   `json:"direction"`
-	Statements []meaning.Statement `json:"statements,omitempty"`
-	Omitted    int                 `json:"statements_omitted,omitempty"`
+	meaning.Reading
 	workspace.Attribution
 	Version string    `json:"version"`
 	Host    string    `json:"host,omitempty"`
@@ -158,9 +154,8 @@ func (l *lifecycle) reloaded(ctx context.Context) error {
 		if err != nil || reading.Summary == "" {
 			return nil, err
 		}
-		d.Summary = "the relay reloaded its configuration: " + reading.Summary
-		d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
-		d.Attribution = editedOutside()
+		d.Reading, d.Attribution = reading, editedOutside()
+		d.Summary = "the relay reloaded its configuration: " + d.Summary
 		return l.entry(&audit.Entry{Type: typeReloaded, Before: last.After, After: config}, d)
 	})
 	return err
@@ -244,10 +239,8 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 			d.Severity, d.Direction = meaning.Medium, meaning.Unknown
 			d.Summary = "the relay started; its configuration before is not known"
 		case reading.Summary != "":
-			e.Before = last.After
-			d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
-			d.Summary = "the relay started with another configuration: " + reading.Summary
-			d.Attribution = editedOutside()
+			e.Before, d.Reading, d.Attribution = last.After, reading, editedOutside()
+			d.Summary = "the relay started with another configuration: " + d.Summary
 		}
 		if !d.Last.Stopped {
 			d.Summary += "; the run before ended without a stop, as at a crash or a power cut"

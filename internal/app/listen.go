@@ -27,17 +27,14 @@ func (r *process) startAdmin(ctx context.Context) error {
 	r.private = private
 	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg().Admin.Token, Private: private, Hosts: r.cfg().Admin.Hosts, Pprof: r.cfg().Admin.Pprof})
 	r.connections = connlimit.NewMetrics(r.reg)
-	tlsConfig, err := r.cfg().Admin.TLS.ServerConfig()
-	if err != nil {
-		return fmt.Errorf("admin: %w", err)
-	}
-	server := &http.Server{
-		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
-	}
-	address, err := r.serve(ctx, &r.stack, r.cfg().Admin.Listen, tlsConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
-	r.addresses.Admin = address
+	server := serverOf(r.admin, 2*time.Minute) // a profile takes up to a minute and a half
+	r.addresses.Admin, err = r.serve(ctx, &r.stack, r.cfg().Admin.Listen, r.cfg().Admin.TLS.ServerConfig, server, connlimit.Options{Name: "admin", Total: adminConnections})
 	return err
+}
+
+// serverOf is a server for people and their programs, which may write its answers for so long.
+func serverOf(handler http.Handler, writing time.Duration) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writing, IdleTimeout: time.Minute}
 }
 
 // refuseAfter this long, a start tells pushes to wait.
@@ -87,11 +84,7 @@ func (r *process) startIngest(ctx context.Context) error {
 		return err
 	}
 	r.ingest = handler
-	tlsConfig, err := r.cfg().Ingest.TLS.ServerConfig()
-	if err != nil {
-		return fmt.Errorf("ingest: %w", err)
-	}
-	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg().Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
+	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg().Ingest.Listen, r.cfg().Ingest.TLS.ServerConfig, handler.Server(), r.ingestDoor(openFiles()))
 	return err
 }
 
@@ -128,9 +121,13 @@ func (r *process) listen(ctx context.Context, address string, server *http.Serve
 	return d, nil
 }
 
-// serve listens, and serves until a stack is unwound. Requests under way are then
-// given a part of the remaining time.
-func (r *process) serve(ctx context.Context, of *stack, address string, tlsConfig *tls.Config, server *http.Server, o connlimit.Options) (string, error) {
+// serve listens, with TLS if that is configured, and serves until a stack is unwound. Requests under
+// way are then given a part of the remaining time.
+func (r *process) serve(ctx context.Context, of *stack, address string, secured func() (*tls.Config, error), server *http.Server, o connlimit.Options) (string, error) {
+	tlsConfig, err := secured()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", o.Name, err)
+	}
 	listener, err := r.listen(ctx, address, server, o)
 	if err != nil {
 		return "", err

@@ -96,6 +96,7 @@ func registered(t *testing.T, cfg *config.Config, into map[string]metric) {
 		return err == nil && kinds["auditrelay_policies_violated"] != ""
 	})
 	listed(t, r.reg, kinds, into)
+	listed(t, r.control.passing.Load(), kinds, into)
 	cancel()
 	require.NoError(t, <-ended)
 }

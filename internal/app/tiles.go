@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -64,17 +63,9 @@ func (c *control) trailToken() secret.Text {
 
 // serveTiles serves the trail on an address of its own.
 func (c *control) serveTiles(ctx context.Context, serve config.AuditServe, trail http.Handler) error {
-	tlsConfig, err := serve.TLS.ServerConfig()
-	if err != nil {
-		return fmt.Errorf("audit.serve: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle(tiles.Prefix, admin.Guarded(c.trailToken, trail))
-	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute,
-	}
-	bound, err := c.serve(ctx, &c.stack, serve.Listen, tlsConfig, server, connlimit.Options{Name: "trail", Total: adminConnections})
+	bound, err := c.serve(ctx, &c.stack, serve.Listen, serve.TLS.ServerConfig, serverOf(mux, 2*time.Minute), connlimit.Options{Name: "trail", Total: adminConnections})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addresses.Trail = bound

@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -34,21 +32,13 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("sessions of the console", background(r.visitors.Follow))
-	tlsConfig, err := cfg.ServerConfig()
-	if err != nil {
-		return fmt.Errorf("console: %w", err)
-	}
 	pages := web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Policies: func() config.Policies { return r.cfg().Policies }, Logger: r.log})
-	server := &http.Server{
-		Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
-	}
-	address, err := r.serve(ctx, &r.stack, listen, tlsConfig, server, connlimit.Options{Name: "console", Total: webConnections})
+	address, err := r.serve(ctx, &r.stack, listen, cfg.ServerConfig, serverOf(pages, 30*time.Second), connlimit.Options{Name: "console", Total: webConnections})
 	r.stack.push("streams of the console", func(context.Context) error { pages.EndStreams(); return nil })
 	switch {
 	case cfg.URL != "":
 		r.webURL = strings.TrimSuffix(cfg.URL, "/")
-	case tlsConfig != nil:
+	case cfg.TLS != nil:
 		r.webURL = "https://" + address
 	default:
 		r.webURL = "http://" + address

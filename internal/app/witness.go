@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"time"
 
@@ -93,15 +92,9 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 	r.admin.AddStatus("witness", func(context.Context) (any, error) {
 		return map[string]any{"public_key": key.Public(), "logs": w.Logs()}, nil
 	})
-	tlsConfig, err := o.TLS.ServerConfig()
-	if err != nil {
-		return "", "", fmt.Errorf("witness: %w", err)
-	}
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-	}
-	listen, err = r.serve(ctx, &r.stack, o.Listen, tlsConfig, server, connlimit.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
+	server := serverOf(handler, 10*time.Second)
+	server.MaxHeaderBytes = 16 << 10
+	listen, err = r.serve(ctx, &r.stack, o.Listen, o.TLS.ServerConfig, server, connlimit.Options{Name: "witness", Total: witnessConnections, PerAddress: witnessPerAddress})
 	if err != nil {
 		return "", "", err
 	}

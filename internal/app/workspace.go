@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
@@ -96,12 +95,12 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 // those that there were.
 func (c *control) startPolicies(watched []config.Environment, shown *shown) error {
 	p := c.cfg().Policies
-	set, err := policy.Compile(p.All())
+	rules, err := workspace.CompileRules(p.All())
 	if err != nil {
 		return err
 	}
 	policies := workspace.NewPolicies(workspace.PoliciesOptions{
-		Trail: c.trail, Set: set, Exceptions: exceptionsOf(p), Environments: watched, Logger: c.log, Registerer: shown,
+		Trail: c.trail, Rules: rules, Exceptions: exceptionsOf(p), Environments: watched, Logger: c.log, Registerer: shown,
 	})
 	c.runActing("policies", policies.Run)
 	shown.addStatus("policies", func(context.Context) (any, error) { return policies.Status(), nil })

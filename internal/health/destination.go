@@ -277,14 +277,11 @@ func (t Target) watch(ctx context.Context, log *slog.Logger) {
 		case err == nil:
 			t.Page.Saw(newest, began)
 			wait = askInterval
-			if fields, was := failure.Over(); was {
-				log.Info("the destination's newest event is known again", fields...)
-			}
 		case ctx.Err() == nil:
-			if failure.Again(err.Error()) {
-				log.Warn("the newest event at the stream's destination is not known; it is asked for again", append(failure.Fields(), "error", err)...)
-			}
 			wait = min(2*wait, longestAskPause)
+		}
+		if ctx.Err() == nil {
+			failure.Tell(log, err, "the newest event at the stream's destination is not known; it is asked for again", "the destination's newest event is known again")
 		}
 		// A tenth of it is random: the looks of many environments spread.
 		_ = retry.Sleep(ctx, wait+time.Duration(rand.Int64N(int64(wait)/10))) //nolint:gosec // not for secrets

@@ -73,30 +73,29 @@ func (k *Keeper) load() {
 		k.log.Warn("the environments' learnt rhythms cannot be read; they are learnt again", "file", k.options.File, "error", err)
 		return
 	}
+	k.absent = x.Environments
 	for _, w := range k.watches {
-		kept := x.Environments[w.name.String()]
-		if delete(x.Environments, w.name.String()); kept != nil {
-			if err := w.take(kept, x.Saved); err != nil {
-				k.log.Warn("the rhythm of an environment is learnt again", "project", w.name.Project, "environment", w.name.Environment, "error", err)
-			}
-		}
+		k.recall(w, x.Saved)
 	}
-	k.keepAbsent(x)
-}
-
-// keepAbsent keeps the gaps and rhythms of environments outside the configuration.
-func (k *Keeper) keepAbsent(x *kept) {
-	k.absent = map[string]*keptOfWatch{}
-	for name, e := range x.Environments {
-		if e == nil || len(k.absent) >= maxAbsent {
-			continue
-		}
-		if e.Absent.IsZero() {
+	for name, e := range k.absent {
+		if e != nil && e.Absent.IsZero() {
 			e.Absent = x.Saved
 		}
-		if time.Since(e.Absent) < keptAbsent {
-			k.absent[name] = e
+		if e == nil || len(k.absent) > maxAbsent || time.Since(e.Absent) >= keptAbsent {
+			delete(k.absent, name)
 		}
+	}
+}
+
+// recall takes over what is known of an environment from the time before it came into the
+// configuration.
+func (k *Keeper) recall(w *watch, saved time.Time) {
+	kept := k.absent[w.name.String()]
+	if delete(k.absent, w.name.String()); kept == nil {
+		return
+	}
+	if err := w.take(kept, saved); err != nil {
+		k.log.Warn("the rhythm of an environment is learnt again", "project", w.name.Project, "environment", w.name.Environment, "error", err)
 	}
 }
 
@@ -113,6 +112,9 @@ func parse(raw []byte) (*kept, error) {
 	x := &kept{}
 	if err := json.Unmarshal(raw, x); err != nil {
 		return nil, err
+	}
+	if x.Environments == nil {
+		x.Environments = map[string]*keptOfWatch{}
 	}
 	for _, e := range x.Environments {
 		if e != nil {

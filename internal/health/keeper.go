@@ -66,7 +66,7 @@ type Keeper struct {
 func New(o Options) (*Keeper, error) {
 	o.Every, o.Settle = cmp.Or(o.Every, time.Second), cmp.Or(o.Settle, time.Minute)
 	o.Interval = cmp.Or(o.Interval, time.Minute)
-	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), byName: map[credentials.Environment]*watch{}}
+	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), byName: map[credentials.Environment]*watch{}, absent: map[string]*keptOfWatch{}}
 	k.writer = writer{keeper: k, wake: make(chan struct{}, 1)}
 	for i := range o.Environments {
 		w := k.newWatch(nameOf(&o.Environments[i]))
@@ -223,16 +223,6 @@ func (w *writer) run(ctx context.Context) {
 
 // told logs a lasting failure, and its end.
 func (w *writer) told(f *retry.Failure, err error) error {
-	log := w.keeper.log
-	if err == nil {
-		if fields, was := f.Over(); was {
-			log.Info("the health of the environments is kept again", fields...)
-		}
-		return nil
-	}
-	if !errors.Is(err, context.Canceled) && f.Again(err.Error()) {
-		log.Warn("the health of the environments cannot be kept; /status has it all the same, and it is tried again",
-			append(f.Fields(), "error", err)...)
-	}
+	f.Tell(w.keeper.log, err, "the health of the environments cannot be kept; /status has it all the same, and it is tried again", "the health of the environments is kept again")
 	return err
 }

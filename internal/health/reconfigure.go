@@ -56,27 +56,17 @@ func (k *Keeper) Reconfigure(environments []config.Environment, interval time.Du
 // comes makes the watch of an environment that was not in the configuration, or not lately.
 func (k *Keeper) comes(name credentials.Environment, now time.Time) *watch {
 	w := k.newWatch(name)
-	if kept := k.absent[name.String()]; kept != nil {
-		delete(k.absent, name.String())
-		if err := w.take(kept, now); err != nil {
-			k.log.Warn("the rhythm of an environment is learnt again", "project", name.Project, "environment", name.Environment, "error", err)
-		}
-	}
+	k.recall(w, now)
 	w.start(now)
 	return w
 }
 
 // goes keeps what is known of an environment that is no longer in the configuration.
 func (k *Keeper) goes(w *watch, now time.Time) {
-	kept, err := w.keep()
-	if err != nil || len(k.absent) >= maxAbsent {
-		return
+	if kept, err := w.keep(); err == nil && len(k.absent) < maxAbsent {
+		kept.Absent = now
+		k.absent[w.name.String()] = kept
 	}
-	if k.absent == nil {
-		k.absent = map[string]*keptOfWatch{}
-	}
-	kept.Absent = now
-	k.absent[w.name.String()] = kept
 }
 
 // all are the watches at this moment.

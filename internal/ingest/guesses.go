@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // A wrong credential is answered late, and later each time from the same address. A good
@@ -128,25 +129,10 @@ func lastForwarded(h http.Header) string {
 // attrs are the loggable part of a claim: a user name, or the end of a key.
 func (c claim) attrs() []any {
 	if c.key != "" {
-		return []any{"api_key_last_four", harmless(secret.New(c.key).LastFour())}
+		return []any{"api_key_last_four", plaintext.Line(secret.New(c.key).LastFour(), maxNameText)}
 	}
-	return []any{"username", harmless(c.username)}
+	return []any{"username", plaintext.Line(c.username, maxNameText)}
 }
 
 // maxNameText bounds a user name in the log, in characters.
 const maxNameText = 64
-
-// harmless keeps a stranger's text from filling or steering a log.
-func harmless(text string) string {
-	text = text[:min(len(text), 4*maxNameText)]
-	runes := []rune(strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\uFFFD' || r == '\u2028' || r == '\u2029' {
-			return '·'
-		}
-		return r
-	}, text))
-	if len(runes) > maxNameText {
-		return string(runes[:maxNameText]) + "…"
-	}
-	return string(runes)
-}

@@ -22,7 +22,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -76,7 +75,7 @@ type Options struct {
 	Journal     Journal
 	// Recent recognises repeated events. Without it, they are stored again.
 	Recent Recent
-	Limits config.IngestLimits // each above zero
+	Limits config.IngestLimits // each above zero, as those of a validated configuration
 	// Room bounds each environment's part of the journal; nil is no bound.
 	Room Room
 	// Quotas by environment. Any other environment has none.
@@ -120,9 +119,6 @@ type Handler struct {
 
 // New makes a Handler.
 func New(o Options) (*Handler, error) {
-	if err := checkLimits(o.Limits); err != nil {
-		return nil, err
-	}
 	if o.Credentials == nil || o.Journal == nil || o.Logger == nil || o.Registerer == nil {
 		return nil, errors.New("ingest needs credentials, a journal, a logger and a registerer")
 	}
@@ -148,29 +144,6 @@ func New(o Options) (*Handler, error) {
 	h.metrics = newMetrics(o.Registerer, &h.memory, o.Arrivals)
 	h.quotas = newQuotas(o)
 	return h, nil
-}
-
-func checkLimits(l config.IngestLimits) error {
-	var errs []error
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"body_bytes", int64(l.BodyBytes)},
-		{"decompressed_bytes", int64(l.DecompressedBytes)},
-		{"entries", int64(l.Entries)},
-		{"line_bytes", int64(l.LineBytes)},
-		{"labels", int64(l.Labels)},
-		{"label_bytes", int64(l.LabelBytes)},
-		{"concurrent", int64(l.Concurrent)},
-		{"in_flight_bytes", int64(l.InFlightBytes)},
-		{"read_timeout", int64(l.ReadTimeout)},
-	} {
-		if f.value <= 0 {
-			errs = append(errs, fmt.Errorf("ingest limit %s is %d, it must be above 0", f.name, f.value))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // answerTime bounds a client's time to read an answer.

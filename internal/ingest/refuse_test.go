@@ -176,13 +176,6 @@ func aboveZero(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return above
 }
 
-func TestLimitsMustBeSet(t *testing.T) {
-	t.Parallel()
-	_, err := New(Options{})
-	assert.ErrorContains(t, err, "ingest limit body_bytes is 0, it must be above 0")
-	assert.ErrorContains(t, err, "read_timeout")
-}
-
 // A web page cannot push without a credential, whatever name it calls the listener by.
 func TestAnonymousPushesComeFromPrograms(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,12 @@
 // that insists, the reading of Retry-After, and the decision when to log a lasting failure.
 package retry
 
-import "time"
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
 
 const (
 	// first is the time from the first line to its repetition. Each further interval is
@@ -46,6 +51,18 @@ func (f *Failure) Over() (fields []any, was bool) {
 	fields = []any{"after", time.Since(f.began).Round(time.Millisecond)}
 	*f = Failure{}
 	return fields, true
+}
+
+// Tell logs how an attempt ended: a failure as [Failure.Again] allows with the error as its reason, and
+// the end of it. The end of a context is no failure.
+func (f *Failure) Tell(log *slog.Logger, err error, failed, over string) {
+	if err == nil {
+		if fields, was := f.Over(); was {
+			log.Info(over, fields...)
+		}
+	} else if !errors.Is(err, context.Canceled) && f.Again(err.Error()) {
+		log.Warn(failed, append(f.Fields(), "error", err)...)
+	}
 }
 
 // Lasts reports whether the failure is under way.

@@ -70,9 +70,7 @@ var special = map[string]operation{
 	"project.get": {scope: ofProject, read: reads(kinds.Project)},
 	"project.rename": {
 		scope: ofProject, needs: []string{"name"}, read: reads(kinds.Project),
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			return c.RenameProject(ctx, r.Project, r.Arguments["name"])
-		},
+		do: changes(management.RenameProject, func(r Request) any { return map[string]string{"name": r.Arguments["name"]} }),
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the name of project %s: %s → %q", r.Project, member(before, "name"), r.Arguments["name"])}
 		},
@@ -86,34 +84,26 @@ var special = map[string]operation{
 	},
 	"redirect_urls.set_types": {
 		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{argTypes, argDefaultTypes, argDoNotPromote}, validate: validateTypes,
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			return c.UpdateRedirectURL(ctx, r.Project, r.Environment, r.Arguments["url"], redirectTypes(r))
-		},
+		do:   changes(management.UpdateRedirectURL, func(r Request) any { return redirectTypes(r) }, "url"),
 		plan: planTypes,
 	},
 	"templates.list":        {scope: ofProject, read: reads(kinds.EmailTemplates)},
 	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates)},
 	"templates.default.unset": {
 		scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates),
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			return c.UnsetDefaultEmailTemplate(ctx, r.Project, r.Arguments["type"])
-		},
+		do: changes(management.UnsetDefaultEmailTemplate, nil, "type"),
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the default %s template of project %s: %s → none", r.Arguments["type"], r.Project, before)}
 		},
 	},
 	"secret.delete": {
 		scope: ofEnvironment, needs: []string{"secret_id"},
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			return c.DeleteSecret(ctx, r.Project, r.Environment, r.Arguments["secret_id"])
-		},
+		do:   changes(management.DeleteSecret, nil, "secret_id"),
 		plan: says("the secret %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "secret_id"),
 	},
 	"public_token.delete": {
 		scope: ofEnvironment, needs: []string{"public_token"},
-		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			return c.DeletePublicToken(ctx, r.Project, r.Environment, r.Arguments["public_token"])
-		},
+		do:   changes(management.DeletePublicToken, nil, "public_token"),
 		plan: says("the public token %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "public_token"),
 	},
 	"streaming.get": {scope: ofEnvironment, needs: []string{"type"}, read: readStreaming},
@@ -160,6 +150,25 @@ func (op operation) check(r Request) error {
 func reads(s kinds.Setting) call {
 	return func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
 		return c.Setting(ctx, s, r.Project, r.Environment, r.Arguments["type"])
+	}
+}
+
+// changes makes the call of a change. body makes its body, if it has one; the named arguments are its
+// last parameters.
+func changes(change management.Change, body func(Request) any, names ...string) call {
+	return func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
+		params := []string{r.Project}
+		if r.Environment != "" {
+			params = append(params, r.Environment)
+		}
+		for _, name := range names {
+			params = append(params, r.Arguments[name])
+		}
+		var content any
+		if body != nil {
+			content = body(r)
+		}
+		return c.Change(ctx, change, content, params...)
 	}
 }
 
@@ -210,7 +219,7 @@ func validateTypes(r Request) error {
 
 // redirectTypes lists each type once. A default type is a valid type as well.
 func redirectTypes(r Request) management.RedirectURLUpdate {
-	u := management.RedirectURLUpdate{DoNotPromoteDefaults: r.Arguments[argDoNotPromote] == "true"}
+	u := management.RedirectURLUpdate{ValidTypes: []management.RedirectType{}, DoNotPromoteDefaults: r.Arguments[argDoNotPromote] == "true"}
 	add := func(list string, isDefault bool) {
 		for kind := range strings.SplitSeq(list, ",") {
 			t := management.RedirectType{IsDefault: isDefault, Type: strings.TrimSpace(kind)}

@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 // The types of entries about policies.
@@ -40,7 +39,7 @@ type PolicyState struct {
 
 // PolicyViolation is a violation, and until when it is excepted, if it is.
 type PolicyViolation struct {
-	policy.Violation
+	Violation
 	Excepted *PolicyException `json:"excepted,omitempty"`
 }
 
@@ -80,7 +79,7 @@ type PoliciesOptions struct {
 		// End is the number of entries.
 		End(ctx context.Context) (int64, error)
 	}
-	Set        *policy.Set
+	Rules      *Rules
 	Exceptions []PolicyException
 	// Environments are those whose settings, and whose projects' settings, are judged.
 	Environments []config.Environment
@@ -119,23 +118,12 @@ func (p *Policies) Run(ctx context.Context) {
 				judged, until = end, p.nextEnd(now)
 			}
 		}
-		p.log(ctx, err, &failing)
+		if ctx.Err() == nil {
+			failing.Tell(p.options.Logger, err, "the settings cannot be held against the policies; it is tried again", "the settings are held against the policies again")
+		}
 		if retry.Sleep(ctx, judgeEvery) != nil {
 			return
 		}
-	}
-}
-
-func (p *Policies) log(ctx context.Context, err error, failing *retry.Failure) {
-	if ctx.Err() != nil {
-		return
-	}
-	if err == nil {
-		if fields, was := failing.Over(); was {
-			p.options.Logger.Info("the settings are held against the policies again", fields...)
-		}
-	} else if failing.Again(err.Error()) {
-		p.options.Logger.Error("the settings cannot be held against the policies; it is tried again", append(failing.Fields(), "error", err)...)
 	}
 }
 
@@ -177,7 +165,7 @@ func (p *Policies) Judge(ctx context.Context, now time.Time) error {
 
 func (p *Policies) judge(ctx context.Context, now time.Time) (map[place]PolicyState, error) {
 	found := map[place]PolicyState{}
-	for _, setting := range p.options.Set.Settings() {
+	for _, setting := range p.options.Rules.Settings() {
 		newest, err := p.options.Trail.Newest(ctx, setting)
 		if err != nil {
 			return nil, fmt.Errorf("read the states of %s: %w", setting, err)
@@ -188,7 +176,7 @@ func (p *Policies) judge(ctx context.Context, now time.Time) (map[place]PolicySt
 				continue
 			}
 			state := found[at]
-			for _, v := range p.options.Set.Judge(policy.State{Project: e.Project, Environment: e.Environment, Setting: setting, Value: e.After}) {
+			for _, v := range p.options.Rules.Judge(e.Project, e.Environment, setting, e.After) {
 				state.Violations = append(state.Violations, PolicyViolation{v, p.exception(v.Rule, at, now)})
 			}
 			found[at] = state
@@ -252,7 +240,7 @@ type policyDetail struct {
 
 // compared tells what has changed between two states.
 func compared(was, is PolicyState) (d policyDetail) {
-	var fresh []policy.Violation
+	var fresh []Violation
 	var texts []string
 	for _, v := range is.Violations {
 		if before, open := was.of(v.Rule); v.Excepted == nil && (!open || before.Excepted != nil) {
@@ -275,7 +263,7 @@ func compared(was, is PolicyState) (d policyDetail) {
 		d.Ended = append(d.Ended, v.Rule)
 	}
 	d.Summary = cmp.Or(strings.Join(texts, "; "), "what is known of the violations of policies has changed")
-	d.Severity = cmp.Or(meaning.Severity(policy.Worst(fresh)), meaning.Info)
+	d.Severity = cmp.Or(meaning.Severity(worst(fresh)), meaning.Info)
 	return d
 }
 
@@ -293,7 +281,7 @@ func (p *Policies) show(found map[place]PolicyState) {
 	p.state = found
 	p.metric.Reset()
 	for _, e := range p.options.Environments {
-		for _, severity := range policy.Severities() {
+		for _, severity := range config.Severities() {
 			p.metric.WithLabelValues(e.Project, "", severity)
 			p.metric.WithLabelValues(e.Project, e.Environment, severity)
 		}

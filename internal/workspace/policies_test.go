@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 func TestPoliciesAreEnteredOnce(t *testing.T) {
@@ -125,7 +124,7 @@ auditrelay_policies_violated{environment="live",project="shop",severity="medium"
 func policiesOf(t *testing.T, o PoliciesOptions) *Policies {
 	t.Helper()
 	var err error
-	o.Set, err = policy.Compile([]policy.Rule{
+	o.Rules, err = CompileRules([]config.PolicyRule{
 		{Name: "length", Setting: "password_strength_config", CEL: "state.length >= 12", Severity: "high", Reason: "short passwords are guessed"},
 		{Name: "countries", Setting: "sms_country_codes", CEL: `state.all(c, c == "US")`, Severity: "low", Reason: "calls abroad cost money"},
 	})

@@ -25,7 +25,7 @@ func TestRedirectTypes(t *testing.T) {
 			[]management.RedirectType{{IsDefault: true, Type: "SIGNUP"}, {Type: "LOGIN"}},
 			[]string{"become: SIGNUP, LOGIN (", "the default for: SIGNUP", "do_not_promote_defaults: false"},
 		},
-		"emptied": {[]string{"types", ""}, nil, []string{"become: none", "the default for: none"}},
+		"emptied": {[]string{"types", ""}, []management.RedirectType{}, []string{"become: none", "the default for: none"}},
 		"no default any more": {
 			[]string{"types", "LOGIN", "default_types", " ", "do_not_promote_defaults", "true"},
 			[]management.RedirectType{{Type: "LOGIN"}},

@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 func (p Program) newPolicy() *cobra.Command {
@@ -31,7 +30,7 @@ sink gets them.`,
 
 // policyRule is a rule with the pack that it is from, and whether it is in force.
 type policyRule struct {
-	policy.Rule
+	config.PolicyRule
 	InForce bool `json:"in_force"`
 }
 
@@ -47,7 +46,7 @@ shipped with the relay and are not. It asks no relay.`),
 		for _, r := range cfg.Policies.All() {
 			rules = append(rules, policyRule{r, true})
 		}
-		for _, pack := range policy.Packs() {
+		for _, pack := range config.PolicyPacks() {
 			for _, r := range pack.Rules {
 				if !slices.Contains(cfg.Policies.Packs, pack.Name) {
 					rules = append(rules, policyRule{r, false})
@@ -98,7 +97,7 @@ before they are in force. Exceptions are not applied.`),
 
 // tryPolicies judges the settings of a trail.
 func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at time.Time) (all []workspace.PolicyStatus, _ error) {
-	set, err := policy.Compile(p.All())
+	set, err := workspace.CompileRules(p.All())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +107,7 @@ func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at 
 			return nil, err
 		}
 		for _, s := range states {
-			found := set.Judge(policy.State{Project: s.Project, Environment: s.Environment, Setting: setting, Value: s.Value})
+			found := set.Judge(s.Project, s.Environment, setting, s.Value)
 			all = addViolations(all, s.Where, found)
 		}
 	}
@@ -134,7 +133,7 @@ func statesOf(ctx context.Context, source trailSource, setting string, at time.T
 }
 
 // addViolations adds what was found to its project or environment.
-func addViolations(all []workspace.PolicyStatus, at timeline.Where, found []policy.Violation) []workspace.PolicyStatus {
+func addViolations(all []workspace.PolicyStatus, at timeline.Where, found []workspace.Violation) []workspace.PolicyStatus {
 	i := slices.IndexFunc(all, func(s workspace.PolicyStatus) bool { return s.Project == at.Project && s.Environment == at.Environment })
 	if i < 0 {
 		i, all = len(all), append(all, workspace.PolicyStatus{Project: at.Project, Environment: at.Environment})

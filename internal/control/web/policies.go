@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 const (
@@ -20,12 +20,12 @@ type policies struct {
 	Violated  []violation // the most severe first
 	More      int         // violations that are not shown
 	Excepted  []violation
-	Judged    int            // projects and environments
-	Rules     []policy.Rule  // in force
-	Counts    map[string]int // of the violations by their rules; those that are excepted are not counted
-	Shipped   []policy.Rule  // of packs that are not in force
-	Past      string         // the address of the entries
-	Exception string         // why the relay cannot say what is violated
+	Judged    int                 // projects and environments
+	Rules     []config.PolicyRule // in force
+	Counts    map[string]int      // of the violations by their rules; those that are excepted are not counted
+	Shipped   []config.PolicyRule // of packs that are not in force
+	Past      string              // the address of the entries
+	Exception string              // why the relay cannot say what is violated
 }
 
 // violation is one with its place.
@@ -56,7 +56,7 @@ func policiesOf(a *asked) (any, error) {
 	p.bound()
 	in := a.opts.Policies()
 	p.Rules = in.All()
-	for _, pack := range policy.Packs() {
+	for _, pack := range config.PolicyPacks() {
 		if !slices.Contains(in.Packs, pack.Name) {
 			p.Shipped = append(p.Shipped, pack.Rules...)
 		}
@@ -68,7 +68,7 @@ func policiesOf(a *asked) (any, error) {
 func (p *policies) bound() {
 	for _, list := range []*[]violation{&p.Violated, &p.Excepted} {
 		slices.SortStableFunc(*list, func(a, b violation) int {
-			rank := func(v violation) int { return slices.Index(policy.Severities(), v.Severity) }
+			rank := func(v violation) int { return slices.Index(config.Severities(), v.Severity) }
 			return cmp.Or(rank(b)-rank(a), cmp.Compare(a.Rule, b.Rule))
 		})
 		p.More += max(0, len(*list)-mostViolations)

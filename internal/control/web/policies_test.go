@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/policy"
 )
 
 // The page says which rules are in force and what violates them; an exception is no violation.
@@ -21,8 +20,8 @@ func TestViolationsAreShown(t *testing.T) {
 	assert.Contains(t, page, "baseline/password_length")
 	assert.Contains(t, page, "strict/", "what is shipped")
 
-	broken := policy.Violation{Rule: "short", Setting: "project", Severity: "low", Reason: hostile, Fault: "it cannot be evaluated"}
-	grave := policy.Violation{Rule: "baseline/password_length", Setting: "password_strength_config", Severity: "high", Reason: "short passwords are guessed"}
+	broken := workspace.Violation{Rule: "short", Setting: "project", Severity: "low", Reason: hostile, Fault: "it cannot be evaluated"}
+	grave := workspace.Violation{Rule: "baseline/password_length", Setting: "password_strength_config", Severity: "high", Reason: "short passwords are guessed"}
 	until := time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC)
 	c.status["policies"] = []workspace.PolicyStatus{
 		{Project: "shop", Environment: "live", PolicyState: workspace.PolicyState{Violations: []workspace.PolicyViolation{{Violation: broken}, {Violation: grave}}}},

@@ -5,6 +5,9 @@ import "strings"
 // Schema names the arrays of a JSON value that have no fixed order. The order of an array
 // counts unless the schema says otherwise.
 type Schema struct {
+	// Text marks a string or null, for those who hold a value against the schema. It does not
+	// matter to the differences of two values.
+	Text bool
 	// Set marks an array whose order means nothing.
 	Set bool
 	// Key is the member that names each object of an array.

@@ -52,6 +52,19 @@ type Shape struct {
 	Key     string // the member with an element's name: each has one; empty: elements have none
 }
 
+// Called is what a JSON value is called whose text begins with a byte.
+func Called(opens byte) string {
+	switch opens {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	}
+	return "neither an object, nor an array, nor a string"
+}
+
 // Command is the command `auditrelay workspace NOUN VERB`.
 type Command struct{ Noun, About, Verb, Short string }
 

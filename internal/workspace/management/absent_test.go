@@ -117,7 +117,7 @@ func TestA404OfAProjectsResource(t *testing.T) {
 	for _, kind := range []string{"LOGIN", "PREBUILT"} {
 		_, err := w.Setting(t.Context(), kinds.DefaultEmailTemplates, w.env.Project, "", kind)
 		if err == nil {
-			_, err = w.UnsetDefaultEmailTemplate(t.Context(), w.env.Project, kind)
+			_, err = w.Change(t.Context(), management.UnsetDefaultEmailTemplate, nil, w.env.Project, kind)
 			require.NoError(t, err)
 			_, err = w.Setting(t.Context(), kinds.DefaultEmailTemplates, w.env.Project, "", kind)
 		}

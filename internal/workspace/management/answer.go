@@ -102,17 +102,14 @@ var (
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 )
 
-// unsent is an error that is [ErrNotSent], too.
-type unsent struct{ error }
+// marked is an error that is another one, too, whose text it does not show.
+type marked struct {
+	error
+	mark error
+}
 
-func (e unsent) Unwrap() error        { return e.error }
-func (e unsent) Is(target error) bool { return target == ErrNotSent }
-
-// notStarted is the error of an attempt that is errNotStarted, too.
-type notStarted struct{ error }
-
-func (e notStarted) Unwrap() error        { return e.error }
-func (e notStarted) Is(target error) bool { return target == errNotStarted }
+func (e marked) Unwrap() error        { return e.error }
+func (e marked) Is(target error) bool { return target == e.mark }
 
 // noResource is the error of a 2xx without the resource asked for.
 type noResource struct {

@@ -56,7 +56,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 	case err == nil:
 		return r, nil
 	case !sent:
-		err = unsent{err}
+		err = marked{err, ErrNotSent}
 	}
 	return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 }
@@ -116,7 +116,7 @@ func hadNoAnswer(err error, earlier bool) bool {
 // attempt sends one request and reads its answer.
 func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err error) {
 	if err := c.queue.start(ctx, c.class); err != nil {
-		return reply{}, fmt.Errorf("wait for the rate limit: %w", notStarted{err})
+		return reply{}, fmt.Errorf("wait for the rate limit: %w", marked{err, errNotStarted})
 	}
 	defer func() {
 		c.hold(err)
@@ -132,13 +132,13 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	}
 	if permit := c.options.Permit; permit != nil {
 		if err := permit(ctx); err != nil {
-			return reply{}, notStarted{err}
+			return reply{}, marked{err, errNotStarted}
 		}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if cleaned := k.scrub.cleanError(err); isDial(err) {
-			return reply{}, notStarted{cleaned}
+			return reply{}, marked{cleaned, errNotStarted}
 		} else {
 			return reply{}, cleaned
 		}
@@ -203,11 +203,12 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 // again says whether to repeat a failed attempt, and after how long. It never repeats a
 // POST: the first attempt may have had its effect.
 func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
-	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.options.MaxAttempts || errors.Is(err, ErrAnswerTooLarge) || isUnsent(err) {
+	var api *APIError
+	throttled := c.options.Patient && errors.As(err, &api) && api.Status == http.StatusTooManyRequests
+	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.options.MaxAttempts && !throttled || errors.Is(err, ErrAnswerTooLarge) || isUnsent(err) {
 		return 0, false
 	}
 	wait := backoff(attempt)
-	var api *APIError
 	if errors.As(err, &api) {
 		if api.Status != http.StatusTooManyRequests && (api.Status < 500 || api.RetryAfter > probeMostOutage) {
 			return 0, false // a server that is away for longer is an outage, and asked again as one
@@ -217,7 +218,7 @@ func (c *Client) again(ctx context.Context, k call, attempt int, err error) (tim
 			wait = api.RetryAfter + wait/4
 		}
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait && !throttled {
 		return 0, false
 	}
 	return wait, wait <= patienceOf(ctx)

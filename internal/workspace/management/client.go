@@ -40,6 +40,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxAttempts bounds the attempts of a repeatable call. Default 5.
 	MaxAttempts int
+	// Patient repeats calls that are answered 429 for as long as their context lasts.
+	Patient bool
 	// MaxAnswerBytes bounds an answer's body after decompression. Default 16MiB.
 	MaxAnswerBytes int64
 	// Permit, where set, is asked before each request: it waits until this process may send one, or

@@ -105,7 +105,7 @@ func TestRequestCarriesBasicAuthAndJSON(t *testing.T) {
 		assert.JSONEq(t, `{"name":"New"}`, string(body))
 		answer(w, 201, `{"request_id":"r1","status_code":201,"project":{"project_slug":"p","name":"New","vertical":"MOON","x":1}}`)
 	})
-	a, err := c.RenameProject(t.Context(), "p", "New")
+	a, err := c.Change(t.Context(), RenameProject, map[string]string{"name": "New"}, "p")
 	require.NoError(t, err)
 	assert.Equal(t, Receipt{RequestID: "r1", StatusCode: 201}, a.Receipt)
 	assert.JSONEq(t, `{"project_slug":"p","name":"New","vertical":"MOON","x":1}`, string(a.Raw))
@@ -164,7 +164,7 @@ func TestRedirects(t *testing.T) {
 	a, err := c.Project(t.Context(), "here")
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"name":"there"}`, string(a.Raw))
-	_, err = c.RenameProject(t.Context(), "here", "x")
+	_, err = c.Change(t.Context(), RenameProject, map[string]string{"name": "x"}, "here")
 	require.ErrorAs(t, err, &api, "a write must not turn into a read that succeeds")
 }
 
@@ -265,7 +265,7 @@ func TestDeleteTakesAny2xx(t *testing.T) {
 		assert.Equal(t, http.MethodDelete, r.Method)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	receipt, err := c.DeleteSecret(t.Context(), "p", "e", "secret-1")
+	receipt, err := c.Change(t.Context(), DeleteSecret, nil, "p", "e", "secret-1")
 	require.NoError(t, err)
 	assert.Equal(t, 204, receipt.StatusCode)
 }

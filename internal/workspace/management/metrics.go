@@ -81,9 +81,9 @@ func (b *breaker) failingSince() float64 {
 
 // operations are the values of the label: their series exist before the first call.
 func operations() []string {
-	all := []string{
-		"create_project", "update_project", "update_redirect_url", "unset_default_email_template",
-		"delete_secret", "delete_public_token", "read_event_log_streaming", "set_event_log_streaming",
+	all := []string{"create_project", "read_event_log_streaming", "set_event_log_streaming"}
+	for _, c := range []Change{RenameProject, UpdateRedirectURL, UnsetDefaultEmailTemplate, DeleteSecret, DeletePublicToken} {
+		all = append(all, call{operation: c.operation}.label())
 	}
 	for _, s := range kinds.All() {
 		all = append(all, call{operation: s.Operation}.label())

@@ -15,16 +15,48 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
-// RenameProject gives a project another name (operation 2).
-func (c *Client) RenameProject(ctx context.Context, project, name string) (Answer, error) {
-	body, err := json.Marshal(map[string]string{"name": name})
-	if err != nil {
-		return Answer{}, err
+// Change is an operation that changes something in a project or an environment. The others, whose
+// requests or answers hold secrets or have a shape of their own, are methods of [Client].
+type Change struct {
+	operation    string // a verb phrase, in errors and metrics
+	method, path string
+	query        string // the name of the last parameter, if it is not in the path
+	field        string // the resource in the answer; empty: there is none
+}
+
+// The changes, by the numbers of their operations. If the answer to a deletion is lost, the client
+// repeats the call, and may get a 404.
+var (
+	// RenameProject gives a project another name (operation 2): its body is {"name": NAME}.
+	RenameProject = Change{operation: "update project", method: http.MethodPatch, path: kinds.ProjectPath, field: "project"}
+	// UpdateRedirectURL sets the valid types of a redirect URL (operation 3) by a
+	// [RedirectURLUpdate]. The document does not show how a request names the URL. Public clients
+	// send it as the query parameter url, and so does this one.
+	UpdateRedirectURL = Change{
+		operation: "update redirect url", method: http.MethodPut, path: kinds.EnvironmentPath + "/redirect_urls", query: "url", field: "redirect_url",
 	}
-	return c.fetch(ctx, call{
-		operation: "update project", method: http.MethodPatch,
-		path: kinds.ProjectPath, params: []string{project}, body: body,
-	}, "project", false)
+	// UnsetDefaultEmailTemplate removes the default of a type (operation 7).
+	UnsetDefaultEmailTemplate = Change{operation: "unset default email template", method: http.MethodDelete, path: kinds.DefaultEmailTemplates.Path}
+	// DeleteSecret deletes a secret of an environment by its id (operation 11).
+	DeleteSecret = Change{operation: "delete secret", method: http.MethodDelete, path: kinds.EnvironmentPath + "/secrets/:secret_id"}
+	// DeletePublicToken deletes a public token of an environment (operation 12).
+	DeletePublicToken = Change{operation: "delete public token", method: http.MethodDelete, path: kinds.EnvironmentPath + "/public_tokens/:public_token"}
+)
+
+// Change makes a change, with the parameters of its path and its query, and with a body as JSON
+// unless that is nil.
+func (c *Client) Change(ctx context.Context, change Change, body any, params ...string) (Answer, error) {
+	k := call{operation: change.operation, method: change.method, path: change.path, params: params}
+	if body != nil {
+		var err error
+		if k.body, err = json.Marshal(body); err != nil {
+			return Answer{}, err
+		}
+	}
+	if last := len(params) - 1; change.query != "" {
+		k.params, k.query = params[:last], url.Values{change.query: params[last:]}
+	}
+	return c.fetch(ctx, k, change.field, false)
 }
 
 // CreateProject makes a project for customers of one kind, its vertical. The client never repeats
@@ -37,17 +69,7 @@ func (c *Client) CreateProject(ctx context.Context, name, vertical string) (Answ
 	if err != nil {
 		return Answer{}, err
 	}
-	k := call{operation: "create project", method: http.MethodPost, path: "/v1/projects", body: body}
-	r, err := c.send(ctx, k)
-	if err != nil {
-		return Answer{}, err
-	}
-	a, err := createdProject(r, c.scrub)
-	if err != nil {
-		return a, fmt.Errorf("%s: %w", k.operation, c.scrub.cleanError(err))
-	}
-	a.Raw = c.scrub.cleanRaw(a.Raw)
-	return a, nil
+	return c.whole(ctx, call{operation: "create project", method: http.MethodPost, path: "/v1/projects", body: body}, "project")
 }
 
 // Migrate posts to the service's second API, whose base address, project id and project secret a
@@ -56,30 +78,29 @@ func (c *Client) CreateProject(ctx context.Context, name, vertical string) (Answ
 // none of the given secrets, and Raw has none of the members that are one by their names.
 func (c *Client) Migrate(ctx context.Context, path string, body []byte, secrets ...secret.Text) (Answer, error) {
 	known := slices.Concat(ownSecrets(c.options.KeyID, c.options.Secret), secrets)
-	k := call{operation: "migrate", method: http.MethodPost, path: path, body: body, scrub: newScrubber(known...)}
-	r, err := c.send(ctx, k)
-	if err != nil {
-		return Answer{}, err
-	}
-	_, receipt, err := r.members(k.scrub)
-	if err != nil {
-		return Answer{}, k.scrub.cleanError(err)
-	}
-	raw, err := redact(r.body)
-	return Answer{Receipt: receipt, Raw: raw}, err
+	return c.whole(ctx, call{operation: "migrate", method: http.MethodPost, path: path, body: body, scrub: newScrubber(known...)}, "")
 }
 
-func createdProject(r reply, scrub *scrubber) (Answer, error) {
-	members, receipt, err := r.members(scrub)
-	a := Answer{Receipt: receipt}
-	if err != nil || len(r.body) == 0 {
+// whole makes the call. Raw is the field of the answer, if it has one of that name, or else all of
+// it, without secrets.
+func (c *Client) whole(ctx context.Context, k call, field string) (a Answer, err error) {
+	k.scrub = cmp.Or(k.scrub, c.scrub)
+	r, err := c.send(ctx, k)
+	if err != nil {
 		return a, err
 	}
-	raw, ok := members["project"]
-	if !ok {
+	members, receipt, err := r.members(k.scrub)
+	raw, named := members[field]
+	if a.Receipt = receipt; !named {
 		raw = r.body
 	}
-	a.Raw, err = redact(raw)
+	if err == nil && len(raw) > 0 {
+		a.Raw, err = redact(raw)
+		a.Raw = k.scrub.cleanRaw(a.Raw)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", k.operation, k.scrub.cleanError(err))
+	}
 	return a, err
 }
 
@@ -89,55 +110,11 @@ type RedirectType struct {
 	Type      string `json:"type"`
 }
 
-// RedirectURLUpdate is the body of operation 3.
+// RedirectURLUpdate is the body of [UpdateRedirectURL]. By the document, ValidTypes is an array and
+// never null.
 type RedirectURLUpdate struct {
 	ValidTypes           []RedirectType `json:"valid_types"`
 	DoNotPromoteDefaults bool           `json:"do_not_promote_defaults"`
-}
-
-// UpdateRedirectURL sets the valid types of a redirect URL (operation 3). The document
-// does not show how a request names the URL. Public clients send it as the query
-// parameter url, and so does this one.
-func (c *Client) UpdateRedirectURL(ctx context.Context, project, environment, redirectURL string, u RedirectURLUpdate) (Answer, error) {
-	if u.ValidTypes == nil {
-		u.ValidTypes = []RedirectType{} // an array by the document, never null
-	}
-	body, err := json.Marshal(u)
-	if err != nil {
-		return Answer{}, err
-	}
-	return c.fetch(ctx, call{
-		operation: "update redirect url", method: http.MethodPut,
-		path: kinds.EnvironmentPath + "/redirect_urls", params: []string{project, environment},
-		query: url.Values{"url": {redirectURL}}, body: body,
-	}, "redirect_url", false)
-}
-
-// UnsetDefaultEmailTemplate removes the default of a type (operation 7). If an answer is
-// lost, the client repeats the call, and may get a 404.
-func (c *Client) UnsetDefaultEmailTemplate(ctx context.Context, project, kind string) (Answer, error) {
-	return c.fetch(ctx, call{
-		operation: "unset default email template", method: http.MethodDelete,
-		path: kinds.DefaultEmailTemplates.Path, params: []string{project, kind},
-	}, "", false)
-}
-
-// DeleteSecret deletes a secret of an environment by its id (operation 11). If an answer
-// is lost, the client repeats the call, and may get a 404.
-func (c *Client) DeleteSecret(ctx context.Context, project, environment, secretID string) (Answer, error) {
-	return c.fetch(ctx, call{
-		operation: "delete secret", method: http.MethodDelete,
-		path: kinds.EnvironmentPath + "/secrets/:secret_id", params: []string{project, environment, secretID},
-	}, "", false)
-}
-
-// DeletePublicToken deletes a public token of an environment (operation 12). If an answer
-// is lost, the client repeats the call, and may get a 404.
-func (c *Client) DeletePublicToken(ctx context.Context, project, environment, publicToken string) (Answer, error) {
-	return c.fetch(ctx, call{
-		operation: "delete public token", method: http.MethodDelete,
-		path: kinds.EnvironmentPath + "/public_tokens/:public_token", params: []string{project, environment, publicToken},
-	}, "", false)
 }
 
 // Setting reads a setting of an environment, or of a project, where the environment does not
@@ -156,7 +133,7 @@ func (c *Client) Setting(ctx context.Context, s kinds.Setting, project, environm
 	a, err := c.fetch(ctx, call{operation: s.Operation, method: http.MethodGet, path: s.Path, params: params}, s.Field, s.Shape.Opens == '[')
 	none := s.Each != nil && string(a.Raw) == "null"
 	if err == nil && !none && !strings.HasPrefix(string(a.Raw), string(s.Shape.Opens)) {
-		err = fmt.Errorf("%s: decode %s: it is %s", s.Operation, s.Field, kindOf(a.Raw))
+		err = fmt.Errorf("%s: decode %s: it is %s", s.Operation, s.Field, kinds.Called(a.Raw[0]))
 	}
 	if of := textIn(a.Raw, s.Self); err == nil && of != "" && !strings.EqualFold(of, project) {
 		return Answer{Receipt: a.Receipt}, fmt.Errorf("%s: the answer is of %q, and not of %q", s.Operation, of, project)
@@ -171,21 +148,6 @@ func textIn(object json.RawMessage, name string) string {
 		return ""
 	}
 	return members.text(name)
-}
-
-// kindOf tells what a JSON value is, by its first byte.
-func kindOf(raw []byte) string {
-	switch {
-	case len(raw) == 0:
-		return "nothing"
-	case raw[0] == '{':
-		return "an object"
-	case raw[0] == '[':
-		return "an array"
-	case raw[0] == '"':
-		return "a string"
-	}
-	return "neither an object, nor an array, nor a string"
 }
 
 // Project reads a project. Its success proves that the project is there.

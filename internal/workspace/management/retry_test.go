@@ -68,7 +68,10 @@ func TestRetries(t *testing.T) {
 		_, err := c.CreateProject(ctx, "n", "")
 		return err
 	}
-	remove := func(ctx context.Context, c *Client) error { _, err := c.DeleteSecret(ctx, "p", "e", "s"); return err }
+	remove := func(ctx context.Context, c *Client) error {
+		_, err := c.Change(ctx, DeleteSecret, nil, "p", "e", "s")
+		return err
+	}
 	date := func() string { return time.Now().Add(40 * time.Second).UTC().Format(http.TimeFormat) }
 	ok := step{status: 200}
 	for name, tc := range map[string]struct {
@@ -129,7 +132,7 @@ func TestARefusalAfterALostAnswerIsNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				_, err := (&script{steps: tc.steps}).client(t).DeleteSecret(t.Context(), "p", "e", "s")
+				_, err := (&script{steps: tc.steps}).client(t).Change(t.Context(), DeleteSecret, nil, "p", "e", "s")
 				var api *APIError
 				require.ErrorAs(t, err, &api)
 				assert.Equal(t, tc.refused, api.Refused())
@@ -158,7 +161,7 @@ func TestACallThatWasNotSentSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				_, err := (&script{steps: tc.steps}).client(t).DeleteSecret(t.Context(), "p", "e", tc.secret)
+				_, err := (&script{steps: tc.steps}).client(t).Change(t.Context(), DeleteSecret, nil, "p", "e", tc.secret)
 				require.Error(t, err)
 				assert.Equal(t, tc.unsent, errors.Is(err, ErrNotSent), "%v", err)
 			})
@@ -168,7 +171,7 @@ func TestACallThatWasNotSentSaysSo(t *testing.T) {
 		c := (&script{steps: []step{{status: 429, retryAfter: after("3600")}}}).client(t)
 		_, err := c.Project(t.Context(), "p")
 		require.NotErrorIs(t, err, ErrNotSent, "it was answered")
-		_, err = c.DeleteSecret(t.Context(), "p", "e", "s")
+		_, err = c.Change(t.Context(), DeleteSecret, nil, "p", "e", "s")
 		require.ErrorIs(t, err, ErrNotSent, "the API asked to wait")
 	})
 }

@@ -93,7 +93,7 @@ func (w *walk) operation(request string) string {
 func (w *walk) projects() {
 	ctx := w.Context()
 	assert.Contains(w, w.setting(kinds.Project, ""), `"project_slug":"`+w.env.Project+`"`)
-	a, err := w.RenameProject(ctx, w.env.Project, "Renamed")
+	a, err := w.Change(ctx, management.RenameProject, map[string]string{"name": "Renamed"}, w.env.Project)
 	took(w, a.Receipt, err)
 	assert.Contains(w, string(a.Raw), `"name":"Renamed"`)
 	a, err = w.CreateProject(ctx, "Fresh One", "B2B")
@@ -109,7 +109,7 @@ func (w *walk) templates() {
 	ctx := w.Context()
 	w.setting(kinds.EmailTemplates, "")
 	w.setting(kinds.DefaultEmailTemplates, "LOGIN")
-	r, err := w.UnsetDefaultEmailTemplate(ctx, w.env.Project, "LOGIN")
+	r, err := w.Change(ctx, management.UnsetDefaultEmailTemplate, nil, w.env.Project, "LOGIN")
 	took(w, r.Receipt, err)
 	_, err = w.Setting(ctx, kinds.DefaultEmailTemplates, w.env.Project, "", "LOGIN")
 	assert.True(w, management.IsNotFound(err), "%v", err)
@@ -121,16 +121,16 @@ func (w *walk) environment() {
 	w.setting(kinds.TrustedTokenProfiles, "")
 	assert.Contains(w, w.setting(kinds.PasswordStrength, ""), "validation_policy")
 	w.setting(kinds.SMSCountryCodes, "")
-	redirect, err := w.UpdateRedirectURL(ctx, p, e, w.env.RedirectURLs[0], management.RedirectURLUpdate{
+	redirect, err := w.Change(ctx, management.UpdateRedirectURL, management.RedirectURLUpdate{
 		ValidTypes: []management.RedirectType{{Type: "LOGIN", IsDefault: true}},
-	})
+	}, p, e, w.env.RedirectURLs[0])
 	took(w, redirect.Receipt, err)
 	assert.Contains(w, string(redirect.Raw), w.env.RedirectURLs[0])
-	r, err := w.DeleteSecret(ctx, p, e, w.env.Secrets[0])
+	r, err := w.Change(ctx, management.DeleteSecret, nil, p, e, w.env.Secrets[0])
 	took(w, r.Receipt, err)
-	_, err = w.DeleteSecret(ctx, p, e, w.env.Secrets[0]+"/../x")
+	_, err = w.Change(ctx, management.DeleteSecret, nil, p, e, w.env.Secrets[0]+"/../x")
 	assert.True(w, management.IsNotFound(err), "%v", err)
-	r, err = w.DeletePublicToken(ctx, p, e, w.env.PublicTokens[0])
+	r, err = w.Change(ctx, management.DeletePublicToken, nil, p, e, w.env.PublicTokens[0])
 	took(w, r.Receipt, err)
 }
 

@@ -43,6 +43,23 @@ func (s side) may(action string) verdict {
 	return no
 }
 
+// side is a policy's word on a holder and a resource.
+func (p *policy) side(h holder, id string) side {
+	s := side{resource: p.resources[id]}
+	if g := p.holders[h]; g != nil {
+		s.grant, s.every = g.permissions[id], g.permissions[wildcard]
+	}
+	return s
+}
+
+// verdict is [side.may], with the wildcard as an action of its own: it is there or not.
+func (s side) verdict(action string) verdict {
+	if action == wildcard && s.grant.wild() && s.resource != nil {
+		return certain
+	}
+	return s.may(action)
+}
+
 // anyOther is an action that no policy names, and no list has: JSON has no such string. Its
 // verdict is the one of all such actions.
 const anyOther = "\xff"
@@ -267,13 +284,13 @@ func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 		return a, fmt.Errorf("read the policy: %w", err)
 	}
 	p := readPolicy(s.Value)
-	for h, g := range p.holders {
-		x := side{g.permissions[id], g.permissions[wildcard], p.resources[id]}
+	for h := range p.holders {
+		x := p.side(h, id)
 		permit := Permit{Holder: h.String(), Kind: h.kind, Name: h.name, Path: h.path, By: x.by(action, id)}
-		switch v := x.may(action); {
-		case v == certain, action == wildcard && x.resource != nil && x.grant.wild():
+		switch x.verdict(action) {
+		case certain:
 			a.Who = append(a.Who, permit)
-		case v == perhaps:
+		case perhaps:
 			permit.By += x.doubt(action)
 			a.Perhaps = append(a.Perhaps, permit)
 		}

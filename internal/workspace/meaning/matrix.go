@@ -62,7 +62,7 @@ func PermissionMatrix(before, after json.RawMessage) (m Matrix, err error) {
 		sides[i] = readPolicy(s.Value)
 	}
 	p := policies{before: sides[0], after: sides[1]}
-	p.holders = p.allHolders()
+	p.holders = allHolders(p.before, p.after)
 	for _, id := range p.resources() {
 		table, omitted := p.table(id)
 		m.Omitted += omitted
@@ -100,14 +100,6 @@ func (p *policies) resources() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func (p *policies) allHolders() []holder {
-	all := maps.Clone(p.before.holders)
-	maps.Copy(all, p.after.holders)
-	return slices.SortedFunc(maps.Keys(all), func(a, b holder) int {
-		return slices.Compare([]string{a.kind, a.name}, []string{b.kind, b.name})
-	})
-}
-
 // actions are all that a list has, or a permission names.
 func (p *policies) actions(id string) []string {
 	all := map[string]bool{}
@@ -132,7 +124,7 @@ func (p *policies) table(id string) (t MatrixTable, omitted int) {
 		row := MatrixRow{Holder: visible(h.kind+" "+h.name, maxPlace)}
 		told := false
 		for _, action := range t.Actions {
-			c := cellOf(p.before.verdict(h, id, action), p.after.verdict(h, id, action))
+			c := cellOf(p.before.side(h, id).verdict(action), p.after.side(h, id).verdict(action))
 			told = told || c != CellNone
 			row.Cells = append(row.Cells, c)
 		}
@@ -161,19 +153,6 @@ func (t *MatrixTable) count(cells []Cell) {
 			t.Lost++
 		}
 	}
-}
-
-// verdict is a policy's word on a holder's action. The wildcard, as an action, is there or not.
-func (p *policy) verdict(h holder, id, action string) verdict {
-	g := p.holders[h]
-	if g == nil {
-		return no
-	}
-	s := side{g.permissions[id], g.permissions[wildcard], p.resources[id]}
-	if action == wildcard && s.grant.wild() && s.resource != nil {
-		return certain
-	}
-	return s.may(action)
 }
 
 func cellOf(before, after verdict) Cell {

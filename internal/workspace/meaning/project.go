@@ -1,7 +1,9 @@
 package meaning
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
@@ -30,11 +32,7 @@ func (c *collector) field(rule, label, path string, old, now any) {
 // anyMember is the shape of an object whose members are all understood.
 func anyMember(v any) *shape {
 	members, _ := v.(map[string]any)
-	s := &shape{members: map[string]*shape{}}
-	for name := range members {
-		s.members[name] = anything
-	}
-	return s
+	return texts(slices.Collect(maps.Keys(members))...)
 }
 
 // explainDefaults compares the default template of each type.

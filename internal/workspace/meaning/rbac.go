@@ -66,14 +66,14 @@ func rbacShape(v any) *shape {
 	}
 	resources := listBy("resource_id", object(map[string]*shape{"resource_id": text, "description": text, "available_actions": list(text)}))
 	s := object(map[string]*shape{"custom_roles": held("role_id"), "custom_scopes": held("scope")})
-	s.suffixes = map[string]*shape{resourcesEnd: resources}
+	s.Suffixes = map[string]*shape{resourcesEnd: resources}
 	for _, end := range defaultRoleEnds {
-		s.suffixes[end] = object(map[string]*shape{"permissions": permissions})
+		s.Suffixes[end] = object(map[string]*shape{"permissions": permissions})
 	}
 	root, _ := v.(map[string]any)
 	for name, member := range root {
-		if s.member(name) == nil && hasPermissions(member) {
-			s.members[name] = object(map[string]*shape{"permissions": permissions})
+		if s.Member(name) == nil && hasPermissions(member) {
+			s.Members[name] = object(map[string]*shape{"permissions": permissions})
 		}
 	}
 	return s

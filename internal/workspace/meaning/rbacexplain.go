@@ -21,7 +21,7 @@ type comparison struct {
 func explainRBAC(c *collector, before, after any) {
 	a, b := readPolicy(before), readPolicy(after)
 	x := comparison{c, a, b, listedBeyond(b, a), listedBeyond(a, b), map[string][]string{}}
-	for _, h := range x.holders() {
+	for _, h := range allHolders(a, b) {
 		x.holder(h)
 	}
 	for _, id := range sortedUnion(a.resources, b.resources) {
@@ -29,10 +29,10 @@ func explainRBAC(c *collector, before, after any) {
 	}
 }
 
-// holders gives the holders of both policies in a fixed order: default roles, roles,
+// allHolders gives the holders of both policies in a fixed order: default roles, roles,
 // scopes.
-func (x comparison) holders() []holder {
-	all := slices.AppendSeq(slices.Collect(maps.Keys(x.before.holders)), maps.Keys(x.after.holders))
+func allHolders(before, after *policy) []holder {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(before.holders)), maps.Keys(after.holders))
 	slices.SortFunc(all, func(a, b holder) int {
 		return cmp.Or(compareText(a.kind, b.kind), compareText(a.name, b.name), compareText(a.path, b.path))
 	})
@@ -53,8 +53,7 @@ func (x comparison) holder(h holder) {
 	}
 	lost := false
 	for _, id := range sortedUnion(a.permissions, b.permissions) {
-		was, is := side{a.permissions[id], a.permissions[wildcard], x.before.resources[id]}, side{b.permissions[id], b.permissions[wildcard], x.after.resources[id]}
-		lost = x.pair(h, id, was, is) || lost
+		lost = x.pair(h, id, x.before.side(h, id), x.after.side(h, id)) || lost
 	}
 	if h.kind == defaultRole && (a.someCertain(x.before) && !b.someCertain(x.after) || a.some() && !b.some()) {
 		x.lockedOut(h, lost)

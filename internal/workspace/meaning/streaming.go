@@ -59,9 +59,9 @@ func streamingShape(v any) *shape {
 	}
 	config := object(map[string]*shape{known.place: text, known.credential: anything})
 	if known.account != "" {
-		config.members[known.account] = text
+		config.Members[known.account] = text
 	}
-	s.members["destination_config"] = object(map[string]*shape{known.member: config})
+	s.Members["destination_config"] = object(map[string]*shape{known.member: config})
 	return s
 }
 

@@ -1,8 +1,6 @@
 package meaning
 
 import (
-	"strings"
-
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
@@ -43,7 +41,7 @@ var subjects = withSchemas(map[string]subject{
 
 func withSchemas(all map[string]subject) map[string]subject {
 	for name, s := range all {
-		s.schema = s.shape(nil).schema()
+		s.schema = s.shape(nil)
 		all[name] = s
 	}
 	return all
@@ -87,58 +85,32 @@ var settingRules = []Rule{
 }
 
 // shape is the part of a state known to the rules. The zero value is any value.
-type shape struct {
-	text    bool // a string or null
-	members map[string]*shape
-	// suffixes are for members whose names end so.
-	suffixes map[string]*shape
-	elem     *shape
-	// key is the member naming each element; an element without it is unknown.
-	key string
-}
+type shape = jsondiff.Schema
 
 var (
 	anything = &shape{}
-	text     = &shape{text: true}
+	text     = &shape{Text: true}
 )
 
-func object(members map[string]*shape) *shape { return &shape{members: members} }
+func object(members map[string]*shape) *shape { return &shape{Members: members} }
 
 func texts(names ...string) *shape {
-	s := &shape{members: map[string]*shape{}}
+	s := object(map[string]*shape{})
 	for _, name := range names {
-		s.members[name] = anything
+		s.Members[name] = anything
 	}
 	return s
 }
 
 // list is a list whose order does not count.
-func list(elem *shape) *shape { return &shape{elem: elem} }
+func list(elem *shape) *shape { return &shape{Set: true, Elem: elem} }
 
-func listBy(key string, elem *shape) *shape { return &shape{elem: elem, key: key} }
-
-// schema marks the lists of such a state whose order does not count.
-func (s *shape) schema() *jsondiff.Schema {
-	if s == nil {
-		return nil
-	}
-	return &jsondiff.Schema{
-		Set: s.elem != nil && s.key == "", Key: s.key, Elem: s.elem.schema(), Members: schemasOf(s.members), Suffixes: schemasOf(s.suffixes),
-	}
-}
-
-func schemasOf(members map[string]*shape) map[string]*jsondiff.Schema {
-	all := map[string]*jsondiff.Schema{}
-	for name, s := range members {
-		all[name] = s.schema()
-	}
-	return all
-}
+func listBy(key string, elem *shape) *shape { return &shape{Key: key, Elem: elem} }
 
 // strip returns the rest of a state without the known part. An object or array stays as
 // an empty one.
 func strip(s *shape, v any) any {
-	rest, left := s.rest(v)
+	rest, left := restOf(s, v)
 	if left {
 		return rest
 	}
@@ -151,68 +123,55 @@ func strip(s *shape, v any) any {
 	return nil
 }
 
-func (s *shape) rest(v any) (rest any, left bool) {
+func restOf(s *shape, v any) (rest any, left bool) {
 	switch x := v.(type) {
 	case map[string]any:
-		if s.members != nil || s.suffixes != nil {
-			return s.restOfObject(x)
+		if s.Members != nil || s.Suffixes != nil {
+			return restOfObject(s, x)
 		}
 	case []any:
-		if s.elem != nil {
-			return s.restOfList(x)
+		if s.Elem != nil {
+			return restOfList(s, x)
 		}
 	case nil:
 		return nil, false
 	case string:
-		if s.text {
+		if s.Text {
 			return nil, false
 		}
 	}
-	return v, s.text || s.members != nil || s.suffixes != nil || s.elem != nil
+	return v, s.Text || s.Members != nil || s.Suffixes != nil || s.Elem != nil
 }
 
-func (s *shape) restOfObject(x map[string]any) (any, bool) {
+func restOfObject(s *shape, x map[string]any) (any, bool) {
 	out := map[string]any{}
 	for name, member := range x {
-		inner := s.member(name)
+		inner := s.Member(name)
 		if inner == nil {
 			out[name] = member
-		} else if rest, left := inner.rest(member); left {
+		} else if rest, left := restOf(inner, member); left {
 			out[name] = rest
 		}
 	}
 	return out, len(out) > 0
 }
 
-// member is the shape of a member, nil for none.
-func (s *shape) member(name string) *shape {
-	if known, ok := s.members[name]; ok {
-		return known
-	}
-	for end, known := range s.suffixes {
-		if strings.HasSuffix(name, end) {
-			return known
-		}
-	}
-	return nil
-}
-
 // restOfList keeps the name of an element together with its rest.
-func (s *shape) restOfList(x []any) (any, bool) {
+func restOfList(s *shape, x []any) (any, bool) {
 	var out []any
 	for _, element := range x {
 		object, _ := element.(map[string]any)
-		name, named := object[s.key].(string)
-		if s.key != "" && !named {
+		name, named := object[s.Key].(string)
+		if s.Key != "" && !named {
 			out = append(out, element)
 			continue
 		}
-		rest, left := s.elem.rest(element)
+		rest, left := restOf(s.Elem, element)
 		if !left {
 			continue
 		}
-		if kept, ok := rest.(map[string]any); ok && s.key != "" {
-			kept[s.key] = name
+		if kept, ok := rest.(map[string]any); ok && s.Key != "" {
+			kept[s.Key] = name
 		}
 		out = append(out, rest)
 	}

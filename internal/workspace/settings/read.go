@@ -185,14 +185,14 @@ var errImplausible = errors.New("implausible answer")
 func plausible(s kinds.Shape, state any) (notes []string, err error) {
 	switch {
 	case !opens(state, s.Opens):
-		return nil, fmt.Errorf("%w: it is not %s", errImplausible, kindOf(s.Opens))
+		return nil, fmt.Errorf("%w: it is not %s", errImplausible, kinds.Called(s.Opens))
 	case s.Opens == '[':
 		return nil, elements(s, state)
 	}
 	members, _ := state.(map[string]any)
 	for name, want := range s.Fields {
 		if !opens(members[name], want) {
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf(want))
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
 		}
 	}
 	return lists(s, members)
@@ -208,7 +208,7 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 		case v == nil:
 			notes, known = append(notes, "the API's answer had null for "+name+": it is taken for an empty list"), true
 		case !opens(v, '['):
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf('['))
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called('['))
 		default:
 			if err := elements(kinds.Shape{Elem: '{'}, v); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -223,7 +223,7 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 		case v == nil:
 			notes = append(notes, "the API's answer had null for "+name+": it is taken for an empty one")
 		case !opens(v, want):
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kindOf(want))
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
 		}
 		known = true
 	}
@@ -248,7 +248,7 @@ func elements(s kinds.Shape, state any) error {
 	list, _ := state.([]any)
 	for i, element := range list {
 		if !opens(element, s.Elem) {
-			return fmt.Errorf("%w: element %d is not %s", errImplausible, i, kindOf(s.Elem))
+			return fmt.Errorf("%w: element %d is not %s", errImplausible, i, kinds.Called(s.Elem))
 		}
 		if members, _ := element.(map[string]any); s.Key != "" && !opens(members[s.Key], '"') {
 			return fmt.Errorf("%w: element %d has no %s", errImplausible, i, s.Key)
@@ -268,14 +268,4 @@ func opens(v any, with byte) bool {
 		return with == '"'
 	}
 	return false
-}
-
-func kindOf(opens byte) string {
-	switch opens {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	}
-	return "a string"
 }

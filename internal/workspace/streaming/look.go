@@ -176,14 +176,24 @@ func (w *watcher) plan(seen observation) (Action, error) {
 	if w.observed() {
 		return Action{}, nil
 	}
+	wanted, err := w.desired()
+	if err != nil {
+		return Action{}, err
+	}
+	return Plan(wanted, seen.shape), nil
+}
+
+// desired is what the configuration wants, which has a Stream, with the state of the relay's own
+// credential.
+func (w *watcher) desired() (Desired, error) {
 	var own credentials.State
 	if w.env.Stream.Relay != nil {
 		var err error
 		if own, err = w.options.Credentials.State(w.environment()); err != nil {
-			return Action{}, err
+			return Desired{}, err
 		}
 	}
-	return Plan(desired(w.env.Stream, own), seen.shape), nil
+	return desired(w.env.Stream, own), nil
 }
 
 func (w *watcher) environment() credentials.Environment {

@@ -170,20 +170,15 @@ func (w *watcher) preview(ctx context.Context) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	action, err := w.plan(seen)
+	wanted, err := w.desired()
 	if err != nil {
 		return Preview{}, err
 	}
-	var own credentials.State
-	if w.env.Stream.Relay != nil {
-		if own, err = w.options.Credentials.State(w.environment()); err != nil {
-			return Preview{}, err
-		}
-	}
+	action := Plan(wanted, seen.shape)
 	finding := w.finding(seen, action)
 	return Preview{
 		Project: w.env.Project, Environment: w.env.Environment, Mode: w.mode(), At: seen.at, Status: seen.status,
-		Differs: len(action.Differs) > 0, Fields: fieldsOf(desired(w.env.Stream, own), seen.shape, action),
+		Differs: len(action.Differs) > 0, Fields: fieldsOf(wanted, seen.shape, action),
 		Finding: finding, Advice: w.advice(finding, seen.status),
 	}, nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -48,8 +47,7 @@ type preflightRun struct {
 	client  *management.Client
 	counter *counter
 
-	unused sync.Once     // the API cannot be used, and the answer says so
-	slow   chan struct{} // holds one token: a read answered 429 is repeated
+	unused sync.Once // the API cannot be used, and the answer says so
 
 	mu       sync.Mutex // guards the fields below
 	report   PreflightReport
@@ -65,13 +63,13 @@ func Preflight(ctx context.Context, cfg *config.Config) PreflightReport {
 
 func preflight(ctx context.Context, cfg *config.Config, transport http.RoundTripper) PreflightReport {
 	began := time.Now()
-	r := &preflightRun{cfg: cfg, counter: &counter{next: transport}, slow: make(chan struct{}, 1), projects: map[string]bool{}, absent: map[string]bool{}}
+	r := &preflightRun{cfg: cfg, counter: &counter{next: transport}, projects: map[string]bool{}, absent: map[string]bool{}}
 	r.report = PreflightReport{Key: KeyUnknown, NeededPerSecond: cfg.Round().PerSecond, AllowedPerSecond: cfg.Workspace.RequestsPerSecond}
 	w := cfg.Workspace
 	var err error
 	r.client, err = management.New(management.Options{
 		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, Projects: cfg.Projects(), RequestsPerSecond: w.RequestsPerSecond,
-		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: preflightAtOnce, HTTPClient: &http.Client{Transport: r.counter},
+		Timeout: w.Timeout, MaxAttempts: 3, Patient: true, AtOnce: preflightAtOnce, HTTPClient: &http.Client{Transport: r.counter},
 	})
 	if err != nil {
 		r.fail("workspace", err.Error())
@@ -102,7 +100,7 @@ func (r *preflightRun) readProjects(ctx context.Context) bool {
 
 // readProject reports whether the API can be used.
 func (r *preflightRun) readProject(ctx context.Context, project string) bool {
-	err := r.readsProject(ctx, project)
+	_, err := r.client.Project(ctx, project)
 	place := slices.IndexFunc(r.cfg.Environments, func(e config.Environment) bool { return e.Project == project })
 	field := fmt.Sprintf("environments[%d].project", place)
 	reach, _ := r.client.Reach()
@@ -126,44 +124,6 @@ func (r *preflightRun) readProject(ctx context.Context, project string) bool {
 		r.fail(field, fmt.Sprintf("project %s cannot be read: %v", project, err))
 	}
 	return true
-}
-
-func (r *preflightRun) readsProject(ctx context.Context, project string) error {
-	return r.patiently(ctx, func() error {
-		_, err := r.client.Project(ctx, project)
-		return err
-	})
-}
-
-// patiently repeats a read answered 429 until ctx ends: one such read at a time.
-func (r *preflightRun) patiently(ctx context.Context, read func() error) error {
-	err := read()
-	if !isThrottled(err) {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return err
-	case r.slow <- struct{}{}:
-	}
-	defer func() { <-r.slow }()
-	for isThrottled(err) && retry.Sleep(ctx, time.Second) == nil {
-		err = read()
-	}
-	return err
-}
-
-// isThrottled looks at all errors that err wraps: a 404 may stand before the 429 of its parent.
-func isThrottled(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds the first APIError only
-	case *management.APIError:
-		return e.Status == http.StatusTooManyRequests
-	case interface{ Unwrap() error }:
-		return isThrottled(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), isThrottled)
-	}
-	return false
 }
 
 // unusable says why no call can succeed, once.

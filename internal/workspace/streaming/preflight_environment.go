@@ -63,11 +63,7 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 	}
 	var absent error
 	for _, t := range types {
-		var a management.StreamingAnswer
-		err := r.patiently(ctx, func() (err error) {
-			a, err = r.client.EventLogStreaming(ctx, e.Project, e.Environment, t)
-			return err
-		})
+		a, err := r.client.EventLogStreaming(ctx, e.Project, e.Environment, t)
 		switch {
 		case management.IsNotFound(err), errors.Is(err, management.ErrNoResource):
 			absent = err
@@ -82,7 +78,7 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 	if absent == nil {
 		return nil, "", nil
 	}
-	err := r.patiently(ctx, func() error { return r.client.Confirm(ctx, e.Project, e.Environment, absent) })
+	err := r.client.Confirm(ctx, e.Project, e.Environment, absent)
 	var a *management.Absence
 	if errors.As(err, &a) && !a.WholeEnvironment {
 		err = nil

@@ -1,17 +1,19 @@
-package policy
+package workspace
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
 )
 
-func judge(t *testing.T, rules []Rule, setting, state string) (names []string) {
+func judge(t *testing.T, rules []config.PolicyRule, setting, state string) (names []string) {
 	t.Helper()
-	set, err := Compile(rules)
+	set, err := CompileRules(rules)
 	require.NoError(t, err)
-	for _, v := range set.Judge(State{Project: "shop", Environment: "live", Setting: setting, Value: []byte(state)}) {
+	for _, v := range set.Judge("shop", "live", setting, []byte(state)) {
 		assert.Empty(t, v.Fault, v.Rule)
 		names = append(names, v.Rule)
 	}
@@ -43,18 +45,18 @@ func TestPacks(t *testing.T) {
 		"strict/weak_passwords_end":    {[]string{`{"validate_on_authentication":true}`}, []string{`{"validate_on_authentication":false}`}},
 		"strict/no_accounts_by_token":  {[]string{`[]`, `[{"can_jit_provision":false},{}]`}, []string{`[{"can_jit_provision":true}]`}},
 	}
-	for _, p := range Packs() {
+	for _, p := range config.PolicyPacks() {
 		assert.NotEmpty(t, p.About, p.Name)
 		for _, r := range p.Rules {
 			c, is := cases[r.Name]
 			require.True(t, is, "%s has no case here", r.Name)
 			assert.NotEmpty(t, r.Reason, r.Name)
-			assert.Contains(t, Severities(), r.Severity, r.Name)
+			assert.Contains(t, config.Severities(), r.Severity, r.Name)
 			for _, state := range c.kept {
-				assert.Empty(t, judge(t, []Rule{r}, r.Setting, state), state)
+				assert.Empty(t, judge(t, []config.PolicyRule{r}, r.Setting, state), state)
 			}
 			for _, state := range c.violated {
-				assert.Equal(t, []string{r.Name}, judge(t, []Rule{r}, r.Setting, state), state)
+				assert.Equal(t, []string{r.Name}, judge(t, []config.PolicyRule{r}, r.Setting, state), state)
 			}
 		}
 	}
@@ -62,7 +64,7 @@ func TestPacks(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	set, err := Compile([]Rule{
+	set, err := CompileRules([]config.PolicyRule{
 		{Name: "countries", Setting: "sms_country_codes", CEL: `state.all(c, c in ["US", "CA"])`, Severity: "low"},
 		{Name: "live", Setting: "sms_country_codes", CEL: `environment != "live" || size(state) > 0`, Severity: "high"},
 		{Name: "faulty", Setting: "sms_country_codes", CEL: `state.name == "x"`, Severity: "medium"},
@@ -70,21 +72,21 @@ func TestJudge(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"project", "sms_country_codes"}, set.Settings())
-	found := set.Judge(State{Project: "shop", Environment: "live", Setting: "sms_country_codes", Value: []byte(`["US","FR"]`)})
+	found := set.Judge("shop", "live", "sms_country_codes", []byte(`["US","FR"]`))
 	require.Len(t, found, 2)
 	assert.Equal(t, "countries", found[0].Rule)
 	assert.Empty(t, found[0].Fault)
 	assert.Equal(t, "faulty", found[1].Rule)
 	assert.Contains(t, found[1].Fault, "cannot be evaluated")
 	assert.NotContains(t, found[1].Fault, "FR", "a fault holds nothing of the state")
-	assert.Equal(t, "medium", Worst(found))
-	assert.Empty(t, Worst(nil))
+	assert.Equal(t, "medium", worst(found))
+	assert.Empty(t, worst(nil))
 }
 
 func TestCompileNamesTheRule(t *testing.T) {
 	t.Parallel()
-	_, err := Compile([]Rule{{Name: "a", CEL: "state.x"}})
+	_, err := CompileRules([]config.PolicyRule{{Name: "a", CEL: "state.x"}})
 	require.ErrorContains(t, err, "compile the rule a: column 1: it may be of any type")
-	_, err = Compile([]Rule{{Name: "b", CEL: "body.x == 1"}})
+	_, err = CompileRules([]config.PolicyRule{{Name: "b", CEL: "body.x == 1"}})
 	require.ErrorContains(t, err, "the names are state, project, environment")
 }
