@@ -28,7 +28,7 @@ func TestTheSyncsBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	trace := tracedPush(t)
 	folder := filepath.Join(trace.dataDir, "store", "events")
-	segment, mark := filepath.Join(folder, fmt.Sprintf("%020d.seg", 1)), filepath.Join(folder, "end")
+	segment, mark := filepath.Join(folder, fmt.Sprintf("%020d.seg", 1)), folder+".end"
 	to := func(file string, names ...string) func(call) bool {
 		return func(c call) bool { return slices.Contains(names, c.name) && strings.Contains(c.args, "<"+file+">") }
 	}

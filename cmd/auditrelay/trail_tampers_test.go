@@ -161,7 +161,7 @@ func (x *tamperer) entries() tampered {
 	case "entries removed":
 		x.remove(entriesDir)
 	case "entries end mark put back": // the entries after it are found all the same
-		x.put(x.made.older, filepath.Join(entriesDir, "end"))
+		x.put(x.made.older, entriesDir+".end")
 		return tampered{kind: c.kind + ", no finding"}
 	default:
 		x.put(x.made.older, entriesDir)
@@ -267,7 +267,7 @@ func (x *tamperer) pin() tampered {
 // marks spoils notes: they are evidence, and no part of the trail. Without one there is
 // nothing to find.
 func (x *tamperer) marks() tampered {
-	name := pick(x, filepath.Join(entriesDir, "end"), filepath.Join(keptDir, "end"), app.ForwardedFile, "trail.index", "rhythm.json")
+	name := pick(x, entriesDir+".end", keptDir+".end", app.ForwardedFile, "trail.index", "rhythm.json")
 	return tampered{kind: "marks spoilt, no finding", what: x.spoil(name)}
 }
 

@@ -291,7 +291,7 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 			return damage.CopyOver(others[0], segment(o, 0))
 		},
 		"another log's end mark": func(o *owing) error {
-			return damage.CopyOver(filepath.Join(string(o.store()), letters, "end"), filepath.Join(string(o.store()), events, "end"))
+			return damage.CopyOver(filepath.Join(string(o.store()), letters+".end"), filepath.Join(string(o.store()), events+".end"))
 		},
 		"a folder in a file's place": func(o *owing) error {
 			path := segment(o, 1)

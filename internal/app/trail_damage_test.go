@@ -189,7 +189,7 @@ func controlFiles(t *testing.T, dir string) (files []string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path)
 		about := strings.Contains(rel, audit.EntriesLog) || strings.Contains(rel, audit.CheckpointsLog) ||
-			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, filepath.Join(StoreDir, "values."))
+			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, filepath.Join(StoreDir, "values.")) || rel == filepath.Join(StoreDir, "lazy")
 		if err == nil && about && d.Type().IsRegular() {
 			files = append(files, rel)
 		}

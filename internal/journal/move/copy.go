@@ -315,7 +315,7 @@ func (m *mover) tell(n uint64) {
 // lazyKeys begin the keys whose values are put lazily, by the rooms that have them.
 var lazyKeys = []string{"position/"}
 
-// ownKeys begin the keys that are a place's own: marks of a move, what the disk knows of its
+// ownKeys begin the keys that are a place's own: marks of a move, what the disk has trimmed of its
 // logs, the jobs and heartbeats of the relays on a cluster, and its shards after the first one.
 var ownKeys = []string{Key, "log/", "cluster/", "shards", "sink=", "position=", "trim="} // no other key begins so
 

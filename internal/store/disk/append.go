@@ -125,15 +125,7 @@ func (l *Log) write(g *group) error {
 	if !l.store.fs.Same(l.f, l.path(last.base)) {
 		return l.lose(l.path(last.base))
 	}
-	if err := l.advance(l.end+store.Pos(g.count), last.base, l.offset+int64(len(g.frames))); err != nil {
-		return err
-	}
-	if !l.opts.Allocate { // the end of a busy log is told now and then
-		if err := l.remember(context.Background()); err != nil {
-			l.log.Warn("the table was not told the end of a log, and will be told again", "log", l.name, "error", err)
-		}
-	}
-	return nil
+	return l.advance(l.end+store.Pos(g.count), last.base, l.offset+int64(len(g.frames)))
 }
 
 // tick has the newest time be the present one, unless the clock was set back, or the records

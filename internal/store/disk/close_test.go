@@ -143,13 +143,10 @@ func TestASyncThatHangs(t *testing.T) {
 func TestALazyValueDoesNotWaitForASync(t *testing.T) {
 	t.Parallel()
 	fs := &hungFS{newMemFS(1), lazyFile, make(chan struct{}, 100), make(chan struct{})}
-	close(fs.released) // for the new file
 	s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
 	require.NoError(t, err)
 	s.stop()
 	<-s.stopped // which syncs now and then
-	<-fs.began
-	fs.released = make(chan struct{})
 	require.NoError(t, s.table.PutLazy(t.Context(), "k", []byte("1"), store.If{}))
 	synced := make(chan error)
 	go func() { synced <- s.table.Sync(t.Context()) }()
@@ -174,7 +171,7 @@ func TestAPutAndATrimThatHang(t *testing.T) {
 			_, err := s.Table().Put(ctx, "key", []byte("value"), store.If{})
 			return err
 		},
-		endFile: func(ctx context.Context, _ *Store, l *Log) error { return l.Trim(ctx, 100) },
+		endSuffix: func(ctx context.Context, _ *Store, l *Log) error { return l.Trim(ctx, 100) },
 	} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +206,7 @@ func TestAPutAndATrimThatHang(t *testing.T) {
 			}
 			close(fs.released)
 			require.NoError(t, l.Room(t.Context(), 1))
-			if suffix == endFile {
+			if suffix == endSuffix {
 				state, err := l.State(t.Context())
 				require.NoError(t, err)
 				assert.Greater(t, state.First, store.Pos(1))

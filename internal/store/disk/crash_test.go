@@ -109,7 +109,7 @@ func TestAnOlderMarkCutsNothing(t *testing.T) {
 		m := newModel(t, 1)
 		m.append()
 		m.append()
-		earlier := m.fs.snapshot()["/s/events/end"]
+		earlier := m.fs.snapshot()["/s/events.end"]
 		m.append()
 		m.append()
 		if putBack {
@@ -120,9 +120,9 @@ func TestAnOlderMarkCutsNothing(t *testing.T) {
 		at := l.mark.at(0, l.mark.values[markKey].number)
 		m.leave()
 		if putBack {
-			m.fs.set("/s/events/end", earlier)
+			m.fs.set("/s/events.end", earlier)
 		} else {
-			m.fs.names["/s/events/end"].cache[at+20] ^= 1
+			m.fs.names["/s/events.end"].cache[at+20] ^= 1
 		}
 		rotten := m.fs.names[l.path(1)]
 		rotten.cache[l.offset-1] ^= 1 // the checksum of the last record

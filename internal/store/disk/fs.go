@@ -8,10 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // filesystem is what the backend asks of the operating system. The tests bring one that
@@ -84,12 +85,10 @@ func openRegular(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: errNoFile}, err, f.Close())
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: durable.ErrNoFile}, err, f.Close())
 	}
 	return f, nil
 }
-
-var errNoFile = errors.New("it is not a regular file")
 
 // moveAside moves what stands at a path out of the way unless it is right, and reports whether it
 // could: into the folder for such things, or, where that is none either, to a name of its own. A
@@ -118,34 +117,21 @@ func (osFS) Names(dir string) ([]string, error) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	sort.Strings(names)
 	return names, nil
 }
 
 func (o osFS) MakeDir(dir string) error {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
-		return nil
-	}
-	err := os.MkdirAll(dir, 0o700)
+	err := durable.MakeDir(dir)
 	if err != nil && o.moveAside(dir, fs.FileMode.IsDir) {
-		err = os.MkdirAll(dir, 0o700)
+		err = durable.MakeDir(dir)
 	}
-	if err != nil {
-		return err
-	}
-	return o.SyncDir(filepath.Dir(dir))
+	return err
 }
 
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 func (osFS) Remove(path string) error     { return os.Remove(path) }
 
-func (osFS) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func (osFS) SyncDir(dir string) error { return durable.SyncDir(dir) }
 
 func (osFS) Same(f file, path string) bool {
 	named, err := os.Stat(path)

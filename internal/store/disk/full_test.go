@@ -63,7 +63,7 @@ func TestAStoreIsOpenedOnAFullDisk(t *testing.T) {
 func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(m *model) error{
-		"the end mark is missing":       func(m *model) error { return m.fs.Remove("/s/events/end") },
+		"the end mark is missing":       func(m *model) error { return m.fs.Remove("/s/events.end") },
 		"the lazy values are missing":   func(m *model) error { return m.fs.Remove("/s/lazy") },
 		"one file of values is missing": func(m *model) error { return m.fs.Remove("/s/values.a") },
 		"the segment is missing":        func(m *model) error { return m.fs.Remove("/s/events/" + segmentName(1)) },

@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,6 +27,17 @@ type endMark struct {
 }
 
 const markLength = 96
+
+// endSuffix follows the name of a log in that of its end mark. The file stands next to the log's folder,
+// so that a folder that was lost, or exchanged with another one, leaves it: the log goes on under the
+// same id after the positions that it had, and its readers are told that those are lost.
+const endSuffix = ".end"
+
+func (s *Store) endPath(log string) string { return filepath.Join(s.dir, log+endSuffix) }
+
+// lostMargin is how many positions after a mark are passed over when files are lost, and the mark is
+// no more than a lower bound. It is synced every second.
+const lostMargin = 1 << 16
 
 // endPurpose tells the end mark of a log from those of others.
 func endPurpose(log string) string { return "end of " + log }

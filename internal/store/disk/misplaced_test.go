@@ -23,7 +23,7 @@ func copyFile(t testing.TB, from, to string) {
 // missing, and a segment's records are lost and not those of the other log.
 func TestAFileOfAnotherLogIsNone(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{endFile, segmentName(1)} {
+	for _, file := range []string{endSuffix, "/" + segmentName(1)} {
 		f := openFolder(t).(*folder)
 		for _, name := range []string{"one", "two"} {
 			for range 5 {
@@ -34,14 +34,14 @@ func TestAFileOfAnotherLogIsNone(t *testing.T) {
 		before, err := f.Log(t, "two").State(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, f.store.Close())
-		copyFile(t, filepath.Join(f.cfg.Dir, "one", file), filepath.Join(f.cfg.Dir, "two", file))
+		copyFile(t, f.at("one"+file), f.at("two"+file))
 		f.open(t)
 		l := f.Log(t, "two")
 		after, err := l.State(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, before.ID, after.ID, file)
 		records, gaps := read(t, l)
-		if file == segmentName(1) {
+		if file != endSuffix {
 			assert.Empty(t, records)
 			require.Len(t, gaps, 1)
 			assert.Equal(t, store.Gap{From: 1, To: 5, Why: store.Damaged, Kept: gaps[0].Kept}, gaps[0])
@@ -109,7 +109,7 @@ func TestTrimmedStaysTrimmed(t *testing.T) {
 	for _, test := range []struct {
 		file    string
 		putBack bool
-	}{{"events/" + endFile, true}, {"events/" + endFile, false}, {lazyFile, true}, {lazyFile, false}} {
+	}{{"events" + endSuffix, true}, {"events" + endSuffix, false}, {lazyFile, true}, {lazyFile, false}} {
 		f := openFolder(t).(*folder)
 		opts := store.Options{MaxBytes: 2 << 20}
 		l, err := f.store.Log(t.Context(), "events", opts)

@@ -21,11 +21,7 @@ type recovery struct {
 	rebooted, exact bool
 	found           []*onDisk // the segments, oldest first
 	from            store.Pos // the oldest position kept
-	// remembered is what the table knows of the log; nil if it knows nothing, or only of an
-	// earlier log of this name.
-	remembered        *endMark
-	rememberedExactly bool
-	// bare is set if the folder has neither an end mark nor a segment that names the log.
+	// bare is set if there is neither an end mark nor a segment that names the log.
 	bare bool
 }
 
@@ -57,9 +53,6 @@ func openLog(s *Store, name string, opts store.Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
-	if err := l.introduce(); err != nil {
-		l.log.Warn("the table does not know the end of a log, and will be told again", "log", name, "error", err)
-	}
 	return l, nil
 }
 
@@ -80,11 +73,8 @@ func (r *recovery) find() error {
 	return r.order()
 }
 
-// endFile is the name of a log's end mark.
-const endFile = "end"
-
 func (r *recovery) readEnd() error {
-	mark, err := openSlots(r.store, filepath.Join(r.dir, endFile), endPurpose(r.name))
+	mark, err := openSlots(r.store, r.store.endPath(r.name), endPurpose(r.name))
 	if err != nil {
 		return err
 	}
@@ -146,18 +136,14 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 	return &onDisk{segment: segment{base: base, size: length}, header: header, length: length}, nil
 }
 
-// identify chooses the log's id and secret: the mark's, or those of the newest segment, or
-// those that the table remembers, or those that were asked for, or new ones. A segment that names another log says nothing.
+// identify chooses the log's id and secret: the mark's, or those of the newest segment, or those
+// that were asked for, or new ones. A segment that names another log says nothing.
 func (r *recovery) identify() {
-	r.remembered, r.rememberedExactly = r.store.remembered(r.name)
 	r.bare = r.known == nil
 	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
 		_, _ = rand.Read(r.id[:]) // it never fails
 	}
 	_, _ = rand.Read(r.secret[:])
-	if r.remembered != nil {
-		r.id, r.secret = r.remembered.log, r.remembered.secret
-	}
 	for _, s := range r.found {
 		if s.header != nil && s.header.base == s.base && s.header.of(r.name) {
 			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
@@ -165,9 +151,6 @@ func (r *recovery) identify() {
 	}
 	if r.known != nil {
 		r.id, r.secret = r.known.log, r.known.secret
-	}
-	if r.remembered != nil && r.remembered.log != r.id {
-		r.remembered = nil
 	}
 	for _, s := range r.found {
 		s.seed = seedOf(r.secret, r.id, s.base)
@@ -229,6 +212,7 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 
 // dropTrimmed removes the segments that were trimmed before a crash.
 func (r *recovery) dropTrimmed() error {
+	r.from = max(r.from, r.toldFirst())
 	n := 0
 	for n < len(r.found)-1 && r.found[n+1].base <= r.from {
 		if !r.store.view {
@@ -240,42 +224,38 @@ func (r *recovery) dropTrimmed() error {
 	}
 	r.found = r.found[n:]
 	if r.from == 0 {
-		// Without any mark, the table says what was trimmed. If it knows nothing, the oldest
-		// segment does, unless none was before it.
+		// If nothing else does, the oldest segment says what was trimmed, unless none was before it.
 		r.from = 1
-		if r.remembered == nil && len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
+		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
 			r.from = r.found[0].base
 		}
-	}
-	if r.remembered != nil {
-		r.from = max(r.from, r.remembered.first)
 	}
 	return nil
 }
 
-// goOn finds the end, and continues the newest segment or begins another one.
+// goOn finds the end, and continues the newest segment or begins another one. A view only looks.
 func (r *recovery) goOn() error {
 	for _, s := range r.found {
 		r.segments = append(r.segments, s.segment)
 	}
 	r.first, r.end = r.from, r.from-1
-	clean := false
+	clean, read := false, r.readTail
+	if r.store.view {
+		read = r.showTail
+	}
 	if n := len(r.found); n > 0 {
 		var err error
-		if clean, err = r.readTail(r.found[n-1]); err != nil {
+		if clean, err = read(r.found[n-1]); err != nil {
 			return err
 		}
 	}
-	if r.known != nil {
-		if r.known.newest.After(r.newest) {
-			r.newest = r.known.newest
-		}
-		if r.known.end > r.end {
-			// What the mark names and nobody can read is lost. Its positions stay taken.
-			r.end, clean = r.known.end, false
-		}
+	if r.known != nil && r.known.newest.After(r.newest) {
+		r.newest = r.known.newest
 	}
 	clean = !r.passLost() && clean
+	if r.store.view {
+		return nil
+	}
 	if !clean {
 		if err := r.roll(r.end+1, r.segmentSize()); err != nil {
 			r.wait(err)
@@ -286,6 +266,31 @@ func (r *recovery) goOn() error {
 		r.wait(err)
 	}
 	return nil
+}
+
+// passLost moves the end after everything that the mark names, if the files hold less: what nobody can
+// read is lost, and its positions stay taken. Where the mark is only a lower bound, and for a log that
+// the store had and knows nothing of, it moves the end by the margin, too. Those positions are a
+// doubtful gap. It reports whether there are any.
+func (r *recovery) passLost() bool {
+	end := r.end
+	switch {
+	case r.known != nil && (r.known.end > r.end || len(r.found) == 0 && !r.exact):
+		end = max(end, r.known.end)
+	case !r.bare || !slices.Contains(r.store.had, r.name):
+		return false
+	}
+	if n := len(r.segments); n > 0 {
+		r.segments[n-1].doubtful = end + 1
+	} else {
+		r.doubtful = end + 1
+	}
+	if r.end = end; !r.exact {
+		r.end += lostMargin
+	}
+	r.log.Error("a log's files do not hold all that it had; it goes on after the lost positions",
+		"log", r.name, "folder", r.dir, "known_end", uint64(end), "goes_on_at", uint64(r.end+1))
+	return true
 }
 
 // wait has the next append begin another segment, since there is no room for one now, or for

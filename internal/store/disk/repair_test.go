@@ -34,7 +34,7 @@ func TestAMarkThatFailsIsReplaced(t *testing.T) {
 	for _, op := range []string{"write", "sync"} {
 		m := newModel(t, 1)
 		m.append()
-		undo := m.failAt(op, "/events/end")
+		undo := m.failAt(op, "/events.end")
 		for range 10 {
 			before := len(m.acked)
 			m.append()
@@ -43,7 +43,7 @@ func TestAMarkThatFailsIsReplaced(t *testing.T) {
 		}
 		undo()
 		m.fs.fail = func(did, path string) error {
-			if did == "write" && strings.Contains(path, "/events/end") {
+			if did == "write" && strings.Contains(path, "/events.end") {
 				return unix.EIO
 			}
 			return nil
@@ -69,7 +69,7 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	m.append()
 	failed := false
 	m.fs.fail = func(did, path string) error {
-		if did == "sync" && strings.HasSuffix(path, "/events/end") && !failed {
+		if did == "sync" && strings.HasSuffix(path, "/events.end") && !failed {
 			failed = true
 			return unix.EIO
 		}
@@ -81,7 +81,7 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	m.leave()
 	m.fs.cutPower()
 	s := &Store{fs: m.fs, dir: "/s", log: discard}
-	mark, err := openSlots(s, "/s/events/end", "end of events")
+	mark, err := openSlots(s, "/s/events.end", "end of events")
 	require.NoError(t, err)
 	require.Equal(t, end, parseMark(mark.value()).end)
 }
@@ -106,7 +106,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	first := l.path(l.segments[0].base)
 	m.fs.harmDisk(first, 3*pageSize)
 	m.fs.harmDisk(first, pageSize+20)
-	m.fs.harmDisk("/s/events/end", dataStart+20)
+	m.fs.harmDisk("/s/events.end", dataStart+20)
 	_, gaps := read(t, m.log)
 	require.Empty(t, gaps, "memory has it")
 	var scrubbed []store.Gap
@@ -125,7 +125,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotNil(t, header)
 	assert.Equal(t, int64(-1), bad, "the header's copy is mended")
-	v, err := openSlots(m.store, "/s/events/end", "end of events")
+	v, err := openSlots(m.store, "/s/events.end", "end of events")
 	require.NoError(t, err)
 	assert.False(t, v.damaged)
 	m.leave()
@@ -248,7 +248,7 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 		{"", true},
 		{"events", true},
 		{filepath.Join("events", segmentName(1)), true},
-		{"events/end", false},
+		{"events.end", false},
 		{"lazy", false},
 		{"values.a", false},
 		{"values.b", false},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -30,7 +29,7 @@ type slots struct {
 	damaged bool
 
 	mu      sync.Mutex
-	f       file            // nil if there was no room to make it; guarded by mu
+	f       file            // nil if there is none yet; guarded by mu
 	dirty   bool            // something was written since the last sync; guarded by mu
 	broken  bool            // the file has to be replaced; guarded by mu
 	values  map[string]slot // the newest of each key; guarded by mu
@@ -62,21 +61,22 @@ const (
 
 func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
 
-// openSlots opens or makes the file.
+// openSlots opens the file. If there is none, the first write makes it.
 func openSlots(s *Store, path, purpose string) (*slots, error) {
 	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
 	var err error
-	if v.f, err = s.fs.Open(path, !s.view); isFull(err) || isMissing(err) {
-		v.broken = true // a full disk has no room for the file, or for its folder, or a view finds none
+	if v.f, err = s.fs.Open(path, false); isMissing(err) {
+		v.f, v.broken = nil, true
 		return v, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	if err := v.begin(s); err != nil {
-		return nil, err
+	header, err := s.header(v.f, path)
+	if err != nil {
+		return nil, errors.Join(err, v.f.Close())
 	}
-	v.damaged = !v.load()
+	v.broken, v.damaged = header == nil && !s.view, !v.load()
 	for tries := 0; v.damaged && s.view && tries < 10; tries++ {
 		v.damaged = !v.load() // it was perhaps written meanwhile
 	}
@@ -84,25 +84,6 @@ func openSlots(s *Store, path, purpose string) (*slots, error) {
 		s.log.Warn("a slot of a file cannot be read; the one with the value before counts, and the file is written again", "file", path)
 	}
 	return v, nil
-}
-
-// begin writes the header of a new file, and refuses a file of a later version.
-func (s *slots) begin(of *Store) error {
-	header, err := of.header(s.f, s.path)
-	if err != nil || header != nil || of.view {
-		return err
-	}
-	h := segmentHeader{writer: s.writer}
-	if _, err = s.f.WriteAt(h.encode(), 0); err == nil {
-		err = s.f.Sync()
-	}
-	if err == nil {
-		err = s.fs.SyncDir(filepath.Dir(s.path))
-	}
-	if err != nil { // the next write makes another one
-		s.fail("write", err)
-	}
-	return nil
 }
 
 // at is the offset of a slot: eight pairs have a page for their first slots, and the next one

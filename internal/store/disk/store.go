@@ -175,9 +175,6 @@ func (s *Store) syncLazily(ctx context.Context) {
 		if err := l.mark.sync(); err != nil {
 			s.log.Warn("syncing an end mark failed", "log", l.name, "error", err)
 		}
-		if err := l.remember(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("telling the table the end of a log failed", "log", l.name, "error", err)
-		}
 		l.watch()
 	}
 	if err := s.table.Sync(ctx); err != nil && ctx.Err() == nil {
@@ -208,9 +205,6 @@ func (s *Store) close() error {
 	var failed error
 	for _, l := range s.logs {
 		failed = errors.Join(failed, l.close())
-		if s.table.err() == nil {
-			failed = errors.Join(failed, l.remember(context.Background()))
-		}
 	}
 	failed = errors.Join(failed, s.table.close())
 	if s.guard != nil {

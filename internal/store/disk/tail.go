@@ -44,19 +44,6 @@ func (t *tail) run() {
 	}
 }
 
-// said is the largest position that a record after the mark says to be durable. It looks at
-// the records that follow directly.
-func (t *tail) said() (newest store.Pos) {
-	for at, pos := t.offset, t.end+1; ; pos++ {
-		h, ok := t.w.head(at, t.seed)
-		if !ok || h.pos != pos {
-			return newest
-		}
-		newest = max(newest, h.confirmed)
-		at += h.size()
-	}
-}
-
 func (t *tail) next(at int64) (found int64, h head, ok bool) {
 	if t.written {
 		h, ok = t.w.head(at, t.seed)

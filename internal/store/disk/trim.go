@@ -1,9 +1,12 @@
 package disk
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -12,8 +15,8 @@ import (
 //
 // The end mark with the first position kept is durable before the first file goes: a segment that
 // is missing from there on is lost, and no reader is told that it was trimmed. A crash after the
-// mark leaves files that the next start removes. The table is told before, too, should the mark be
-// lost.
+// mark leaves files that the next start removes. The table is told as well, should an earlier copy of the
+// mark come back.
 func (l *Log) Trim(ctx context.Context, before store.Pos) error {
 	return l.turn.during(ctx, func() error { return l.trim(before) })
 }
@@ -39,11 +42,26 @@ func (l *Log) trim(before store.Pos) error {
 	l.mu.Lock()
 	l.first, l.segments = first, kept
 	l.mu.Unlock()
-	failed := l.remember(context.Background())
+	told := binary.LittleEndian.AppendUint64(slices.Clone(l.id[:]), uint64(first))
+	failed := l.store.table.PutLazy(context.Background(), firstPrefix+l.name, told, store.If{})
 	for _, s := range gone {
 		if err := l.store.fs.Remove(l.path(s.base)); err != nil && !isMissing(err) {
 			failed = errors.Join(failed, err)
 		}
 	}
 	return errors.Join(failed, l.store.fs.SyncDir(l.dir))
+}
+
+// firstPrefix begins the keys of lazy values with a log's id and the oldest position kept of it.
+const firstPrefix = "log/"
+
+// toldFirst is what the table was told of the log's oldest position, or 0.
+func (l *Log) toldFirst() store.Pos {
+	l.store.table.mu.Lock()
+	v := l.store.table.entries[firstPrefix+l.name].data
+	l.store.table.mu.Unlock()
+	if len(v) != len(l.id)+8 || !bytes.Equal(v[:len(l.id)], l.id[:]) {
+		return 0
+	}
+	return store.Pos(binary.LittleEndian.Uint64(v[len(l.id):]))
 }

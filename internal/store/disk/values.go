@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,11 +124,15 @@ func (v *values) noted() (newest uint64, err error) {
 		return 0, err
 	}
 	for _, name := range names {
-		f, err := v.fs.Open(filepath.Join(v.dir, name, endFile), false)
-		if err != nil {
-			continue // it is no log, or its recovery says what is wrong
+		log, isMark := strings.CutSuffix(name, endSuffix)
+		if !isMark {
+			continue
 		}
-		mark := &slots{seed: seedFor(endPurpose(name)), f: f}
+		f, err := v.fs.Open(filepath.Join(v.dir, name), false)
+		if err != nil {
+			continue // the log's recovery says what is wrong
+		}
+		mark := &slots{seed: seedFor(endPurpose(log)), f: f}
 		mark.load()
 		if m := parseMark(mark.value()); m != nil {
 			newest = max(newest, m.table)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // ErrReadOnly means that somebody tried to write to a view of a store.
@@ -17,8 +18,8 @@ var ErrReadOnly = errors.New("the store was opened for reading only")
 // not there, and what it trims meanwhile is trimmed. The table is as it was when the view was
 // opened, and a log as it was when [Store.Log] was called. Nobody can follow it.
 //
-// Without a running process, a log is shown as the next start would find it, except for
-// records that were written but not confirmed. The configuration needs no logger.
+// Without a running process, a log is shown as the next start would find it. The configuration
+// needs no logger.
 func View(cfg Config) (*Store, error) {
 	s := &Store{
 		fs: osFS{readOnly: true}, view: true, dir: cfg.Dir, salvage: cfg.Salvage, boot: bootID(), log: cfg.Logger,
@@ -41,11 +42,11 @@ func (s *Store) look(name string) (*Log, error) {
 	l.gone = ErrReadOnly
 	r := &recovery{Log: l}
 	err := r.find()
-	if err == nil && len(r.found) == 0 && r.known == nil && r.remembered == nil && r.from <= 1 {
+	if err == nil && len(r.found) == 0 && r.known == nil {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
-		err = r.show()
+		err = r.goOn()
 	}
 	if r.mark != nil {
 		err = errors.Join(err, r.mark.release())
@@ -56,49 +57,24 @@ func (s *Store) look(name string) (*Log, error) {
 	return l, nil
 }
 
-// show sets up what a reader needs, without changing a file.
-func (r *recovery) show() error {
-	for _, s := range r.found {
-		r.segments = append(r.segments, s.segment)
-	}
-	r.first, r.end = r.from, r.from-1
-	if n := len(r.found); n > 0 {
-		if err := r.showTail(r.found[n-1]); err != nil {
-			return err
-		}
-	}
-	if r.known != nil {
-		r.end = max(r.end, r.known.end)
-	}
-	r.passLost()
-	return nil
-}
-
-// showTail finds the end of the newest segment, as a start does. An exact end mark is the word
-// of a process that may be writing now, so that what stands after it does not count, unless
-// the mark is an older one that was put back.
-func (r *recovery) showTail(s *onDisk) error {
+// showTail finds the end of the newest segment, as a start does. An exact end mark is the word of the
+// process that has the store open, if there is one: what stands after it does not count yet.
+func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 	f, err := r.store.fs.Open(r.path(s.base), false)
 	if err != nil {
-		return err
+		return false, err
 	}
 	t := r.tailOf(s, f)
-	if r.exact {
-		newest := t.said()
-		if r.remembered != nil {
-			newest = max(newest, r.remembered.end)
-		}
-		// If the mark says more by now, a process has gone on since it was read.
-		r.exact = newest <= r.known.end || newest <= r.markNow().end
-	}
-	if !r.exact || r.known.base >= s.base && t.offset != r.known.offset {
+	if !r.exact || !durable.IsLocked(r.store.dir) || r.known.base >= s.base && t.offset != r.known.offset {
 		t.run()
-		if sure := max(t.synced, t.confirmed); !r.exact && r.doubt(t, sure) {
+		sure := max(t.synced, t.confirmed)
+		r.exact = r.exact && t.confirmed <= t.synced
+		if !r.exact && r.doubt(t, sure) {
 			r.segments[len(r.segments)-1].doubtful, t.offset = sure+1, t.length
 		}
 	}
 	r.end, r.reached = t.end, t.offset
-	return f.Close()
+	return true, f.Close()
 }
 
 // markNow is the end mark as it is now; a zero one where it cannot be read.

@@ -144,12 +144,14 @@ func (s Store) LoseTail(log string, n int) ([]Place, error) {
 	return lost, nil
 }
 
-// LoseFolder removes everything that a log has, or the table.
+// LoseFolder removes the folder of a log, or the table.
 func (s Store) LoseFolder(log string) error {
 	if log == Table {
 		files, err := s.files(".")
 		for _, name := range files {
-			err = errors.Join(err, os.Remove(filepath.Join(string(s), name)))
+			if filepath.Ext(name) != ".end" { // the mark of a log
+				err = errors.Join(err, os.Remove(filepath.Join(string(s), name)))
+			}
 		}
 		return err
 	}

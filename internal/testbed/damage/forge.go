@@ -30,7 +30,7 @@ func (s Store) Drafts(ctx context.Context, log string) (all []store.Draft, err e
 // Rewrite puts another log with these records in the place of a log, as whoever may write the
 // files can do with the program's own code. It has another ID.
 func (s Store) Rewrite(ctx context.Context, log string, drafts []store.Draft) error {
-	apart := string(s) + ".forged" // the store's table would have the log go on
+	apart := string(s) + ".forged"
 	opened, err := disk.Open(disk.Config{Dir: apart, Writer: "forger", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
@@ -39,10 +39,13 @@ func (s Store) Rewrite(ctx context.Context, log string, drafts []store.Draft) er
 	if err == nil && len(drafts) > 0 {
 		_, err = l.Append(ctx, drafts...)
 	}
-	if err := errors.Join(err, opened.Close(), s.LoseFolder(log)); err != nil {
+	if err = errors.Join(err, opened.Close(), s.LoseFolder(log)); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(filepath.Join(apart, log), filepath.Join(string(s), log)), os.RemoveAll(apart))
+	for _, name := range []string{log, log + ".end"} {
+		err = errors.Join(err, os.Rename(filepath.Join(apart, name), filepath.Join(string(s), name)))
+	}
+	return errors.Join(err, os.RemoveAll(apart))
 }
 
 // Forge changes the data of the k-th record of a log in its place, under a checksum that is
