@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -124,8 +124,9 @@ func TestTheSDKReadsARequest(t *testing.T) {
 	events[1].ContentType, events[1].Body = "text/plain", []byte("two\nlines")
 	req, err := s.request(t.Context(), events, time.Now())
 	require.NoError(t, err)
-	got, err := cehttp.NewEventsFromHTTPRequest(req)
-	require.NoError(t, err)
+	require.Equal(t, event.ApplicationCloudEventsBatchJSON, req.Header.Get("Content-Type"))
+	var got []event.Event // as the SDK's receiver reads a batch, which would link a logger and much else
+	require.NoError(t, json.NewDecoder(req.Body).Decode(&got))
 	require.Len(t, got, len(events))
 	for i := range got {
 		require.NoError(t, got[i].Validate())
