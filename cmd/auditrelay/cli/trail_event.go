@@ -2,14 +2,12 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -19,14 +17,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // proveEventFlags are those of 'trail prove-event'.
 type proveEventFlags struct {
-	which                     relayFlags
+	which                     trailFlags
 	source, body, out, verify string
 	trust                     trustFlags
 }
@@ -66,12 +63,12 @@ event only: the hashes of all others in it are salted, so that nobody can guess 
 		if f.verify != "" {
 			return f.verifyBundle(cmd.OutOrStdout(), args)
 		}
-		return f.prove(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+		return f.prove(cmd, args[0])
 	}, &f)
 }
 
 func (f *proveEventFlags) addTo(cmd *cobra.Command) {
-	f.which.addTo(cmd)
+	f.which.relayFlags.addTo(cmd)
 	needsRelay := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if f.verify == "" {
@@ -85,16 +82,16 @@ func (f *proveEventFlags) addTo(cmd *cobra.Command) {
 		text(&f.verify, "verify", "check this `BUNDLE` instead, by --key or --policy"), &f.trust)
 }
 
-func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {
+func (f *proveEventFlags) prove(cmd *cobra.Command, arg string) error {
 	query, err := f.query(arg)
 	if err != nil {
 		return err
 	}
-	client, err := f.which.open(nil)
+	client, err := f.which.relayFlags.open(cmd)
 	if err != nil {
 		return err
 	}
-	bundle, err := client.ProveEvent(ctx, query)
+	bundle, err := client.ProveEvent(cmd.Context(), query)
 	if err != nil {
 		return err
 	}
@@ -102,30 +99,22 @@ func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, ar
 	if err != nil {
 		return err
 	}
-	if bundle.Trail, err = entryProof(ctx, &f.which, bundle.EntryIndex, bundle.Entry); err != nil {
+	if bundle.Trail, err = entryProof(cmd, &f.which, bundle.EntryIndex, bundle.Entry); err != nil {
 		return fmt.Errorf("the event stands in the span of entry %d, but the entry is not proven; if it is a new one, try again in some seconds: %w", bundle.EntryIndex, err)
 	}
-	if err := writeTo(f.out, out, func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
+	if err := writeTo(f.out, cmd.OutOrStdout(), func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
 		return err
 	}
-	return sayReceived(messages, bundle, &proven)
+	return sayReceived(cmd.ErrOrStderr(), bundle, &proven)
 }
 
 // entryProof proves an entry, from the relay's files for public tools.
-func entryProof(ctx context.Context, which *relayFlags, index int64, record string) (string, error) {
-	dir, err := which.dir()
+func entryProof(cmd *cobra.Command, which *trailFlags, index int64, record string) (string, error) {
+	prover, err := which.prover(cmd)
 	if err != nil {
 		return "", err
 	}
-	fetch, dirs, err := verify.Folder(filepath.Join(dir, tiles.Dir))
-	if err != nil {
-		return "", err
-	}
-	prover, err := verify.NewProver(ctx, fetch, dirs)
-	if err != nil {
-		return "", err
-	}
-	made, err := prover.Prove(ctx, index)
+	made, err := prover.Prove(cmd.Context(), index)
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +188,7 @@ func sayReceived(w io.Writer, b *eventproof.Bundle, p *eventproof.Proven) error 
 }
 
 func newTrailListSpan() *cobra.Command {
-	var which relayFlags
+	var which trailFlags
 	var path string
 	return command(&cobra.Command{
 		Use:   "list-span INDEX",
@@ -217,7 +206,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 		Example: `  auditrelay trail list --config relay.yaml --type events.span
   auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
 		Args: oneIndex,
-	}, &which, func(cmd *cobra.Command, args []string, client *console.Client) error {
+	}, &which.relayFlags, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		index, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil {
 			return err
@@ -226,7 +215,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 			first := true
 			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) (err error) {
 				if first {
-					line, err = provenHead(cmd.Context(), &which, line)
+					line, err = provenHead(cmd, &which, line)
 					first = false
 				}
 				if err == nil {
@@ -239,10 +228,10 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 }
 
 // provenHead adds the entry's proof to the first line.
-func provenHead(ctx context.Context, which *relayFlags, line []byte) ([]byte, error) {
+func provenHead(cmd *cobra.Command, which *trailFlags, line []byte) ([]byte, error) {
 	head, err := eventproof.ParseHead(line)
 	if err == nil {
-		head.Trail, err = entryProof(ctx, which, head.EntryIndex, head.Entry)
+		head.Trail, err = entryProof(cmd, which, head.EntryIndex, head.Entry)
 	}
 	if err != nil {
 		return nil, err

@@ -21,14 +21,13 @@ import (
 // proveFlags are those of 'trail prove'.
 type proveFlags struct {
 	trailFlags
-	chosen      entryFlags
-	site        siteFlags
-	export, out string
-	given       trustFlags
+	chosen entryFlags
+	out    string
+	given  trustFlags
 }
 
 func (p Program) newTrailProve() *cobra.Command {
-	f := &proveFlags{trailFlags: *p.trail(), site: siteFlags{about: "the `URL` of the trail"}, given: trustFlags{when: ": verify each proof"}}
+	f := &proveFlags{trailFlags: *p.trail(), given: trustFlags{when: ": verify each proof"}}
 	return command(&cobra.Command{
 		Use:   "prove INDEX... | FILTER --dir DIR",
 		Short: "Write proofs of entries, for anybody to verify without a relay",
@@ -66,16 +65,9 @@ func indexes(cmd *cobra.Command, args []string) error {
 }
 
 func (f *proveFlags) addTo(cmd *cobra.Command) {
-	f.addFilesTo(cmd, "the relay is stopped")
-	withFlags(cmd, &f.site, text(&f.export, "export", "a `DIR` with an export of the trail"),
+	withFlags(cmd, text(&f.folder, "export", "a `DIR` with an export of the trail"),
 		text(&f.out, "dir", "write into the folder `DIR`"), &f.given, &f.chosen, needed{"dir"})
-	cmd.MarkFlagsMutuallyExclusive("url", "export", "data-dir")
-	before(cmd, func() error {
-		if f.site.url == "" && f.export == "" && f.dataDir == "" && f.config == "" {
-			return errors.New("name the trail: --url, --export, --config or --data-dir")
-		}
-		return nil
-	})
+	f.addFilesTo(cmd, "the `URL` of the trail", "the relay is stopped", "export")
 }
 
 func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
@@ -127,7 +119,7 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 	if len(list) > 0 {
 		return list, nil
 	}
-	if f.site.url != "" || f.export != "" {
+	if f.url != "" || f.folder != "" {
 		return nil, errors.New("name the entries by INDEX; a FILTER needs the relay on this machine, --config or --data-dir")
 	}
 	list = []int64{}
@@ -138,14 +130,6 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 		})
 	})
 	return list, err
-}
-
-func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
-	fetch, dirs, err := f.find(cmd, &f.site, f.export)
-	if err != nil {
-		return nil, err
-	}
-	return verify.NewProver(cmd.Context(), fetch, dirs)
 }
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its
@@ -226,7 +210,7 @@ func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t evid
 // configured: --config is of the relay whose trail is read. A default from the environment
 // may be of another one than --url or --export.
 func (f *proveFlags) configured(cmd *cobra.Command) bool {
-	elsewhere := f.site.url != "" || f.export != "" || f.dataDir != ""
+	elsewhere := f.url != "" || f.folder != "" || f.dataDir != ""
 	return f.config != "" && (!elsewhere || cmd.Flags().Changed("config"))
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,10 +37,12 @@ type trailSource interface {
 	At(ctx context.Context, w timeline.Where, at time.Time) (timeline.State, error)
 }
 
-// trailFlags name an audit trail.
+// trailFlags name an audit trail: of a running relay, of the files of one, or elsewhere.
 type trailFlags struct {
 	filesFlags
-	offline bool
+	offline        bool
+	url, tokenFile string // of a site
+	folder         string // of an export or an archive
 }
 
 func (p Program) trail() *trailFlags {
@@ -54,18 +57,26 @@ func (f *trailFlags) about() string { return whichTrail }
 
 func (f *trailFlags) addTo(cmd *cobra.Command) {
 	f.relayFlags.addTo(cmd)
-	f.addOfflineTo(cmd, "read the files of a stopped relay")
+	onOff(&f.offline, "offline", "read the files of a stopped relay").addTo(cmd)
 }
 
-// addFilesTo adds the flags for reading the files of a relay.
-func (f *trailFlags) addFilesTo(cmd *cobra.Command, offline string) {
+// addFilesTo adds the flags that name the trail's files, after those of the command with which the
+// files are elsewhere.
+func (f *trailFlags) addFilesTo(cmd *cobra.Command, aboutURL, aboutOffline string, elsewhere ...string) {
+	elsewhere = append([]string{"url"}, elsewhere...)
 	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
-	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
-	f.addOfflineTo(cmd, offline)
-}
-
-func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
-	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
+	withFlags(cmd, text(&f.dataDir, "data-dir", "the relay's data `DIR`"), onOff(&f.offline, "offline", aboutOffline), text(&f.url, "url", aboutURL), text(&f.tokenFile, "token-file",
+		"a `FILE` with the bearer token of --url (audit.serve.token or admin.token of the relay); default $"+tokenVariable),
+		check(func() error {
+			switch {
+			case f.tokenFile != "" && f.url == "":
+				return errors.New("--token-file needs --url")
+			case f.dataDir == "" && f.config == "" && !slices.ContainsFunc(elsewhere, cmd.Flags().Changed):
+				return errors.New("name the trail: --" + strings.Join(elsewhere, ", --") + ", --config or --data-dir")
+			}
+			return nil
+		}))
+	cmd.MarkFlagsMutuallyExclusive(append(elsewhere, "data-dir")...)
 }
 
 func (f *trailFlags) open(cmd *cobra.Command) (trailSource, error) {
@@ -103,19 +114,27 @@ func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
 	return o, nil
 }
 
-// find gives the files of a trail: on a site, in a folder, or else in the relay's data directory.
-func (f *trailFlags) find(cmd *cobra.Command, site *siteFlags, dir string) (verify.Fetch, []string, error) {
-	if site.url != "" {
-		return site.open(cmd)
+// find gives the files of the trail: on a site, in a folder, or else in the relay's data directory.
+func (f *trailFlags) find(cmd *cobra.Command) (verify.Fetch, []string, error) {
+	switch {
+	case f.url != "":
+		return f.site(cmd)
+	case f.folder != "":
+		return verify.Folder(f.folder)
 	}
-	if dir == "" {
-		data, err := f.dir()
-		if err != nil {
-			return nil, nil, err
-		}
-		dir = filepath.Join(data, tiles.Dir)
+	data, err := f.dir()
+	if err != nil {
+		return nil, nil, err
 	}
-	return verify.Folder(dir)
+	return verify.Folder(filepath.Join(data, tiles.Dir))
+}
+
+func (f *trailFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
+	fetch, dirs, err := f.find(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return verify.NewProver(cmd.Context(), fetch, dirs)
 }
 
 // verifyLog verifies the trail's log in the data directory of a configuration.
@@ -157,26 +176,13 @@ func (o offlineTrail) List(ctx context.Context, req console.ListTrail, yield fun
 // tokenVariable has the token of a guarded /tlog/, unless --token-file names a file.
 const tokenVariable = "AUDITRELAY_TLOG_TOKEN"
 
-// siteFlags say where a trail is served, with the credential for it.
-type siteFlags struct{ url, tokenFile, about string }
-
-func (f *siteFlags) addTo(cmd *cobra.Command) {
-	withFlags(cmd, text(&f.url, "url", f.about), text(&f.tokenFile, "token-file",
-		"a `FILE` with the bearer token of --url (audit.serve.token or admin.token of the relay); default $"+tokenVariable),
-		check(func() error {
-			if f.tokenFile != "" && f.url == "" {
-				return errors.New("--token-file needs --url")
-			}
-			return nil
-		}))
-}
-
-// open finds the trail at the URL.
-func (f *siteFlags) open(cmd *cobra.Command) (verify.Fetch, []string, error) {
-	client := &http.Client{Timeout: 2 * time.Minute}
-	token, err := f.token(cmd)
-	if err != nil {
-		return nil, nil, err
+// site finds the trail at the URL.
+func (f *trailFlags) site(cmd *cobra.Command) (_ verify.Fetch, _ []string, err error) {
+	client, token := &http.Client{Timeout: 2 * time.Minute}, secret.New(os.Getenv(tokenVariable))
+	if f.tokenFile != "" {
+		if token, err = readSecret(cmd, f.tokenFile); err != nil {
+			return nil, nil, err
+		}
 	}
 	if !token.Empty() {
 		at, err := url.Parse(f.url)
@@ -190,13 +196,6 @@ func (f *siteFlags) open(cmd *cobra.Command) (verify.Fetch, []string, error) {
 		err = fmt.Errorf("%w: give the token for /tlog/ with --token-file FILE or %s", err, tokenVariable)
 	}
 	return fetch, dirs, err
-}
-
-func (f *siteFlags) token(cmd *cobra.Command) (secret.Text, error) {
-	if f.tokenFile != "" {
-		return readSecret(cmd, f.tokenFile)
-	}
-	return secret.New(os.Getenv(tokenVariable)), nil
 }
 
 // bearer sends a token to one host, and to no target of a redirect.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,9 +22,7 @@ import (
 // verifyFlags are those of 'trail verify'.
 type verifyFlags struct {
 	trailFlags
-	site          siteFlags
 	kafka         kafkaFlags
-	dir           string
 	proof, record string
 	events        string
 	trust         trustFlags
@@ -34,7 +31,7 @@ type verifyFlags struct {
 }
 
 func (p Program) newTrailVerify() *cobra.Command {
-	f := &verifyFlags{trailFlags: *p.trail(), site: siteFlags{about: "the `URL` of the trail, or of one log of it"}, output: forms("text", "json")}
+	f := &verifyFlags{trailFlags: *p.trail(), output: forms("text", "json")}
 	return command(&cobra.Command{
 		Use:   "verify --key KEY",
 		Short: "Prove the audit trail to be as signed, and complete",
@@ -91,20 +88,13 @@ root is not shown; 64 wrong usage.`,
 }
 
 func (f *verifyFlags) addTo(cmd *cobra.Command) {
-	f.addFilesTo(cmd, "the relay is stopped: read its log too")
-	withFlags(cmd, &f.site, &f.kafka, text(&f.dir, "dir", "a `DIR` with the trail, or with one log of it"),
+	withFlags(cmd, &f.kafka, text(&f.folder, "dir", "a `DIR` with the trail, or with one log of it"),
 		text(&f.events, "from-events", "a `FILE` of events as JSON lines; - for standard input"),
 		text(&f.proof, "proof", "a .tlog-proof `FILE`"), text(&f.record, "record", "the `FILE` with the entry, with --proof"), &f.trust,
 		texts(&f.known, "checkpoint", "a `FILE` with a signed checkpoint known from elsewhere; again for more"), &f.output)
-	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
+	f.addFilesTo(cmd, "the `URL` of the trail, or of one log of it", "the relay is stopped: read its log too", "dir", "from-events", "from-kafka", "proof")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
-	before(cmd, func() error {
-		if f.site.url == "" && f.dir == "" && f.events == "" && f.kafka.topic == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
-			return errors.New("name the trail: --url, --dir, --from-events, --from-kafka, --proof, --config or --data-dir")
-		}
-		return nil
-	})
 }
 
 func (f *verifyFlags) run(cmd *cobra.Command) error {
@@ -160,8 +150,8 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 		return f.verifyEvents(ctx, o)
 	case f.offline:
 		return f.verifyStopped(ctx, o)
-	case f.site.url == "" && f.dir == "":
-		dir, err := f.relayFlags.dir()
+	case f.url == "" && f.folder == "":
+		dir, err := f.dir()
 		if err != nil {
 			return verify.Report{}, err
 		}
@@ -170,15 +160,15 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 			return f.verifyStopped(ctx, o)
 		}
 	}
-	if f.dir == "" {
+	if f.folder == "" {
 		o.Live, o.Now = true, time.Now()
 	} else {
-		o.Whole = !tiles.HasArchived(f.dir)
+		o.Whole = !tiles.HasArchived(f.folder)
 	}
-	if f.site.url != "" {
+	if f.url != "" {
 		o.Workers = 8
 	}
-	fetch, dirs, err := f.find(cmd, &f.site, f.dir)
+	fetch, dirs, err := f.find(cmd)
 	if err != nil {
 		return verify.Report{}, err
 	}
