@@ -26,7 +26,7 @@ func (x *Index) read(ctx context.Context) (*reading, error) {
 	if x.file == nil {
 		return nil, errors.New("the index of the audit trail is closed: the relay is shutting down")
 	}
-	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file, size: x.end}}, nil
+	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file}}, nil
 }
 
 // Reviewed reports whether an annotation of the entry at index is known by now. It waits for
@@ -155,7 +155,6 @@ func (r *reading) text(index int64) (string, error) {
 // texts reads neighbouring pieces of a file.
 type texts struct {
 	file *os.File
-	size int64
 	held []byte
 	from int64 // of held
 }
@@ -173,29 +172,9 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 	return t.held[offset-t.from:][:n], nil
 }
 
-// near makes the texts of some rows ready to be read, if they fit into what is held.
-func (t *texts) near(of *table, first, end int64) error {
-	from, until := t.size, int64(0)
-	for index := first; index < end; index++ {
-		if row := of.at(index); row.Length > 0 {
-			from, until = min(from, row.Text), max(until, row.Text+int64(row.Length))
-		}
-	}
-	if until <= from || until-from > heldBytes {
-		return nil
-	}
-	_, err := t.read(from, int(until-from))
-	return err
-}
-
-// hold reads the surroundings of a piece. A reader goes up or down: the held ones lie on
-// the other side.
+// hold reads the surroundings of a piece, on both sides: a reader goes up or down.
 func (t *texts) hold(offset int64, n int) error {
-	from := offset
-	if t.held != nil && offset < t.from || t.held == nil && offset+heldBytes > t.size {
-		from = offset + int64(n) - heldBytes
-	}
-	from = max(0, from)
+	from := max(0, offset+int64(n)/2-heldBytes/2)
 	t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
 	got, err := t.file.ReadAt(t.held, from)
 	t.held, t.from = t.held[:got], from

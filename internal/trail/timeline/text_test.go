@@ -35,7 +35,7 @@ func filled(tb testing.TB, n int, sentence func(i int) string) *Index {
 }
 
 func (x *Index) reading() *reading {
-	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file, size: x.end}}
+	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file}}
 }
 
 // A text is found wherever it stands in the file, and one that stands nowhere is sought

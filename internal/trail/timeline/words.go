@@ -127,9 +127,6 @@ func (p *phrase) look(r *reading, block int64) error {
 // read folds the texts of some rows.
 func (p *phrase) read(r *reading, first, end int64) error {
 	p.low, p.ends = p.low[:0], p.ends[:0]
-	if err := r.texts.near(&r.table, first, end); err != nil {
-		return err
-	}
 	for index := first; index < end; index++ {
 		if row := r.table.at(index); row.Length > 0 {
 			text, err := r.texts.read(row.Text, int(row.Length))
