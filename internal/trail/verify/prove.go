@@ -60,7 +60,7 @@ func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error)
 		if g.at, err = proof.ReadCheckpoint(g.note); err != nil {
 			return nil, fmt.Errorf("read %s/%s: %w", dir, proof.CheckpointFile, err)
 		}
-		if g.key, err = statedKey(ctx, g.fetch); err != nil {
+		if _, g.key, err = stated(ctx, g.fetch); err != nil {
 			return nil, err
 		}
 		g.base = proof.BaseOf(g.at.Origin)
@@ -92,15 +92,6 @@ func (p *Prover) KeyOf(origin string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, proof.HistoryFile)
-}
-
-// statedKey is the key that the first line of a history names.
-func statedKey(ctx context.Context, fetch Fetch) (string, error) {
-	lines, err := firstLines(ctx, fetch)
-	if len(lines) == 0 {
-		return "", err
-	}
-	return lines[0].Key, err
 }
 
 // End is the index after the newest provable entry.

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,17 +71,18 @@ type trailCheck struct {
 
 func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 	l := &logCheck{fetch: fetch, o: t.o, report: t.report, complete: t.complete, firstSeq: t.seq + 1}
-	var err error
-	if l.origin, err = t.originOf(ctx, fetch); err != nil {
+	origins, key, err := stated(ctx, fetch)
+	if err != nil {
 		return err
 	}
-	if l.origin == "" {
+	if len(origins) == 0 {
 		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
 		return nil
 	}
+	l.origin = t.originOf(origins)
 	l.base = proof.BaseOf(l.origin)
 	if t.o.Policy != nil {
-		l.policy, err = t.policyOf(ctx, l)
+		l.policy, err = t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == key })
 		l.trusted = err == nil
 		if err != nil {
 			t.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
@@ -99,16 +101,6 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 	t.report.Logs = append(t.report.Logs, made)
 	t.seq = l.seq
 	return nil
-}
-
-// policyOf is the policy for a log: with its own key, if an older generation has named
-// the key in a signed entry; else with the policy's own.
-func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, error) {
-	stated, err := statedKey(ctx, l.fetch)
-	if err != nil {
-		return proof.Policy{}, err
-	}
-	return t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == stated })
 }
 
 // follow is the policy for a log: with the newest of the keys named by signed entries that is the
@@ -131,61 +123,46 @@ func (o *Options) follow(origin string, endorsed []string, isOf func(*proof.Poli
 	return policy, nil
 }
 
-// originOf reads a log's own name; of several, the policy's.
-// Nothing vouches for it yet.
-func (t *trailCheck) originOf(ctx context.Context, fetch Fetch) (string, error) {
-	origins, err := originsOf(ctx, fetch)
-	if err != nil || len(origins) == 0 {
-		return "", err
-	}
+// originOf is a log's own name; of several, the policy's.
+func (t *trailCheck) originOf(origins []string) string {
 	for _, origin := range origins {
 		if t.o.Policy == nil {
 			break
 		}
 		if _, err := PolicyFor(*t.o.Policy, origin); err == nil {
-			return origin, nil
+			return origin
 		}
 	}
-	return origins[0], nil
+	return origins[0]
 }
 
-// originsOf are the names of a log, by its checkpoint and by the first lines of its history.
-func originsOf(ctx context.Context, fetch Fetch) (origins []string, err error) {
-	data, _, err := fetch.read(ctx, proof.CheckpointFile)
+// stated reads what a log says of itself: its names, by its checkpoint and the first lines of its
+// history, and the key of the first line, as far as they can be read. Nothing vouches for them.
+func stated(ctx context.Context, fetch Fetch) (origins []string, key string, err error) {
+	note, _, err := fetch.read(ctx, proof.CheckpointFile)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if origin, text := originIn(data); text {
-		origins = append(origins, origin)
+	notes := [][]byte{note}
+	body, err := fetch(ctx, proof.HistoryFile)
+	if err == nil {
+		defer func() { _ = body.Close() }()
+		lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
+		for _, text := range lines {
+			var line proof.Line
+			if json.Unmarshal(text, &line) == nil {
+				notes, key = append(notes, []byte(line.Checkpoint)), cmp.Or(key, line.Key)
+			}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
-	lines, err := firstLines(ctx, fetch)
-	for _, line := range lines {
-		if origin, text := originIn([]byte(line.Checkpoint)); text {
+	for _, note := range notes {
+		if origin, text := originIn(note); text {
 			origins = append(origins, origin)
 		}
 	}
-	return origins, err
-}
-
-// firstLines are the first lines of a history, as far as they can be read: checking it names the
-// damage.
-func firstLines(ctx context.Context, fetch Fetch) (list []proof.Line, err error) {
-	body, err := fetch(ctx, proof.HistoryFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", proof.HistoryFile, err)
-	}
-	defer func() { _ = body.Close() }()
-	lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
-	for _, text := range lines {
-		var line proof.Line
-		if json.Unmarshal(text, &line) == nil {
-			list = append(list, line)
-		}
-	}
-	return list, nil
+	return origins, key, nil
 }
 
 // originIn is the log that a signed note says to be of. It checks no signature.
