@@ -192,7 +192,7 @@ func trailEvents(cfg *config.Config) (all []trailEvent) {
 		}
 		seen[rec.ID()] = true
 		e := trailEvent{id: rec.ID(), kind: kind, place: -1, body: rec.Body}
-		if place, err := audit.PlaceOfEvent(rec.Body); err == nil {
+		if place, _, _ := audit.ReadEvent(rec.Body); place != nil {
 			e.place = place.Index
 		}
 		all = append(all, e)

@@ -52,9 +52,8 @@ func TestAnEventSufficesForTheLeaf(t *testing.T) {
 		canonical, err := jsondiff.Canonical(event.Body)
 		require.NoError(t, err)
 		require.Equal(t, string(canonical), string(event.Body), "the body is canonical")
-		leaf, err := audit.LeafOfEvent(event.Body)
-		place, placeErr := audit.PlaceOfEvent(event.Body)
-		require.NoError(t, placeErr)
+		place, leaf, err := audit.ReadEvent(event.Body)
+		require.NotNil(t, place)
 		require.Equal(t, r.Leaf, place.Leaf, "%s", r.Record)
 		short, large := len(event.Body) < len(r.Record), len(r.Record) > 1<<16-1
 		ways[fmt.Sprint("short ", short, ", large ", large)]++
@@ -177,7 +176,7 @@ func TestALargeEntryKeepsItsChanges(t *testing.T) {
 			canonical, err := jsondiff.Canonical(event.Body)
 			require.NoError(t, err)
 			require.Equal(t, string(canonical), string(event.Body), "the body is canonical")
-			leaf, err := audit.LeafOfEvent(event.Body)
+			_, leaf, err := audit.ReadEvent(event.Body)
 			require.NoError(t, err)
 			require.Equal(t, r.Leaf, tlog.RecordHash(leaf), "the leaf is of the whole record")
 			require.Equal(t, jsondiff.Hash(e.After), got.Omitted.AfterSHA256)

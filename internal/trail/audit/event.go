@@ -39,7 +39,7 @@ var (
 	ErrNoEntry = errors.New("the event holds no entry of the audit trail")
 	// ErrLeafOmitted marks an event without most of its record, though the record itself is
 	// the leaf: it has at most 65,535 bytes, but the external server took still less. The
-	// leaf's hash stands in the event: see [PlaceOfEvent].
+	// leaf's hash stands in the event: see [Place].
 	ErrLeafOmitted = errors.New("the event omits the record, and names its leaf by hash only")
 	// ErrNotTheRecord marks an event with another content than its leaf's.
 	ErrNotTheRecord = errors.New("the event's content is not the recorded one: a sink's redaction or somebody changed it")
@@ -49,45 +49,30 @@ var (
 // letter written in its longest form.
 const maxEventBody = 6 * maxRecord
 
-// LeafOfEvent computes the data of an entry's Merkle leaf (RFC 6962) from the body of its
-// event: the record, or the digest of a record of more than 65,535 bytes. Any JSON of
-// equal meaning will do, since stores may write it in another form; but not JSON with duplicate names. The
-// error is ErrNoEntry, ErrLeafOmitted, ErrNotTheRecord, or one about the JSON.
+// ReadEvent reads the body of an entry's event. Any JSON of equal meaning will do, since stores may
+// write it in another form; but not JSON with duplicate names.
 //
-// The members of an event with omitted ones are vouched for by nothing: its leaf is the
-// digest of the whole record.
-func LeafOfEvent(body []byte) (leafData []byte, err error) {
+// The place says where the entry stands in the trail, and the hash of its leaf, as the event states
+// them: good to compute the root, no proof of the content. It is nil where the event states none, and
+// where the body is none of an entry's event.
+//
+// The leaf's data (RFC 6962) is the record, or the digest of a record of more than 65,535 bytes. The
+// error is ErrNoEntry, or one about the JSON; with a place it may be ErrLeafOmitted or
+// ErrNotTheRecord. The members of an event with omitted ones are vouched for by nothing: its leaf is
+// the digest of the whole record.
+func ReadEvent(body []byte) (place *Place, leafData []byte, err error) {
 	members, err := membersOf(body)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		place, err = placeIn(members)
 	}
-	place, err := placeIn(members)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	leaf, err := leafOf(members)
 	if err == nil && place != nil && tlog.RecordHash(leaf) != place.Leaf {
-		return nil, fmt.Errorf("%w: entry %d has the leaf %s", ErrNotTheRecord, place.Index, place.Leaf)
+		return place, nil, fmt.Errorf("%w: entry %d has the leaf %s", ErrNotTheRecord, place.Index, place.Leaf)
 	}
-	return leaf, err
-}
-
-// PlaceOfEvent reads where the entry of an event stands in the trail, and the hash of its leaf
-// as the event states it: good to compute the root, no proof of the content. An event that does
-// not state them is no entry: ErrNoEntry.
-func PlaceOfEvent(body []byte) (Place, error) {
-	members, err := membersOf(body)
-	if err != nil {
-		return Place{}, err
-	}
-	place, err := placeIn(members)
-	if err == nil && place == nil {
-		err = fmt.Errorf("%w: it has no member trail", ErrNoEntry)
-	}
-	if err != nil {
-		return Place{}, err
-	}
-	return *place, nil
+	return place, leaf, err
 }
 
 // membersOf gives the members of an entry's event, each canonical.

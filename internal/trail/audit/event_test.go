@@ -40,7 +40,7 @@ func TestAnEventWrittenAnewKeepsItsLeaf(t *testing.T) {
 		"escaped":       bytes.Replace(body, []byte("é"), []byte(`\u00E9`), 1),
 		"without trail": without(t, body, trailMember),
 	} {
-		leaf, err := LeafOfEvent(body)
+		_, leaf, err := ReadEvent(body)
 		require.NoError(t, err, name)
 		assert.Equal(t, string(record), string(leaf), name)
 	}
@@ -80,39 +80,37 @@ func TestAnEventWithoutItsLeafSaysWhy(t *testing.T) {
 		"no leaf":           {`{"type":"t","project":"p","subject":"s","trail":{"index":1}}`, nil, "it has no leaf"},
 		"odd trail":         {`{"type":"t","project":"p","subject":"s","trail":7}`, nil, "read the member trail"},
 	} {
-		_, err := LeafOfEvent([]byte(c.body))
+		place, _, err := ReadEvent([]byte(c.body))
 		require.Error(t, err, name)
 		if c.is != nil {
 			require.ErrorIs(t, err, c.is, name)
 		}
 		require.ErrorContains(t, err, c.text, name)
 		if c.is == ErrNotTheRecord { //nolint:errorlint // the table's own value
-			place, err := PlaceOfEvent([]byte(c.body))
-			require.NoError(t, err, name)
 			assert.Equal(t, leafHash(record), place.Leaf, "the root can be computed all the same: %s", name)
 		}
 	}
 }
 
-// FuzzLeafOfEvent: a stranger's bytes give an error or a leaf, the same leaf for JSON of the
+// FuzzReadEvent: a stranger's bytes give an error or a leaf, the same leaf for JSON of the
 // same meaning, and never the leaf of another entry.
-func FuzzLeafOfEvent(f *testing.F) {
+func FuzzReadEvent(f *testing.F) {
 	body, _ := eventBody(f, `{"a":1e21,"é":"<&>"}`)
 	f.Add(body)
 	f.Add([]byte(`{"type":"t","project":"p","subject":"s","omitted":{"record_bytes":70000,"record_sha256":"` + strings.Repeat("0a", 32) + `"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		leaf, err := LeafOfEvent(body)
+		place, leaf, err := ReadEvent(body)
 		if err != nil {
 			require.Nil(t, leaf)
 			return
 		}
-		if place, err := PlaceOfEvent(body); err == nil {
+		if place != nil {
 			require.Equal(t, place.Leaf, tlog.RecordHash(leaf))
 		}
 		if _, err := decodeRecord(leaf, 0); err != nil || !json.Valid(leaf) {
 			return
 		}
-		again, err := LeafOfEvent(leaf)
+		_, again, err := ReadEvent(leaf)
 		if bytes.HasPrefix(leaf, []byte(`{"record_bytes":`)) {
 			return // a digest is no record
 		}

@@ -3,6 +3,7 @@ package verify
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -238,17 +239,18 @@ func readBare(body []byte) copiedEvent {
 	return made
 }
 
+var errNoPlace = fmt.Errorf("%w: it has no member trail", audit.ErrNoEntry)
+
 // readEntry decodes the body of an entry's event. Anything else that looks like it is apart.
 func readEntry(body []byte) (made copiedEvent) {
-	var err error
-	if made.place, err = audit.PlaceOfEvent(body); err != nil {
+	place, leaf, err := audit.ReadEvent(body)
+	if place == nil {
 		if looksLikeEntry(body) {
-			made.apart = "imitates an entry: " + err.Error()
+			made.apart = fmt.Sprintf("imitates an entry: %v", cmp.Or(err, errNoPlace))
 		}
 		return made
 	}
-	made.entry = true
-	leaf, err := audit.LeafOfEvent(body)
+	made.place, made.entry = *place, true
 	made.claim.leaf = made.place.Leaf
 	switch {
 	case errors.Is(err, audit.ErrLeafOmitted):
