@@ -19,6 +19,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
+// longStart bounds a start on a million entries, of which each is read and hashed, on a machine that may
+// be busy.
+const longStart = 20 * time.Minute
+
 // mostForAPage bounds the time from a request to the end of its answer.
 const mostForAPage = 100 * time.Millisecond
 
@@ -100,10 +104,10 @@ func longStage(ctx context.Context, o options, dir string) (s *stage, err error)
 	if err := fill(ctx, s.relay.DataDir(), o); err != nil {
 		return s, err
 	}
-	if err := s.relay.Start(ctx, s.longConfig(o), 5*time.Minute); err != nil {
+	if err := s.relay.Start(ctx, s.longConfig(o), longStart); err != nil {
 		return s, err
 	}
-	return s, rig.Until(ctx, 5*time.Minute, "the long trail is listed", func() bool {
+	return s, rig.Until(ctx, longStart, "the long trail is listed", func() bool {
 		rows := s.rows(ctx, timeline.Filter{Limit: 1})
 		return len(rows) == 1 && rows[0].Index >= int64(o.entries)-1
 	}, s.relay.Process())
