@@ -180,7 +180,10 @@ func hashesOf(data []byte) (all []tlog.Hash) {
 // eachEvent calls visit with the events of a record, as far as it can be read, until it returns false.
 func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) {
 	n := 0
-	for events := range record.Pieces(data) {
+	for events, err := range record.Pieces(data) {
+		if err != nil {
+			return
+		}
 		for i := range events {
 			if !visit(n+i, &events[i]) {
 				return
