@@ -44,7 +44,6 @@ const (
 // read reads the beginning of a body. Reading a short one to its end lets the connection be used
 // again.
 func (c *Client) read(res *http.Response, host string) *Answer {
-	defer func() { _ = res.Body.Close() }() // it was only read
 	defer time.AfterFunc(answerTime, func() { _ = res.Body.Close() }).Stop()
 	text, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
 	a := &Answer{Status: res.StatusCode, Header: res.Header, Cut: len(text) > MaxAnswer, Broken: err != nil, client: c, host: host}

@@ -114,6 +114,7 @@ func (c *Client) Do(r *http.Request) (*Answer, error) {
 	if err != nil {
 		return nil, c.unanswered(r, err)
 	}
+	defer func() { _ = res.Body.Close() }() // it is only read
 	return c.read(res, r.URL.Host), nil
 }
 
