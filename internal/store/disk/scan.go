@@ -111,7 +111,7 @@ const seekStep = 64 << 10
 // remains, again and again: a header stands only where it was written, and the positions ascend.
 func (w *window) seek(at *span, pos store.Pos) int64 {
 	low, high := int64(dataStart), at.end
-	for high-low > seekStep {
+	for pos > at.base && high-low > seekStep { // whoever reads on from segment to segment looks nowhere
 		w.chunk = 0
 		middle := low + (high-low)/2
 		if offset, h, ok := w.find(middle, at.end, at.seed, 1, at.last); ok && offset < high && h.pos <= pos {
