@@ -92,14 +92,18 @@ func (ix *index) addStatic(environments []config.Environment, before *index) err
 			if other, taken := ix.grants[id]; taken && other.environment != env {
 				return fmt.Errorf("credential %d of %s is one of %s too", i+1, env, other.environment)
 			}
-			known := before.grants[id].uses
-			if known == nil {
-				known = new(uses)
-			}
-			ix.grants[id] = grant{environment: env, uses: known}
+			ix.add(id, grant{environment: env}, before)
 		}
 	}
 	return nil
+}
+
+// add takes a credential, with the uses that it had in the previous index.
+func (ix *index) add(id digest, g grant, before *index) {
+	if g.uses = before.grants[id].uses; g.uses == nil {
+		g.uses = new(uses)
+	}
+	ix.grants[id] = g
 }
 
 func (ix *index) staticID(c config.Credential) digest {
@@ -113,12 +117,7 @@ func (ix *index) staticID(c config.Credential) digest {
 // with their uses.
 func (ix *index) addRecord(name string, r *record, former bool, before *index) {
 	for _, h := range r.Passwords {
-		id := ix.id(kindBasic, sum(name), h.Hash)
-		known := before.grants[id].uses
-		if known == nil {
-			known = new(uses)
-		}
-		ix.grants[id] = grant{r.environment(), former, h.Until, known}
+		ix.add(ix.id(kindBasic, sum(name), h.Hash), grant{environment: r.environment(), former: former, until: h.Until}, before)
 	}
 }
 

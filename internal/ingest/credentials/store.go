@@ -69,12 +69,10 @@ func Open(ctx context.Context, table store.Table, o Options) (*Store, error) {
 		records: map[string]stored{},
 		done:    make(chan struct{}),
 	}
-	static := newIndex()
-	if err := static.addStatic(o.Environments, static); err != nil {
+	s.index.Store(newIndex())
+	if err := s.Reconfigure(o.Environments, o.Overlap); err != nil {
 		return nil, err
 	}
-	s.configured.Store(newConfigured(o.Environments, o.Overlap, static))
-	s.index.Store(static)
 	if err := s.readAll(ctx); err != nil {
 		return nil, fmt.Errorf("read the credentials: %w", err)
 	}
