@@ -61,8 +61,9 @@ type Log struct {
 	// doubtful is from which position on nobody knows what was lost before the first segment;
 	// 0 if that is known. It is immutable once the log is open.
 	doubtful store.Pos
-	closed   bool  // guarded by mu
-	gone     error // the files were removed while they were in use; guarded by mu
+	closed   bool // guarded by mu
+
+	gone
 }
 
 var _ store.Log = (*Log)(nil)
@@ -137,19 +138,25 @@ func (l *Log) watch() {
 	}
 }
 
-// lose notes that a file is gone, and that nothing can be appended any more.
-func (l *Log) lose(path string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone == nil {
-		l.gone = fmt.Errorf("%w: %s", store.ErrGone, path)
-	}
-	return l.gone
+// gone says why nothing can be written until the store is opened again: files were removed or
+// replaced while they were in use.
+type gone struct {
+	losing sync.Mutex
+	why    error // guarded by losing
 }
 
-// err is why nothing can be appended until the store is opened again.
-func (l *Log) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.gone
+// lose notes that a file is gone.
+func (g *gone) lose(path string) error {
+	g.losing.Lock()
+	defer g.losing.Unlock()
+	if g.why == nil {
+		g.why = fmt.Errorf("%w: %s", store.ErrGone, path)
+	}
+	return g.why
+}
+
+func (g *gone) err() error {
+	g.losing.Lock()
+	defer g.losing.Unlock()
+	return g.why
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -23,7 +24,8 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 			mark, err := openSlots(s, "/mark", "test")
 			require.NoError(t, err)
 			for i := range writes {
-				require.NoError(t, mark.put(fmt.Append(nil, i+1)))
+				_, err := mark.write(markKey, fmt.Append(nil, i+1))
+				require.NoError(t, errors.Join(err, mark.sync()))
 			}
 			want := writes
 			if damaged {
@@ -39,7 +41,8 @@ func TestAMarkGivesItsNewestValue(t *testing.T) {
 			} else {
 				assert.Equal(t, fmt.Sprint(want), string(value))
 			}
-			require.NoError(t, again.put([]byte("next")))
+			_, err = again.write(markKey, []byte("next"))
+			require.NoError(t, errors.Join(err, again.sync()))
 			again, err = openSlots(s, "/mark", "test")
 			require.NoError(t, err)
 			assert.Equal(t, "next", string(again.value()))

@@ -217,14 +217,6 @@ func (s *slots) value() []byte {
 	return bytes.Clone(s.values[markKey].data)
 }
 
-// put replaces the value of a mark and syncs it.
-func (s *slots) put(value []byte) error {
-	if _, err := s.write(markKey, value); err != nil {
-		return err
-	}
-	return s.sync()
-}
-
 // sync makes the newest values durable. It may run while another goroutine writes. After a
 // failed sync no later one of the same file counts, so that it makes another file.
 func (s *slots) sync() error {

@@ -166,7 +166,7 @@ func (s *Store) keepSyncing(ctx context.Context) {
 func (s *Store) syncLazily(ctx context.Context) {
 	unlocked := s.guard != nil && !s.fs.Same(osFile{s.guard}, s.guard.Name())
 	if unlocked { // another process could open the store, too
-		s.table.lose(s.guard.Name())
+		_ = s.table.lose(s.guard.Name())
 	}
 	for _, l := range s.opened() {
 		if unlocked {

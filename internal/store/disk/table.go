@@ -30,7 +30,8 @@ type Table struct {
 	entries map[string]entry // guarded by mu
 	changed chan struct{}    // closed with each change; guarded by mu
 	closed  bool             // guarded by mu
-	gone    error            // the files were removed while they were in use; guarded by mu
+
+	gone
 }
 
 // entry is what is known of a key.
@@ -163,8 +164,8 @@ func (t *Table) write(key string, e *entry, c store.If) error {
 func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gone != nil {
-		return entry{}, t.gone
+	if err := t.err(); err != nil {
+		return entry{}, err
 	}
 	if now := t.entries[c.Key].rev; c != (store.If{}) && now != c.Rev {
 		return entry{}, fmt.Errorf("%w: the revision of %s is %d, not %d", store.ErrConflict, c.Key, now, c.Rev)
@@ -194,21 +195,8 @@ func (t *Table) watch(fromDisk bool) {
 	defer t.turn.unlock()
 	err := errors.Join(t.lazy.check(fromDisk), t.durable.check(t.entries, fromDisk))
 	if isMissing(err) {
-		t.lose(t.lazy.path)
+		_ = t.lose(t.lazy.path)
 	}
-}
-
-// lose notes that the table's files are gone, and that nothing can be put any more.
-func (t *Table) lose(path string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.gone = fmt.Errorf("%w: %s", store.ErrGone, path)
-}
-
-func (t *Table) err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.gone
 }
 
 // Watch implements [store.Table].

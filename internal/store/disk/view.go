@@ -31,7 +31,7 @@ func View(cfg Config) (*Store, error) {
 	if s.table, err = openTable(s); err != nil {
 		return nil, fmt.Errorf("read the store's table: %w", err)
 	}
-	s.table.gone = ErrReadOnly
+	s.table.why = ErrReadOnly
 	return s, s.table.lazy.release()
 }
 
@@ -39,7 +39,7 @@ func View(cfg Config) (*Store, error) {
 // fs.ErrNotExist.
 func (s *Store) look(name string) (*Log, error) {
 	l := newLog(s, name, store.Options{})
-	l.gone = ErrReadOnly
+	l.why = ErrReadOnly
 	r := &recovery{Log: l}
 	err := r.find()
 	if err == nil && len(r.found) == 0 && r.known == nil {
