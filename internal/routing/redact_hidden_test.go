@@ -178,3 +178,22 @@ func TestSharpSIsSpelledInTwoWays(t *testing.T) {
 		}
 	}
 }
+
+// A text that is quoted more often than anybody does is not looked into, and counts as hiding a value.
+func TestATextIsLookedIntoToABoundedDepth(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email", "/user/id")
+	text := "[]"
+	for range maxQuoted - 1 {
+		text = quoted(text)
+	}
+	for _, c := range []struct {
+		text   string
+		hidden bool
+	}{{text, false}, {quoted(text), true}} {
+		got, changed, err := r.apply([]byte(`{"a":` + quoted(c.text) + `}`))
+		require.NoError(t, err)
+		assert.Equal(t, c.hidden, changed)
+		assert.Equal(t, c.hidden, string(got) == `{"a":"[redacted]"}`)
+	}
+}
