@@ -80,7 +80,8 @@ func TestARevokedKeyIsOneMessage(t *testing.T) {
 	assert.Equal(t, 1, count("workspace.unreachable"))
 	assert.Zero(t, count("settings.failed", "streaming.failed", "streaming.put_failed", "settings.changed", "environment.gone"))
 	told := strings.TrimPrefix(logs.String(), before)
-	assert.Equal(t, 1, strings.Count(told, "\n"), told)
+	late := strings.Count(told, "the settings are read less often than configured") // on a slow machine
+	assert.Equal(t, 1, strings.Count(told, "\n")-late, told)
 	assert.Contains(t, told, "the management API refuses the key")
 }
 

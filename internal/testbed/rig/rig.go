@@ -20,30 +20,63 @@ import (
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
+	blockSize = 50
 )
 
-// given are the addresses that this process was given.
-var given sync.Map
+// block has ports that no other process with a rig is given: this one listens on the block's first
+// port for as long as it lives.
+var block struct {
+	mu        sync.Mutex
+	listeners []net.Listener // of all blocks; guarded by mu
+	next, end int            // guarded by mu
+}
 
-// FreeAddresses finds n different HOST:PORT on loopback that are free at this moment. The
-// kernel gives none of these ports to others by chance. If a process asks for that very port,
-// the later start fails.
-func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
-	for len(all) < n {
-		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+// nextPort is one that this process was not given before.
+func nextPort(ctx context.Context) (int, error) {
+	block.mu.Lock()
+	defer block.mu.Unlock()
+	for block.next == block.end {
+		base := firstPort + blockSize*rand.IntN((lastPort-firstPort)/blockSize)
+		l, err := listen(ctx, base)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+			return 0, err
 		}
-		if _, twice := given.LoadOrStore(address, true); twice {
-			_ = l.Close() // whoever it was given to may be about to listen
+		block.listeners = append(block.listeners, l)
+		block.next, block.end = base+1, base+blockSize
+	}
+	block.next++
+	return block.next - 1, nil
+}
+
+func listen(ctx context.Context, port int) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	return l, err
+}
+
+// FreeAddresses finds n different HOST:PORT on loopback that are free at this moment. The
+// kernel gives none of these ports to others by chance, and no other process with a rig does. If
+// a process asks for that very port, the later start fails.
+func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
+	for len(all) < n {
+		port, err := nextPort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l, err := listen(ctx, port)
+		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
-		defer func() { _ = l.Close() }() // not before all are found: none may come twice
-		all = append(all, address)
+		if err != nil {
+			return nil, err
+		}
+		_ = l.Close() // it was only tried
+		all = append(all, l.Addr().String())
 	}
 	return all, nil
 }

@@ -24,13 +24,13 @@ const (
 	ofLevels
 )
 
-// up yields the indexes of the rows that may fit, the oldest first.
+// up yields the indexes of the rows that match and may have the phrase, the oldest first.
 func (m *matcher) up(yield func(int64) bool) {
 	for from := max(m.from, 0); from < m.before; {
 		end := min((from|(blockRows-1))+1, m.before)
 		if m.table.mayHave(from/blockRows, m.phrase.bits) {
 			for index := from; index < end; index++ {
-				if !yield(index) {
+				if m.matches(index) && !yield(index) {
 					return
 				}
 			}
@@ -46,7 +46,7 @@ func (m *matcher) down(yield func(int64) bool) {
 		from := max((end-1)&^(blockRows-1), least)
 		if m.table.mayHave(from/blockRows, m.phrase.bits) {
 			for index := end - 1; index >= from; index-- {
-				if !yield(index) {
+				if m.matches(index) && !yield(index) {
 					return
 				}
 			}

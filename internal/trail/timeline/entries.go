@@ -150,7 +150,7 @@ func (p *passing) take(ctx context.Context, e audit.Recorded) error {
 	if p.next = e.Index + 1; e.Index >= p.table.n {
 		return errEnough
 	}
-	fits, err := p.fits(ctx, p.m, e.Index)
+	fits, err := p.fits(ctx, e.Index)
 	if err != nil || !fits {
 		return err
 	}
@@ -161,10 +161,17 @@ func (p *passing) take(ctx context.Context, e audit.Recorded) error {
 	return p.yield(whole(row, e))
 }
 
+func (p *passing) fits(ctx context.Context, index int64) (bool, error) {
+	if !p.m.matches(index) {
+		return false, ctx.Err()
+	}
+	return p.says(ctx, p.m, index)
+}
+
 // missing yields the chosen entries before an index that cannot be read.
 func (p *passing) missing(ctx context.Context, until int64) error {
 	for ; p.next < until; p.next++ {
-		fits, err := p.fits(ctx, p.m, p.next)
+		fits, err := p.fits(ctx, p.next)
 		if err != nil {
 			return err
 		}

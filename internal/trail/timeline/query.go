@@ -92,7 +92,7 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err error) {
 	m := f.matcher(&r.table)
 	for index := range m.down {
-		fits, err := r.fits(ctx, m, index)
+		fits, err := r.says(ctx, m, index)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row
 	m := f.matcher(&r.table)
 	m.from = max(m.from, from)
 	for index := range m.up {
-		fits, err := r.fits(ctx, m, index)
+		fits, err := r.says(ctx, m, index)
 		if err != nil {
 			return err
 		}
@@ -135,12 +135,10 @@ func (r *reading) yield(index int64, yield func(Row) error) (err error) {
 	return yield(row)
 }
 
-func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, error) {
+// says reports whether a row that matches has the phrase as well.
+func (r *reading) says(ctx context.Context, m *matcher, index int64) (bool, error) {
 	if index%blockRows == 0 && ctx.Err() != nil {
 		return false, ctx.Err()
-	}
-	if !m.matches(index) {
-		return false, nil
 	}
 	return m.phrase.isIn(r, index)
 }

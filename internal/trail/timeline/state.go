@@ -79,7 +79,7 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := r.settings(f.matcher(&r.table))
+	list := r.settings(f)
 	if f.Limit > 0 {
 		list = list[:min(len(list), f.Limit)]
 	}
@@ -91,13 +91,12 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 	return list, ctx.Err()
 }
 
-func (r *reading) settings(m *matcher) (list []Setting) {
+func (r *reading) settings(f Filter) (list []Setting) {
+	f.States = true
+	m := f.matcher(&r.table)
 	places := map[uint64]int{} // by the names
 	for index := range m.up {
 		row := r.table.at(index)
-		if row.Flags&isState == 0 || !m.matches(index) {
-			continue
-		}
 		k := uint64(row.Project)<<32 | uint64(row.Environment)<<16 | uint64(row.Subject)
 		i, known := places[k]
 		if !known {
@@ -167,7 +166,7 @@ func (r *reading) id(name string) int { return slices.Index(r.table.names, name)
 // resolve finds the setting named by w.
 func (r *reading) resolve(w Where) (Where, error) {
 	f := Filter{Setting: w.Setting, Project: w.Project, Environment: w.Environment}
-	all := r.settings(f.matcher(&r.table))
+	all := r.settings(f)
 	switch len(all) {
 	case 0:
 		return w, fmt.Errorf("%w: the trail has no state of %s; 'auditrelay settings list' lists those with one", ErrSetting, w)
