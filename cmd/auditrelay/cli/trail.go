@@ -41,7 +41,7 @@ func (f *entryFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.filter.Project, "project", "", "only those of the project `SLUG`; in this and the next three flags a * stands for any text")
 	flags.StringVar(&f.filter.Environment, "environment", "", "only those of the environment `SLUG`")
 	flags.StringVar(&f.filter.Setting, "setting", "", "only those of the setting `NAME`, as 'settings list' shows it")
-	flags.StringVar(&f.filter.Type, "type", "", "only those of the `TYPE`, such as settings.changed")
+	flags.StringVar(&f.filter.Type, "type", "", "only those of the `TYPE`, such as settings.changed; write several with commas between them")
 	flags.StringVar(&f.filter.Severity, "severity", "", "only those at least as severe as `LEVEL`: "+strings.Join(timeline.Severities(), ", "))
 	flags.StringVar(&f.filter.Direction, "direction", "", "only those of the `DIRECTION`: "+strings.Join(timeline.Directions(), ", "))
 	flags.StringVar(&f.filter.Cause, "cause", "", "only those of the `CAUSE`: relay or outside")

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -155,17 +154,15 @@ func (p *historyPage) gaps() lane {
 }
 
 // happened reads the entries about the stream, and makes a lane of those that are no states.
-func (p *historyPage) happened(a *asked) (lane, error) {
-	l := lane{Name: "What happened"}
-	for _, kind := range []string{"streaming.*", "health.*", "silence.*", "credential*"} {
-		f := timeline.Filter{Type: kind, Without: "streaming.checked", Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory}
-		rows, err := listed(a, f)
-		if err != nil {
-			return l, err
-		}
-		p.Entries = append(p.Entries, rows...)
+func (p *historyPage) happened(a *asked) (l lane, err error) {
+	l.Name = "What happened"
+	f := timeline.Filter{
+		Type: "streaming.*,health.*,silence.*,credential*", Without: "streaming.checked",
+		Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory,
 	}
-	slices.SortFunc(p.Entries, func(a, b timeline.Row) int { return cmp.Compare(a.Index, b.Index) })
+	if p.Entries, err = listed(a, f); err != nil {
+		return l, err
+	}
 	for _, e := range p.Entries {
 		if e.Type != health.TypeGap && e.Type != health.TypeChanged {
 			l.add(p.Axis, segment{From: e.Time, State: marked(e.Type+": "+e.Summary, 300), Colour: "mark"})

@@ -58,6 +58,7 @@ func TestWhoIsListedAndFound(t *testing.T) {
 		assert.Equal(t, want, indices(list(t, v, Filter{Actor: pattern})), pattern)
 	}
 	assert.Equal(t, []int64{2}, indices(list(t, v, Filter{Actor: "ada", Type: "settings.*", Cause: "relay", Until: at(3)})))
+	assert.Equal(t, []int64{1, 7}, indices(list(t, v, Filter{Type: "action.*,sink.retired"})))
 }
 
 // A change of the streaming status is a change: it wants a review, and it is counted.

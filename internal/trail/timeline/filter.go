@@ -11,7 +11,8 @@ import (
 )
 
 // Filter chooses entries: those with every given property. In Type, Without,
-// Project, Environment, Setting, Cause and Actor each "*" stands for any text.
+// Project, Environment, Setting, Cause and Actor each "*" stands for any text. Type may be several types
+// with commas between them.
 type Filter struct {
 	Since       time.Time `json:"since,omitzero"` // at or after
 	Until       time.Time `json:"until,omitzero"` // before
@@ -98,7 +99,10 @@ func (f *Filter) matcher(t *table) *matcher {
 	if !f.Until.IsZero() {
 		m.until = nanos(f.Until)
 	}
-	for column, pattern := range [...]string{ofKind: f.Type, ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
+	if f.Type != "" {
+		m.names = append(m.names, allowed{ofKind, named(t, strings.Split(f.Type, ",")...)})
+	}
+	for column, pattern := range [...]string{ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
 		if pattern != "" {
 			m.names = append(m.names, allowed{column, named(t, pattern)})
 		}
@@ -138,11 +142,15 @@ func leveled(f *Filter) []bool {
 	return ok
 }
 
-// named returns the fitting names of a table. A long one fits by its start, and as a whole.
-func named(t *table, pattern string) []bool {
-	p, short, ok := match.ParsePattern(pattern), ShortName(pattern), make([]bool, len(t.names))
-	for id, name := range t.names {
-		ok[id] = name == short || p.Matches(name)
+// named returns the names of a table that fit one of the patterns. A long one fits by its start, and as a
+// whole.
+func named(t *table, patterns ...string) []bool {
+	ok := make([]bool, len(t.names))
+	for _, pattern := range patterns {
+		p, short := match.ParsePattern(pattern), ShortName(pattern)
+		for id, name := range t.names {
+			ok[id] = ok[id] || name == short || p.Matches(name)
+		}
 	}
 	return ok
 }
