@@ -311,11 +311,13 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 		until(7)
 		require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(9, 9)))
 		s.restart()
-		go func() {
+		var naming sync.WaitGroup
+		naming.Go(func() {
 			time.Sleep(time.Second)
 			assert.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(11, 11)))
-		}()
+		})
 		until(11)
+		naming.Wait()
 		assert.Equal(t, []store.Pos{7, 7, 9, 11}, told, "each is told once at each start")
 	})
 }

@@ -61,7 +61,9 @@ func (t *Trail) restore(ctx context.Context) error {
 	t.offer()
 	t.show(viewOf(x))
 	t.grown()
-	if t.pinDue || t.signed.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
+	// The pin's problem is named and durable now. Another reading, with another checkpoint kept, would name it
+	// once more. Where the pin cannot be written, whoever signs tries it again, and says why.
+	if t.keepPin() != nil || t.signed.Len() > 0 && t.beat.due(false) {
 		nudge(t.grew)
 	}
 	return nil
