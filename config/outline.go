@@ -135,8 +135,12 @@ func (p *part) elements(v reflect.Value) {
 	for i := range all {
 		one := partOf(p.name, v.Index(i))
 		if all[i] = one.shown; p.list {
-			one.name, _ = nameOf(one.value)
-			named[shownIn("", one.name)], p.parts = one.shown, append(p.parts, one)
+			names, _ := nameOf(one.value)
+			one.name = strings.Join(names, "/")
+			for i := range names { // a secret in one of them may look harmless next to another one
+				names[i] = shownIn("", names[i])
+			}
+			named[shownIn("", strings.Join(names, "/"))], p.parts = one.shown, append(p.parts, one)
 		}
 	}
 	switch {
@@ -149,18 +153,18 @@ func (p *part) elements(v reflect.Value) {
 	}
 }
 
-// nameOf is the name of an element of a list, and whether the elements of such lists have names. A
-// valid configuration has each name once.
-func nameOf(element any) (name string, named bool) {
+// nameOf is the name of an element of a list, in its parts, and whether the elements of such lists have
+// names. A valid configuration has each name once.
+func nameOf(element any) (names []string, named bool) {
 	switch one := element.(type) {
 	case Sink:
-		return one.Name, true
+		return []string{one.Name}, true
 	case Environment:
-		return one.Project + "/" + one.Environment, true
+		return []string{one.Project, one.Environment}, true
 	case Witness:
-		return cmp.Or(one.Key, one.URL), true
+		return []string{cmp.Or(one.Key, one.URL)}, true
 	}
-	return "", false
+	return nil, false
 }
 
 var (
