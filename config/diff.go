@@ -42,14 +42,14 @@ func (d *differ) compare(path string, before, after part) {
 	was, is := before.byName(), after.byName()
 	for _, one := range before.parts {
 		if other, kept := is[one.name]; kept {
-			d.compare(before.at(path, one.name), one, other)
+			d.compare(before.at(path, one), one, other)
 		} else if one.shown != nil {
-			d.add(before.at(path, one.name), one.shown, nil)
+			d.add(before.at(path, one), one.shown, nil)
 		}
 	}
 	for _, one := range after.parts {
 		if _, known := was[one.name]; !known && one.shown != nil {
-			d.add(after.at(path, one.name), nil, one.shown)
+			d.add(after.at(path, one), nil, one.shown)
 		}
 	}
 }
@@ -63,9 +63,9 @@ func (p *part) byName() map[string]part {
 }
 
 // at is the path of what is in a part at a path.
-func (p *part) at(path, name string) string {
+func (p *part) at(path string, inner part) string {
 	if p.list {
-		return path + "[" + name + "]"
+		return path + "[" + inner.label + "]"
 	}
-	return join(path, name)
+	return join(path, inner.name)
 }

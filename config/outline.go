@@ -31,6 +31,7 @@ func (c *Config) Outline() map[string]any {
 // part is a part of a configuration: a field, or an element of a list whose elements have names.
 type part struct {
 	name  string
+	label string // the name as it may be shown, of an element
 	value any
 	shown any    // in an outline; nil if it is empty
 	parts []part // of a section, its fields, and of such a list, its elements
@@ -140,7 +141,8 @@ func (p *part) elements(v reflect.Value) {
 			for i := range names { // a secret in one of them may look harmless next to another one
 				names[i] = shownIn("", names[i])
 			}
-			named[shownIn("", strings.Join(names, "/"))], p.parts = one.shown, append(p.parts, one)
+			one.label = shownIn("", strings.Join(names, "/"))
+			named[one.label], p.parts = one.shown, append(p.parts, one)
 		}
 	}
 	switch {

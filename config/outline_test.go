@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -72,6 +73,7 @@ func TestNoSecretInAnOutline(t *testing.T) {
 			}
 			v.SetString(value)
 			assertUnsaid(t, value, path, outlined(t, cfg))
+			assertUnsaid(t, value, path, fmt.Sprintf("%+v", Diff(&Config{}, cfg)))
 		}
 		v.SetString(was)
 	})
