@@ -14,6 +14,9 @@ const archiveSubject = "trail_archives"
 
 // archiveTrail moves old entry bundles to a folder.
 func (c *control) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error) {
+	if _, _, err := c.trail.Last(ctx, console.NoProject, "", archiveSubject); err != nil { // it waits until the trail was read
+		return nil, err
+	}
 	a := &tiles.Archiver{
 		Store: c.tiles(), Generations: c.trail.Generations(), Dir: req.Dir, Before: req.Before, Progress: progress,
 		Enter: func(ctx context.Context, moved proof.Archived) error { return c.enterArchive(ctx, moved, by) },

@@ -32,13 +32,17 @@ func TestMakeAnExportForProof(t *testing.T) {
 	start := time.Now()
 	fillTrail(t, kept, n)
 	fmt.Printf("%d entries appended in %v\n", n, time.Since(start).Round(time.Millisecond))
-	for range 2 { // the first one signs when it closes
+	open := func() {
 		trail, err = audit.Open(t.Context(), kept, o)
 		require.NoError(t, err)
+		_, err = trail.Get(t.Context(), 0) // it waits until the trail was read
+		require.NoError(t, err)
+	}
+	for range 2 { // the first one signs when it closes
+		open()
 		require.NoError(t, trail.Close(t.Context()))
 	}
-	trail, err = audit.Open(t.Context(), kept, o)
-	require.NoError(t, err)
+	open()
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	start = time.Now()
 	made := writeFiles(t, trail, filepath.Join(dir, "export"))
