@@ -119,7 +119,7 @@ func TestForeignLogsThatDecideNothing(t *testing.T) {
 	}
 }
 
-// Files that are behind, or damaged, say nothing.
+// Files that lack the newest entries, or are damaged, say nothing.
 func TestFilesOfAWholeTrail(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
