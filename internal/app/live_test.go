@@ -26,7 +26,8 @@ func follow(t *testing.T, at string, session *http.Cookie) *live {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
 	require.NoError(t, err)
 	req.AddCookie(session)
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	alone := &http.Transport{DisableKeepAlives: true} // no connection stays open after its stream
+	resp, err := alone.RoundTrip(req)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))

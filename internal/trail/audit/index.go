@@ -124,8 +124,16 @@ func (t *Trail) Newest(ctx context.Context, subject string) (entries []Entry, er
 }
 
 // Leaves are the hashes of the leaves of the entries in [from, to): as they were signed, zero where
-// that is not known, and of entries under no checkpoint as they are. Of unknown entries there are none.
-func (t *Trail) Leaves(from, to int64) []tlog.Hash { return t.known.between(from, to) }
+// that is not known, and of entries under no checkpoint as they are. Those that another relay has
+// appended are read first; there are none of entries after the end.
+func (t *Trail) Leaves(ctx context.Context, from, to int64) ([]tlog.Hash, error) {
+	if to > t.known.len() {
+		if err := t.inTurn(ctx, func() error { return t.catchUp(ctx, nil) }); err != nil {
+			return nil, fmt.Errorf("read what another relay has appended to the audit trail: %w", err)
+		}
+	}
+	return t.known.between(from, to), nil
+}
 
 // End is the number of entries.
 func (t *Trail) End(ctx context.Context) (int64, error) {

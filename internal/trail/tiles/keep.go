@@ -26,7 +26,7 @@ type Trail interface {
 	Each(ctx context.Context, from int64, handle func(audit.Recorded) error) error
 	// Leaves are the hashes of the leaves of the entries in [from, to), as they were signed, and as
 	// far as they are known.
-	Leaves(from, to int64) []tlog.Hash
+	Leaves(ctx context.Context, from, to int64) ([]tlog.Hash, error)
 }
 
 // Keeper writes the logs of a trail.

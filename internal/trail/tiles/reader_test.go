@@ -9,6 +9,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // A witness gets its consistency proof from the tiles, where kept checkpoints are lost too, and as
@@ -48,4 +50,28 @@ func TestConsistencyIsProvenFromTheTiles(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, proof)
 	}
+}
+
+// A relay that was thought dead appends and signs after another one has read the trail. The files of the
+// other one get each of its checkpoints, though that one has appended nothing yet.
+func TestTheFilesHaveWhatAnotherRelaySigns(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 3)
+	old, err := audit.Open(t.Context(), h.kept, h.options)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, old.Close(t.Context())) }()
+	h.run()
+	for i := 3; i < 6; i++ {
+		_, err := old.Append(t.Context(), entry(i))
+		require.NoError(t, err)
+		require.NoError(t, old.Sign(t.Context()))
+	}
+	h.run()
+	h.requireWhole(0, 6)
+	h.add(entry(6))
+	h.run()
+	h.requireWhole(0, 7)
+	report, err := verify.Files(t.Context(), h.store.Log(0).dir, h.options.Origin, h.key(0), verify.Options{Stopped: true})
+	require.NoError(t, err)
+	require.Empty(t, report, "the history has each checkpoint")
 }

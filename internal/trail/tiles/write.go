@@ -127,7 +127,7 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 	if c.Size < w.proven.Size {
 		return nil // an older one, read again
 	}
-	if err := w.prove(&c); err != nil {
+	if err := w.prove(ctx, &c); err != nil {
 		return err
 	}
 	w.proven = proof.Checkpoint{Size: c.Size, Root: c.Root}
@@ -139,9 +139,12 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 }
 
 // prove takes in the leaves up to a checkpoint, if they give its root.
-func (w *writer) prove(c *audit.Kept) error {
+func (w *writer) prove(ctx context.Context, c *audit.Kept) error {
 	unproven := fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
-	leaves := w.trail.Leaves(w.base+w.proven.Size, w.base+c.Size)
+	leaves, err := w.trail.Leaves(ctx, w.base+w.proven.Size, w.base+c.Size)
+	if err != nil {
+		return err
+	}
 	if int64(len(leaves)) < c.Size-w.proven.Size {
 		return unproven
 	}
