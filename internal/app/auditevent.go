@@ -13,11 +13,15 @@ import (
 // journal, so every sink gets them too. A crash between the two is harmless: the trail
 // hands them on again, and the event has the same id.
 func (c *control) startForwarding(context.Context) error {
-	c.stack.push("audit events", background(func(ctx context.Context) {
+	forward := func(ctx context.Context) {
 		if err := c.trail.Forward(ctx, followsTrail, c.forwardEntry, c.forwardCheckpoint); ctx.Err() == nil {
 			c.fail(err)
 		}
-	}))
+	}
+	if c.inCluster() { // the next relay that has control goes on with it
+		forward = c.untilStop(forward)
+	}
+	c.stack.push("audit events", background(forward))
 	return nil
 }
 

@@ -107,15 +107,20 @@ func (c *control) take(ctx context.Context, parts ...func(context.Context) error
 	return nil
 }
 
-// runActing has work done as a part of the second step. All such work ends at once when the relay
-// begins to stop, so that another one need not wait until each part has written its last in turn.
+// runActing has work done as a part of the second step, until the relay begins to stop.
 func (c *control) runActing(name string, work func(context.Context)) {
-	c.acting.push(name, background(func(ctx context.Context) {
+	c.acting.push(name, background(c.untilStop(work)))
+}
+
+// untilStop is work that ends as soon as the relay begins to stop. All such work ends at once, so
+// that another relay need not wait until each part has written its last in turn.
+func (c *control) untilStop(work func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
 		work(ctx)
-	}))
+	}
 }
 
 // stopActing undoes the second step, and has nothing started any more.

@@ -130,11 +130,9 @@ func (w *Watcher) attest(ctx context.Context, g *group, age time.Duration) error
 	return err
 }
 
-// attestLast attests the remaining looks, at the end of Run.
-func (w *Watcher) attestLast(ctx context.Context) {
+// attestLast attests the remaining looks at a group, at the end of Run.
+func (w *Watcher) attestLast(ctx context.Context, g *group) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	for _, g := range w.groups {
-		_ = w.attest(ctx, g, 0) // it was logged
-	}
+	_ = w.attest(ctx, g, 0) // it was logged
 }

@@ -138,10 +138,12 @@ func (w *Watcher) watch(project, environment string) {
 func (w *Watcher) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, g := range w.groups {
-		all.Go(func() { w.follow(ctx, g) })
+		all.Go(func() {
+			w.follow(ctx, g)
+			w.attestLast(ctx, g)
+		})
 	}
 	all.Wait()
-	w.attestLast(ctx)
 }
 
 func (w *Watcher) follow(ctx context.Context, g *group) {

@@ -164,7 +164,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	require.Len(t, first.After, 1)
 	require.Empty(t, first.Before)
 	require.NoError(t, w.Snapshot(t.Context()))
-	w.attestLast(t.Context())
+	w.attestLast(t.Context(), w.groups[1])
 	agreed := w.groups[1].watches[3].agreed.Requests
 	require.NotEqual(t, first.After, agreed)
 
