@@ -3,12 +3,14 @@ package tiles
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -49,6 +51,45 @@ func (l Log) checkHistory(publicKey string) error {
 		seq = line.Seq
 		return nil
 	})
+}
+
+// mend leaves out the lines of the history that are not good, and puts others in between, in the order of
+// their numbers. A crash leaves the one history or the other.
+func (l Log) mend(publicKey string, lines []proof.Line) error {
+	return durable.Replace(l.path(proof.HistoryFile), func(file io.Writer) error {
+		w := bufio.NewWriter(file)
+		newest := uint64(0)
+		err := l.eachText(func(_ int, text []byte) error {
+			line, err := parseLine(text)
+			if err != nil || line.Seq <= newest || line.Key != publicKey {
+				return nil //nolint:nilerr // the trail has it, or it is lost
+			}
+			newest = line.Seq
+			before, _ := slices.BinarySearchFunc(lines, newest, func(l proof.Line, seq uint64) int { return cmp.Compare(l.Seq, seq) })
+			if err = writeLines(w, lines[:before]); err == nil {
+				_, err = w.Write(text)
+			}
+			lines = lines[before:]
+			return err
+		})
+		if err == nil || errors.Is(err, errDamaged) { // nothing more of it can be read
+			err = writeLines(w, lines)
+		}
+		return errors.Join(err, w.Flush())
+	})
+}
+
+func writeLines(w io.Writer, lines []proof.Line) error {
+	for _, line := range lines {
+		text, err := json.Marshal(line)
+		if err == nil {
+			_, err = w.Write(append(text, '\n'))
+		}
+		if err != nil {
+			return fmt.Errorf("encode history of checkpoints: %w", err)
+		}
+	}
+	return nil
 }
 
 // eachText gives each whole line as it is. A missing history has none.
@@ -121,19 +162,15 @@ func (l Log) addLines(lines []proof.Line) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	var text []byte
-	for _, line := range lines {
-		one, err := json.Marshal(line)
-		if err != nil {
-			return fmt.Errorf("encode history of checkpoints: %w", err)
-		}
-		text = append(append(text, one...), '\n')
+	var text bytes.Buffer
+	if err := writeLines(&text, lines); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(l.path(proof.HistoryFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("write history of checkpoints: %w", err)
 	}
-	_, err = f.Write(text)
+	_, err = f.Write(text.Bytes())
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write history of checkpoints: %w", err)
 	}

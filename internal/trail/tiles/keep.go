@@ -39,6 +39,7 @@ type Keeper struct {
 
 	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
+	whole   bool              // the histories have all checkpoints that the tiles prove
 
 	mu        sync.Mutex     // guards the fields below
 	logs      map[string]Log // by origin
@@ -123,6 +124,8 @@ func (k *Keeper) check(ctx context.Context) {
 		}
 		if errors.Is(err, errDamaged) {
 			k.damaged(g.Base, l, err)
+		} else if err != nil && ctx.Err() == nil {
+			k.log.Warn("the files of the audit trail cannot be read back; the next start tries it again", "error", err, "folder", l.dir)
 		}
 	}
 }
@@ -170,7 +173,7 @@ func (k *Keeper) follow(ctx context.Context, worked func() error) error {
 	err = k.trail.Checkpoints(ctx, from, func(c audit.Kept) error {
 		return k.take(ctx, generations, c)
 	}, func() error {
-		if err := k.flush(ctx); err != nil {
+		if err := k.flush(ctx, generations); err != nil {
 			return err
 		}
 		return worked()
@@ -222,7 +225,7 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.writers[g.Base] = w
+	k.writers[g.Base], k.whole = w, false
 	delete(k.fromFirst, g.Base) // after a crash, check finds the damage again
 	return w, nil
 }
@@ -240,10 +243,13 @@ func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c aud
 	err := w.add(ctx, c)
 	if errors.Is(err, errUnproven) {
 		if !w.unproven {
-			k.log.Error("a checkpoint of the audit trail does not continue its published log; its files stay as they are", "error", err, "folder", w.dir)
+			k.log.Error("a checkpoint of the audit trail does not continue its published log; it is not published, unless a later one proves it", "error", err, "folder", w.dir)
 		}
 		w.unproven = true
 		return nil
+	}
+	if w.unproven { // what this one proves may include what was passed over
+		k.whole, w.unproven = false, err != nil
 	}
 	return k.failed(c.Base, w, err)
 }
@@ -259,7 +265,7 @@ func isOf(generations []audit.Generation, c audit.Kept) bool {
 }
 
 // flush writes the steps in hand.
-func (k *Keeper) flush(ctx context.Context) error {
+func (k *Keeper) flush(ctx context.Context, generations []audit.Generation) error {
 	for base, w := range k.writers {
 		if err := k.failed(base, w, w.write(ctx)); err != nil {
 			return err
@@ -269,7 +275,12 @@ func (k *Keeper) flush(ctx context.Context) error {
 			w.lost = 0
 		}
 	}
-	return nil
+	if k.whole {
+		return nil
+	}
+	err := k.complete(ctx, generations)
+	k.whole = err == nil
+	return err
 }
 
 // failed has a log with damaged files written again from the first entry.

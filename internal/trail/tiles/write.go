@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -47,7 +46,7 @@ type writer struct {
 	lines  []proof.Line        // of the checkpoints between the two
 
 	lost     int64 // entries missing from the trail and the log, written as empty ones
-	unproven bool  // a checkpoint that does not continue the log was logged
+	unproven bool  // the checkpoint before was passed over, and logged
 }
 
 // openWriter goes on with a log as far as its newest checkpoint is good and its tiles
@@ -59,9 +58,8 @@ func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer
 		return nil, err
 	}
 	if fromFirst && l.checkHistory(g.PublicKey) != nil {
-		// After a crash here, the history is empty, and the log is written again from the first entry.
-		if err := os.Remove(l.path(proof.HistoryFile)); err != nil {
-			return nil, fmt.Errorf("replace the history of checkpoints: %w", err)
+		if err := l.mend(g.PublicKey, nil); err != nil {
+			return nil, err
 		}
 	}
 	last, err := l.lastLine(true)
@@ -205,6 +203,15 @@ func (w *writer) write(ctx context.Context) error {
 	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil
+}
+
+// has reports whether the tiles give a checkpoint's root.
+func (w *writer) has(c *audit.Kept) (bool, error) {
+	if c.Size > w.written.Size {
+		return false, nil
+	}
+	root, err := tlog.TreeHash(c.Size, w)
+	return root == c.Root, err
 }
 
 // publish makes the newest checkpoint of the step the log's.
