@@ -59,15 +59,12 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
 	var failed *failure
+	var end ending
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, errReported):
-		return ExitFailure
-	case errors.Is(err, errTrouble):
-		return ExitTrouble
-	case errors.Is(err, errNotShown):
-		return ExitNotShown
+	case errors.As(err, &end):
+		return int(end)
 	case errors.As(err, &failed) && !errors.Is(err, console.ErrRequest):
 		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
 		return ExitFailure

@@ -13,23 +13,7 @@ import (
 )
 
 func newClusterStatus() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "status",
-		Short: "Show which relay of a cluster does which job, and how far each job is",
-		Long: `Shows the relays that share one journal (journal.url), and who does which job: since when,
-under which epoch, and for a sink how far it is. Each relay gives the same answer.
-
-  HEARTBEAT  how long ago the relay wrote its last one
-  EPOCH      how many relays have had the job so far; what an earlier one writes is refused
-  POSITION   the sink's newest acknowledged record; PENDING: the records after it
-  OLDEST     how long the first of those has waited
-
-A time is by the clock of the relay that wrote it. Without journal.url there is one relay.
-
-Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
-		Example: `  auditrelay cluster status --config relay.yaml
-  auditrelay cluster status --data-dir /var/lib/auditrelay --json | jq -r '.jobs[] | .job + " " + .holder'`,
-	}, &relayFlags{}, orJSON("print a JSON object"), listOf(clusterOf), printCluster)
+	return question("cluster status", &relayFlags{}, orJSON("print a JSON object"), listOf(clusterOf), printCluster)
 }
 
 // clusterOf asks for the section of /status.

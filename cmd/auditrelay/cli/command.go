@@ -15,6 +15,25 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
 
+// ending ends a command with an exit code, after it has printed the reason.
+type ending int
+
+const (
+	errReported = ending(ExitFailure)  // it failed
+	errTrouble  = ending(ExitTrouble)  // something is wrong, or differs
+	errNotShown = ending(ExitNotShown) // nothing is known to be wrong, but something is not shown
+)
+
+func (e ending) Error() string { return fmt.Sprintf("exit code %d, as reported", int(e)) }
+
+// when ends the command if something is so.
+func (e ending) when(so bool) error {
+	if so {
+		return e
+	}
+	return nil
+}
+
 // A failure is an error of a well-formed command; cobra's own errors are errors of usage.
 type failure struct{ err error }
 
@@ -39,17 +58,21 @@ func markFailures(cmd *cobra.Command) {
 	}
 }
 
-// group is a command with subcommands only.
-func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
-	return under(&cobra.Command{Use: use, Short: short, Long: long}, commands...)
+// group is a command that has only the given subcommands.
+func group(path string, commands ...*cobra.Command) *cobra.Command {
+	return under(described(path), commands...)
 }
 
-// under completes a command that has only the given subcommands.
 func under(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args, cmd.RunE = subcommands, showHelp
 	cmd.AddCommand(commands...)
 	return cmd
 }
+
+// takes are the arguments of a command.
+type takes cobra.PositionalArgs
+
+func (t takes) addTo(cmd *cobra.Command) { cmd.Args = cobra.PositionalArgs(t) }
 
 // exactly n arguments have to be given; want says which.
 func exactly(n int, want string) cobra.PositionalArgs {
@@ -82,16 +105,19 @@ func ask[S any](cmd *cobra.Command, of source[S], use func(S) error) error {
 	return use(s)
 }
 
-// command completes the description of a command: what it asks, what it does with it, and its
-// flags. It takes no arguments, unless the description says which. The help tells of the source
-// before the exit codes.
-func command[S any](cmd *cobra.Command, of source[S], run func(cmd *cobra.Command, args []string, s S) error, flags ...flagged) *cobra.Command {
-	if cmd.Args == nil {
-		cmd.Args = noArgs
-	}
+// command is the one that the help has at path: what it asks, what it does with it, and its flags.
+// It takes no arguments, unless one of the flags is takes.
+func command[S any](path string, of source[S], run func(cmd *cobra.Command, args []string, s S) error, flags ...flagged) *cobra.Command {
+	return complete(described(path), of, run, flags...)
+}
+
+// complete is command with a description from elsewhere. The help tells of the source before the
+// exit codes.
+func complete[S any](cmd *cobra.Command, of source[S], run func(cmd *cobra.Command, args []string, s S) error, flags ...flagged) *cobra.Command {
 	if about := of.about(); about != "" {
 		cmd.Long = strings.Replace(cmd.Long, "\n\nExit codes: ", "\n"+about+"\n\nExit codes: ", 1)
 	}
+	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return ask(cmd, of, func(s S) error { return run(cmd, args, s) })
 	}
@@ -106,11 +132,6 @@ func withFlags(cmd *cobra.Command, flags ...flagged) *cobra.Command {
 	return cmd
 }
 
-// exits completes a help text by the exit codes. Wrong usage is one of every command.
-func exits(codes, long string) string {
-	return long + "\n\n" + strings.Join(wrap("Exit codes: "+codes+", 64 wrong usage.", 90), "\n")
-}
-
 // alone is the source of commands that ask nobody, or find it by themselves; it is about that.
 type alone string
 
@@ -118,21 +139,19 @@ func (a alone) about() string                      { return string(a) }
 func (alone) addTo(*cobra.Command)                 {}
 func (a alone) open(*cobra.Command) (alone, error) { return a, nil }
 
-// question is a command that asks once, and prints the answer as JSON or for people. after, where
-// there is one, says how the command ends with an answer that was printed.
-func question[S, T any](cmd *cobra.Command, of source[S], output outputFlag, ask func(*cobra.Command, S, []string) (T, error), people func(*page, T), after ...func(T) error) *cobra.Command {
-	return command(cmd, of, func(cmd *cobra.Command, args []string, s S) error {
-		answer, err := ask(cmd, s, args)
-		if err == nil {
-			err = printAs(cmd.OutOrStdout(), output.isJSON(), answer, people)
+// question is a command that asks once, and prints the answer as JSON or for people: also one that
+// comes with an ending.
+func question[S, T any](path string, of source[S], output outputFlag, ask func(*cobra.Command, S, []string) (T, error), people func(*page, T), flags ...flagged) *cobra.Command {
+	return command(path, of, func(cmd *cobra.Command, args []string, s S) error {
+		answer, ends := ask(cmd, s, args)
+		if ends != nil && !errors.As(ends, new(ending)) {
+			return ends
 		}
-		for _, end := range after {
-			if err == nil {
-				err = end(answer)
-			}
+		if err := printAs(cmd.OutOrStdout(), output.isJSON(), answer, people); err != nil {
+			return err
 		}
-		return err
-	}, &output)
+		return ends
+	}, append(flags, &output)...)
 }
 
 // listOf is a question to the relay without further words.

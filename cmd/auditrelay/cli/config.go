@@ -23,44 +23,18 @@ func (p Program) newConfigCheck() *cobra.Command {
 	which := p.configured()
 	output := orJSON("print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
 	var api apiCheck
-	return command(&cobra.Command{
-		Use:   "check [FILE]",
-		Short: "Name every error in a configuration",
-		Long: exits("0 no errors (there may be warnings), 1 errors", `Checks a configuration file like 'auditrelay run', and names all errors and warnings
-at once, each with its line, field, value and reason. It prints no secret. Named
-environment variables and files must exist, so run it as the relay's user. It
-connects to no destination: 'auditrelay sinks check' does.
-
-For topics, subjects and tenants with placeholders, it lists the destinations: of each
-environment's events, of events of a project as a whole, and of the relay's own.
-
-With a workspace it says how many requests a look at all settings needs, and how long it
-takes at workspace.requests_per_second; it warns if the looks need more than allowed.
-
---api is a preflight, and needs no running relay. It tries the management key at the
-Workspace Management API, looks for each project and environment, and shows where each
-streams to, with the changes a running relay would make. It stays within
-workspace.requests_per_second, slows down where the API answers 429, and says so. After
---api-timeout it ends; environments left over are an error. It also asks the servers of an
-external journal (journal.url) for the guarantees behind their acknowledgements. It only
-reads.`),
-		Example: `  auditrelay config check relay.yaml
-  auditrelay config check relay.yaml --api                     # before the first start
-  auditrelay config check relay.yaml --api --api-timeout 10m   # with many environments
-  auditrelay config check --config relay.yaml --json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
-				return errors.New("give one configuration, as FILE or with --config")
-			}
-			if len(args) == 1 {
-				which.file = args[0]
-			}
-			return nil
-		},
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("config check", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		return p.check(cmd.Context(), cmd.OutOrStdout(), which.file, output.isJSON(), api)
 	}, which, &output, onOff(&api.on, "api", "also ask the Workspace Management API, and the servers of an external journal"), flagFunc(func(flags *pflag.FlagSet) {
 		flags.DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
+	}), takes(func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
+			return errors.New("give one configuration, as FILE or with --config")
+		}
+		if len(args) == 1 {
+			which.file = args[0]
+		}
+		return nil
 	}))
 }
 
@@ -235,19 +209,8 @@ func intention(cfg *config.Config, e config.Environment, found streaming.Preflig
 }
 
 func newConfigSchema() *cobra.Command {
-	return command(&cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of the configuration, for editors",
-		Long: exits("0 printed, 1 not printed", `Prints the JSON Schema (draft-07) of the configuration. An editor with it completes
-fields and explains them. A file that 'auditrelay config init' writes names it as
-auditrelay.schema.json, in the same folder.
-
-It refuses nothing that 'auditrelay config check' accepts. Rules between fields, and files
-and environment variables that must exist, are known to the check alone.`),
-		Example: `  auditrelay config schema > auditrelay.schema.json`,
-		Args:    cobra.NoArgs,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("config schema", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		_, err := cmd.OutOrStdout().Write(config.Schema())
 		return err
-	})
+	}, takes(cobra.NoArgs))
 }

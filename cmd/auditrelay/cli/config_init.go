@@ -18,25 +18,7 @@ const schemaFile = "auditrelay.schema.json"
 
 func (p Program) newConfigInit() *cobra.Command {
 	var force, quiet bool
-	return command(&cobra.Command{
-		Use:   "init [FILE]",
-		Short: "Write a configuration, by your answers or as an example of every field",
-		Long: exits("0 written, 1 not written", `On a terminal it asks for the workspace, its environments, the relay's host and the
-destinations, holds each answer against the checks of 'auditrelay config check', and writes
-a short configuration to FILE (relay.yaml). A secret is named by an environment variable or
-a file, or typed without being shown; the configuration itself never holds it.
-
-With --non-interactive, or without a terminal, it writes an example that explains every
-field, with the optional ones commented out; without FILE it prints it.
-
-Next to FILE it writes auditrelay.schema.json, which the file's first line names: an editor
-that knows the YAML language server completes the fields and explains them. An existing
-FILE is left alone, except with --force.`),
-		Example: `  auditrelay config init                               # asks, and writes relay.yaml
-  auditrelay config init --non-interactive relay.yaml  # an example of every field
-  auditrelay config init | less                        # read the manual of all fields`,
-		Args: cobra.MaximumNArgs(1),
-	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
+	return command("config init", alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
 		in, _ := cmd.InOrStdin().(*os.File)
 		out, _ := cmd.OutOrStdout().(*os.File)
 		file := cmp.Or(append(args, "")...)
@@ -51,7 +33,7 @@ FILE is left alone, except with --force.`),
 			return err
 		}
 		return say(cmd.OutOrStdout(), "wrote %s, and %s next to it for editors; edit it, then run 'auditrelay config check %s'", file, schemaFile, file)
-	}, onOff(&force, "force", "replace an existing FILE"), onOff(&quiet, "non-interactive", "do not ask, and write the example"))
+	}, onOff(&force, "force", "replace an existing FILE"), onOff(&quiet, "non-interactive", "do not ask, and write the example"), takes(cobra.MaximumNArgs(1)))
 }
 
 // writeConfig writes the configuration, readable by its owner alone for the secrets to come, and

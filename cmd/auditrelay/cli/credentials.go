@@ -35,16 +35,7 @@ func ofEnvironment(into *console.OfEnvironment, check cobra.PositionalArgs) cobr
 }
 
 func newCredentialsList() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "list",
-		Short: "List the accepted push credentials, without their secrets",
-		Long: exits("0 listed, 1 failed", `Lists every credential accepted by the running relay: its own generated ones, and the
-static ones of its configuration. LAST FOUR are the last characters of the secret, as
-the workspace shows them. LAST USED counts from the relay's start. A narrow terminal
-leaves columns out; --json has all.`),
-		Example: `  auditrelay credentials list --config relay.yaml
-  auditrelay credentials list --data-dir /var/lib/auditrelay --json`,
-	}, &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Credentials), printCredentials)
+	return question("credentials list", &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Credentials), printCredentials)
 }
 
 func printCredentials(p *page, list []credentials.Listed) {
@@ -78,16 +69,8 @@ func moment(t time.Time) string {
 // newRotate is one command at two places: below credentials, and below streaming.
 func newRotate(below string) *cobra.Command {
 	var of console.OfEnvironment
-	return withFlags(question(&cobra.Command{
-		Use:   "rotate PROJECT/ENVIRONMENT",
-		Short: "Replace the generated credential of an environment now",
-		Long: exits("0 rotated, 1 not rotated", `Generates a new credential, sets it in the environment's streaming config, and lists the
-accepted credentials. The audit trail names you, your host and the --reason. The replaced
-one stays valid for streaming.rotation_overlap; 'credentials revoke' ends the old one at
-once.`),
-		Example: "  auditrelay " + below + " rotate shop/live --config relay.yaml --reason CHG-18",
-		Args:    ofEnvironment(&of, cobra.ExactArgs(1)),
-	}, &relayFlags{}, orJSON("print the accepted credentials as a JSON array"), func(cmd *cobra.Command, client *console.Client, args []string) ([]credentials.Listed, error) {
+	output := orJSON("print the accepted credentials as a JSON array")
+	return question(below+" rotate", &relayFlags{}, output, func(cmd *cobra.Command, client *console.Client, args []string) ([]credentials.Listed, error) {
 		list, err := client.Rotate(cmd.Context(), of)
 		if err != nil {
 			err = fmt.Errorf("rotate the credential of %s: %w", args[0], err)
@@ -96,26 +79,14 @@ once.`),
 	}, func(p *page, list []credentials.Listed) {
 		p.line("the credential of %s/%s is rotated", of.Project, of.Environment)
 		printCredentials(p, list)
-	}), reasonFlag(&of.Reason))
+	}, reasonFlag(&of.Reason), takes(ofEnvironment(&of, cobra.ExactArgs(1))))
 }
 
 func newCredentialsRevoke() *cobra.Command {
 	var yes bool
 	var of console.OfEnvironment
 	output := orJSON("print a JSON object")
-	return command(&cobra.Command{
-		Use:   "revoke PROJECT/ENVIRONMENT LAST_FOUR",
-		Short: "Reject a generated credential from now on",
-		Long: exits("0 revoked, 1 not revoked, or no new one was set where one was due", `Rejects the generated credential of an environment from now on. LAST_FOUR are its last
-characters, as 'credentials list' shows them; write -- before a LAST_FOUR with a leading
-"-". If it was the current one, the relay sets a new one in the environment's streaming
-config at once, and refuses pushes until then. It asks first, except with --yes, and writes an
-audit trail entry before it acts, with your user name, host and --reason. Remove static
-credentials in the configuration.`),
-		Example: `  auditrelay credentials revoke shop/live wxyz --config relay.yaml --reason "leaked in CHG-18"
-  auditrelay credentials revoke --config relay.yaml --yes -- shop/live -xyz`,
-		Args: ofEnvironment(&of, cobra.ExactArgs(2)),
-	}, &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
+	return command("credentials revoke", &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		of.LastFour = args[1]
 		question := fmt.Sprintf("Reject the credential of %s ending in %s from now on?", args[0], printable(args[1]))
 		if err := confirm(cmd, yes, question); err != nil {
@@ -135,5 +106,5 @@ credentials in the configuration.`),
 			return fmt.Errorf("no new credential was set: %s", done.NotRotated)
 		}
 		return err
-	}, yesFlag(&yes), reasonFlag(&of.Reason), &output)
+	}, yesFlag(&yes), reasonFlag(&of.Reason), &output, takes(ofEnvironment(&of, cobra.ExactArgs(2))))
 }

@@ -25,19 +25,9 @@ import (
 )
 
 func newDeadletters() *cobra.Command {
-	return under(&cobra.Command{
-		Use:     "deadletters",
-		Aliases: []string{"deadletter", "dl"},
-		Short:   "List the events a sink refused for good, and deliver them again",
-		Long: `When a sink refuses an event for good, the event goes to the dead letters with the
-sink's reason, and the events behind it go on. There it stays until you replay or
-discard it. list prints no bodies, for they may hold personal data; show and export do.
-
-Mend the cause first (the reason names it), then replay.`,
-		Example: `  auditrelay deadletters list --config relay.yaml --sink kafka --since 24h
-  auditrelay deadletters show 17 --config relay.yaml
-  auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"`,
-	}, newDeadlettersList(), newDeadlettersShow(), newDeadlettersReplay(), newDeadlettersExport(), newDeadlettersDiscard())
+	cmd := group("deadletters", newDeadlettersList(), newDeadlettersShow(), newDeadlettersReplay(), newDeadlettersExport(), newDeadlettersDiscard())
+	cmd.Aliases = []string{"deadletter", "dl"}
+	return cmd
 }
 
 // letterFlags choose dead letters.
@@ -66,14 +56,7 @@ func (f *letterFlags) get() deadletters.Filter {
 func newDeadlettersList() *cobra.Command {
 	var letters letterFlags
 	output := orJSON("print one JSON object per line")
-	return command(&cobra.Command{
-		Use:   "list",
-		Short: "List dead letters, without their bodies",
-		Long:  exits("0 listed (none is fine), 1 failed", `Lists dead letters, the oldest first, without their bodies.`),
-		Example: `  auditrelay deadletters list --config relay.yaml
-  auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
-  auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("deadletters list", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request := console.ListLetters{Filter: letters.get()}
 		if output.isJSON() {
 			return client.Letters(cmd.Context(), request, func(l *console.Letter) error { return encodeLine(cmd.OutOrStdout(), l) })
@@ -112,23 +95,7 @@ func short(text string) string {
 func newDeadlettersShow() *cobra.Command {
 	output := orJSON("print a JSON object")
 	var number uint64
-	return command(&cobra.Command{
-		Use:   "show NUMBER",
-		Short: "Show one dead letter, with its body",
-		Long: exits("0 shown, 1 it is not there, or failed", `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
-the body. NUMBER is as list shows it. Labels and body are as received: they include
-values the sink's redact section takes out, perhaps personal data. In the body, an escape
-such as \u001b stands for a character that would steer the terminal; --json has its bytes
-in base64.`),
-		Example: `  auditrelay deadletters show 17 --config relay.yaml
-  auditrelay deadletters show 17 --config relay.yaml --json | jq -r '.body_base64 | @base64d'`,
-		Args: cobra.MatchAll(exactly(1, "the NUMBER of one dead letter, as 'deadletters list' shows it"), func(_ *cobra.Command, args []string) (err error) {
-			if number, err = strconv.ParseUint(args[0], 10, 64); err != nil || number == 0 {
-				return fmt.Errorf("%q is not the number of a dead letter, as 'deadletters list' shows it", args[0])
-			}
-			return nil
-		}),
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("deadletters show", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		var found *console.Letter
 		err := client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
 			func(l *console.Letter) error { found = l; return nil })
@@ -141,7 +108,12 @@ in base64.`),
 			return encodeLine(cmd.OutOrStdout(), found)
 		}
 		return show(cmd.OutOrStdout(), found, showLetter)
-	}, &output)
+	}, &output, takes(cobra.MatchAll(exactly(1, "the NUMBER of one dead letter, as 'deadletters list' shows it"), func(_ *cobra.Command, args []string) (err error) {
+		if number, err = strconv.ParseUint(args[0], 10, 64); err != nil || number == 0 {
+			return fmt.Errorf("%q is not the number of a dead letter, as 'deadletters list' shows it", args[0])
+		}
+		return nil
+	})))
 }
 
 func showLetter(p *page, l *console.Letter) {
@@ -171,15 +143,7 @@ func showLetter(p *page, l *console.Letter) {
 func newDeadlettersExport() *cobra.Command {
 	var letters letterFlags
 	var path string
-	return command(&cobra.Command{
-		Use:   "export",
-		Short: "Write dead letters as CloudEvents JSON lines",
-		Long: exits("0 all were written, 1 not all were", `Writes the events of dead letters, one CloudEvents JSON object per line, like the file
-sink. The letters stay. Bodies are as received: they include values the sink's redact
-section takes out, perhaps personal data.`),
-		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
-  auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("deadletters export", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		events, damaged := 0, 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
 			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, func(l *console.Letter) error {
@@ -234,18 +198,7 @@ func newDeadlettersReplay() *cobra.Command {
 	var letters letterFlags
 	var to string
 	var dryRun bool
-	return command(&cobra.Command{
-		Use:   "replay",
-		Short: "Deliver dead letters again",
-		Long: exits("0 all are delivered, 1 not all are, or failed", `Delivers dead letters again, to their own sink or to another one, while live delivery goes on. It
-removes a letter after the sink has acknowledged its event. A letter refused again stays,
-with its new reason, a new number and all attempts counted. It leaves later letters alone.
-Passing errors are retried until they pass. Ctrl-C ends the command; undelivered letters
-stay. The receiving sink's match and redact sections apply, as in live delivery.`),
-		Example: `  auditrelay deadletters replay --config relay.yaml --sink kafka --dry-run
-  auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
-  auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("deadletters replay", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		p, err := watched(cmd, client.ReplayLetters, console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun})
 		if err == nil && dryRun {
 			return wouldChange(cmd.OutOrStdout(), p, "replayed")
@@ -287,15 +240,7 @@ func lettersReplayed(w io.Writer, p *console.Progress, err error) error {
 func newDeadlettersDiscard() *cobra.Command {
 	var letters letterFlags
 	var yes, dryRun bool
-	return command(&cobra.Command{
-		Use:   "discard",
-		Short: "Remove dead letters for good",
-		Long: exits("0 removed, 1 not removed", `Removes dead letters for good: their events never reach the sink. Export them
-first. It asks before it removes any, except with --yes, and writes their ids into the
-audit trail first.`),
-		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
-  auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("deadletters discard", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
 		p, err := watched(cmd, client.DiscardLetters, request)
 		if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,6 +10,31 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 )
+
+// Each command has its text in the help files, and each text its command. Those below
+// `auditrelay workspace` are made from tables.
+func TestEachCommandHasItsHelp(t *testing.T) {
+	t.Parallel()
+	left := maps.Clone(helpTexts())
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		name := cmd.CommandPath()
+		if text, known := left[name]; assert.Truef(t, known, "the help has no text on %s", name) {
+			assert.NotEmpty(t, text.short, name)
+			assert.Truef(t, cmd.HasSubCommands() || text.examples != "", "%s has no examples", name)
+			assert.Truef(t, cmd.HasSubCommands() || text.long == "" || strings.Contains(text.long, "\n\nExit codes: 0 "), "%s does not tell its exit codes", name)
+		}
+		delete(left, name)
+		for _, below := range cmd.Commands() {
+			if name != "auditrelay workspace" {
+				visit(below)
+			}
+		}
+	}
+	visit(Program{}.newRoot())
+	assert.Empty(t, left, "these texts are of no command")
+	assert.Panics(t, func() { described("trail shew") })
+}
 
 // Each command's help fits a terminal of 80 columns, and says the same as elsewhere.
 func TestHelpFitsTheTerminal(t *testing.T) {

@@ -15,24 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-func (p Program) newJournal() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "journal",
-		Short: "Inspect, verify or repair the relay's data on disk",
-		Long: `inspect and verify read the logs of a data directory, and change nothing: events, dead
-letters, quarantine, audit trail and checkpoints. The relay may run meanwhile; it reports
-the same at /status and /metrics, and repairs at its start. repair does that for a stopped
-relay.
-
-accept-damage lets a running relay go on after much damage. move takes the journal of a
-stopped relay to a cluster, or back. let-go gives up a journal no longer named in the
-configuration.`,
-		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
-  auditrelay journal verify --config /etc/auditrelay/relay.yaml
-  auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
-	}, p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalMove(), p.newJournalLetGo())
-}
-
 // filesFlags name the files of a relay, which may be stopped.
 type filesFlags struct {
 	relayFlags
@@ -78,15 +60,7 @@ func positions(from, to uint64) string {
 }
 
 func (p Program) newJournalInspect() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "inspect",
-		Short: "Show the logs in a data directory, and the sinks' positions",
-		Long: exits("0 shown, 1 could not be read", `Shows each log of a data directory with its records, size and time span, the position and
-lag of each sink, and the quarantine. It reads the files themselves and changes nothing,
-and the relay may run meanwhile.`),
-		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
-  auditrelay journal inspect --config relay.yaml --json`,
-	}, p.files(), orJSON("print JSON"), func(cmd *cobra.Command, cfg *config.Config, _ []string) (*inspection, error) {
+	return question("journal inspect", p.files(), orJSON("print JSON"), func(cmd *cobra.Command, cfg *config.Config, _ []string) (*inspection, error) {
 		return inspectJournal(cmd.Context(), cfg)
 	}, func(p *page, in *inspection) { in.print(p) })
 }
@@ -151,16 +125,7 @@ func (in *inspection) print(p *page) {
 
 func newJournalAccept() *cobra.Command {
 	var yes bool
-	return command(&cobra.Command{
-		Use:   "accept-damage",
-		Short: "Let the sinks of a running relay pass over damaged records",
-		Long: exits("0 accepted, 1 not accepted", `When more than ten records of the journal are damaged, or more than 1 in 100, the sinks
-wait before the damage: so much is seldom chance, and a backup or another version of
-auditrelay may still restore the records. The relay takes pushes meanwhile. This
-command lets the sinks go on without the damaged records. The quarantine names each, and
-the audit trail records the decision. It asks first, except with --yes.`),
-		Example: `  auditrelay journal accept-damage --config relay.yaml`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("journal accept-damage", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		d, err := client.Damage(cmd.Context())
 		if err != nil {
 			return err
@@ -185,19 +150,7 @@ func (p Program) newJournalLetGo() *cobra.Command {
 	which.usage = "the relay's configuration `FILE`, with the new settings"
 	var home app.Home
 	var yes bool
-	cmd := command(&cobra.Command{
-		Use:   "let-go",
-		Short: "Give up a journal no longer named in the configuration",
-		Long: exits("0 given up, 1 not given up", `A relay refuses to start with another journal than before (journal.url, or with it
-journal.stream_prefix) while the old one holds undelivered events or dead letters.
-Usually, start it with the old settings until 'auditrelay sinks list' shows nothing
-pending. If you cannot, or do not want those events, give them up with this
-command: the relay then starts without them. The files or streams of the old
-journal stay, and the audit trail records the loss. It asks first, except with --yes.
-Stop the relay first.`),
-		Example: `  auditrelay journal let-go --config relay.yaml
-  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
-	}, which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+	cmd := command("journal let-go", which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 		log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
 		return app.LetJournalGo(cmd.Context(), cfg, home, thisProcess(), log, func(left app.Left) error {
 			if err := confirm(cmd, yes, fmt.Sprintf("Give up %v in %s?", left, home)); err != nil {

@@ -16,29 +16,7 @@ func (p Program) newJournalMove() *cobra.Command {
 	var to string
 	var dryRun bool
 	output := orJSON("print JSON, with --dry-run")
-	return command(&cobra.Command{
-		Use:   "move",
-		Short: "Move everything that a stopped relay keeps to a cluster, or back to the disk",
-		Long: exits("0 moved, or taken back, 1 not moved", `Moves the whole journal of a stopped relay from its data directory to the NATS cluster at
-a URL, or back with "--to disk": events with each sink's position, push credentials, dead
-letters, the quarantine, and the audit trail with its checkpoints. Positions, numbers and
-times stay as they are, so that sinks go on where they were, and all proofs still verify.
-
-Stop the relay first; of a cluster, stop all its relays. What the cluster needs is taken
-from the configuration: replicas, tls, credentials_file and stream_prefix, so best set
-journal.url there before. Without it, three replicas are made.
-
-You can end this command and begin it again at any moment: it goes on where it was. The old
-place counts until everything is copied, and the new one from then on; no relay starts on
-the other one. To give up an unfinished move, run it with --to and the present place. What
-was left in the old place stays there: delete it when you like.
-
-The new place has to be empty, or have the begin of this move, or be where this journal was
-before. --dry-run reads everything, changes nothing, and says about how long it takes.`),
-		Example: `  auditrelay journal move --config relay.yaml --to nats://n1:4222,nats://n2:4222 --dry-run
-  auditrelay journal move --config relay.yaml --to nats://n1:4222,nats://n2:4222
-  auditrelay journal move --config relay.yaml --to disk`,
-	}, p.configured(), func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+	return command("journal move", p.configured(), func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 		o := app.MoveOptions{
 			Version: p.build().Version, Person: thisProcess(), Logger: newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"}),
 		}

@@ -20,22 +20,9 @@ import (
 func (p Program) newJournalRepair() *cobra.Command {
 	files, output := p.files(), orJSON("print JSON")
 	var yes, dryRun bool
-	return command(&cobra.Command{
-		Use:   "repair",
-		Short: "Settle the findings of 'journal verify' in a stopped relay's store",
-		Long: exits("0 repaired, or nothing to do, 1 failed or declined", `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
-letters, quarantine, audit trail and checkpoints. A start of the relay does the same in the
-background. It copies damaged bytes to the folder "salvage" in the data directory, and names
-lost and unreadable positions in the quarantine. A signed entry names damage to the trail.
-You can end it and begin again at any moment. Stop the relay first.
-
-Take a copy of the data directory before.`),
-		Example: `  auditrelay journal repair --config relay.yaml --dry-run
-  cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
-  auditrelay journal repair --config relay.yaml --yes`,
-	}, files, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+	return command("journal repair", files, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 		dir := cfg.DataDir
-		v, err := verifyJournal(cmd, cfg, nil)
+		v, err := verifyJournal(cmd, cfg)
 		if err != nil {
 			return err
 		}

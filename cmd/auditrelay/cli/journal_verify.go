@@ -19,27 +19,16 @@ import (
 )
 
 func (p Program) newJournalVerify() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "verify",
-		Short: "Read every record in a data directory, and name the damaged and lost ones",
-		Long: exits("0 no open problem, 1 problems", `Reads every record of every log in the data directory: events, dead letters, quarantine,
-audit trail and checkpoints. It checks all checksums, decodes the events, checks the
-trail's signatures, and names each position without a readable record, with the remedy.
-It reads the files themselves and changes nothing, and the relay may run meanwhile.
-
-Problems that the quarantine or the trail names already are shown as settled, and are no
-failure.`),
-		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
-  auditrelay journal verify --config relay.yaml --json`,
-	}, p.files(), orJSON("print JSON"), verifyJournal, printVerification, func(v *verification) error {
-		if v.open() > 0 {
-			return errReported
+	return question("journal verify", p.files(), orJSON("print JSON"), func(cmd *cobra.Command, cfg *config.Config, _ []string) (*verification, error) {
+		v, err := verifyJournal(cmd, cfg)
+		if err == nil {
+			err = errReported.when(v.open() > 0)
 		}
-		return nil
-	})
+		return v, err
+	}, printVerification)
 }
 
-func verifyJournal(cmd *cobra.Command, cfg *config.Config, _ []string) (*verification, error) {
+func verifyJournal(cmd *cobra.Command, cfg *config.Config) (*verification, error) {
 	files, err := openLogs(cmd.Context(), cfg)
 	if err != nil {
 		return nil, err

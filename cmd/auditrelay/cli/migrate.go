@@ -20,12 +20,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
-func (p Program) newMigrate() *cobra.Command {
-	return group("migrate", "Move organizations, members, password hashes and sessions into a project, on record", `Moves users of another provider into a project, by the API for migrations. It has a host and a
-key of its own. A run that was killed goes on where it was: see deploy/migration.md.`,
-		newMigratePlan(), p.newMigrateRun(), newMigrateStatus())
-}
-
 // rowsFlags name a file of rows.
 type rowsFlags struct {
 	from      string
@@ -46,13 +40,7 @@ func (f *rowsFlags) open(*cobra.Command) (*migration.File, error) {
 }
 
 func newMigratePlan() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "plan --from FILE",
-		Short: "Check all rows, and say what a run would do and how long it takes",
-		Long: exits("0 all rows are right, 1 some are not, or the file cannot be read", `Checks every row: its fields, its organization, double email addresses, and hashes that do not
-look like bcrypt where they are to be. It sends nothing. Of problems, it lists the first 100.`),
-		Example: "  auditrelay migrate plan --from users.jsonl --passwords scoped --output json",
-	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Plan, error) {
+	return question("migrate plan", &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Plan, error) {
 		return &file.Plan, nil
 	}, printMigrationPlan)
 }
@@ -79,23 +67,13 @@ func printMigrationPlan(p *page, plan *migration.Plan) {
 }
 
 func newMigrateStatus() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "status --from FILE",
-		Short: "Count the rows by what the API answered",
-		Long: exits("0 all rows are done, 2 some are not, 1 failed", `Counts the rows by their outcome: done; found, where an answer was lost and the API then called
-the row a duplicate; refused; unsure, where an answer was lost and nothing tells; not sent.`),
-		Example: "  auditrelay migrate status --from users.jsonl --passwords scoped",
-	}, &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Result, error) {
-		return file.Count(io.Discard)
-	}, printMigrationResult, openRows)
-}
-
-// openRows tells an end with rows that are not done.
-func openRows(result *migration.Result) error {
-	if result.Open > 0 {
-		return errTrouble
-	}
-	return nil
+	return question("migrate status", &rowsFlags{}, forms("table", "json"), func(_ *cobra.Command, file *migration.File, _ []string) (*migration.Result, error) {
+		result, err := file.Count(io.Discard)
+		if err == nil {
+			err = errTrouble.when(result.Open > 0)
+		}
+		return result, err
+	}, printMigrationResult)
 }
 
 func printMigrationResult(p *page, result *migration.Result) {
@@ -119,19 +97,7 @@ type migrateRun struct {
 
 func (p Program) newMigrateRun() *cobra.Command {
 	var m migrateRun
-	return command(&cobra.Command{
-		Use:   "run PROJECT/ENVIRONMENT --from FILE",
-		Short: "Send the rows that have no answer yet",
-		Long: exits("0 all rows are done, 2 some are not, 1 failed or ended early", `Checks all rows, shows the plan, asks, and sends what has no answer yet, one request at a time,
-to the project of an environment of the running relay. The audit trail gets an entry before,
-with your user name, host and --reason, and one after it with the counts.
-
-Refused and unsure rows are in FILE.migration/refused.jsonl, with line and reason. Mend those
-rows in FILE, and run it again. Ctrl-C ends it after the request under way.`),
-		Example: `  auditrelay migrate run shop/live --from users.jsonl --passwords scoped --config relay.yaml \
-      --api-url https://api.example.com --project-id project-live-1 --secret-file project.secret`,
-		Args: ofEnvironment(&m.of, exactly(1, "PROJECT/ENVIRONMENT, such as shop/live")),
-	}, p.configured(), func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+	return command("migrate run", p.configured(), func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 		api, err := m.api(cmd, cfg)
 		if err != nil {
 			return err
@@ -139,7 +105,8 @@ rows in FILE, and run it again. Ctrl-C ends it after the request under way.`),
 		return m.alone(cmd, cfg, &migration.Run{API: api})
 	}, &m.rows, &m.consent, text(&m.url, "api-url", "the `URL` of the API for migrations"), text(&m.project, "project-id", "the project's `ID` for that API"),
 		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input"),
-		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id", "secret-file"})
+		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id", "secret-file"},
+		takes(ofEnvironment(&m.of, exactly(1, "PROJECT/ENVIRONMENT, such as shop/live"))))
 }
 
 // api makes the client. The workspace's management key is refused before anything is sent.
@@ -222,5 +189,5 @@ func (m *migrateRun) onRecord(cmd *cobra.Command, cfg *config.Config, run *migra
 	if result.Lost > 0 || result.Open > 0 {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the answers of %d rows were lost; what is not done, and why: %s\n", result.Lost, run.File.Refused())
 	}
-	return cmp.Or(errors.Join(err, entered, printed), openRows(result))
+	return cmp.Or(errors.Join(err, entered, printed), errTrouble.when(result.Open > 0))
 }

@@ -15,19 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-func (p Program) newPolicy() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "policy",
-		Short: "List the rules that the settings have to keep, try them, and show violations",
-		Long: `The configuration's policies are rules about the workspace's settings. The relay judges each
-state that it sees, and enters a violation and its end into the audit trail, so that every
-sink gets them.`,
-		Example: `  auditrelay policy list --config relay.yaml
-  auditrelay policy test --config relay.yaml --rules edited.yaml
-  auditrelay policy status --config relay.yaml`,
-	}, p.newPolicyList(), p.newPolicyTest(), p.newPolicyStatus())
-}
-
 // policyRule is a rule with the pack that it is from, and whether it is in force.
 type policyRule struct {
 	config.PolicyRule
@@ -35,14 +22,7 @@ type policyRule struct {
 }
 
 func (p Program) newPolicyList() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "list",
-		Short: "List the rules of the configuration and of all packs",
-		Long: exits("0 listed, 1 failed", `Lists the rules that are in force by the configuration, and those of the packs that are
-shipped with the relay and are not. It asks no relay.`),
-		Example: `  auditrelay policy list --config relay.yaml
-  auditrelay policy list --config relay.yaml --output json | jq -r '.[] | .name + ": " + .cel'`,
-	}, p.configured(), forms("table", "json"), func(_ *cobra.Command, cfg *config.Config, _ []string) (rules []policyRule, _ error) {
+	return question("policy list", p.configured(), forms("table", "json"), func(_ *cobra.Command, cfg *config.Config, _ []string) (rules []policyRule, _ error) {
 		for _, r := range cfg.Policies.All() {
 			rules = append(rules, policyRule{r, true})
 		}
@@ -73,15 +53,7 @@ func (p Program) newPolicyTest() *cobra.Command {
 	var rules string
 	var at timeFlag
 	trail := p.trail()
-	return withFlags(question(&cobra.Command{
-		Use:   "test",
-		Short: "Hold the settings in the trail against rules, without entering anything",
-		Long: exits("0 all rules are kept, 1 failed, 2 a rule is violated", `Holds the settings, as the audit trail has them now or at a time, against the rules of a
-configuration, and shows what they violate. Nothing is entered, so that rules can be tried
-before they are in force. Exceptions are not applied.`),
-		Example: `  auditrelay policy test --config relay.yaml
-  auditrelay policy test --config relay.yaml --rules edited.yaml --at 2026-03-01`,
-	}, trail, forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]workspace.PolicyStatus, error) {
+	return question("policy test", trail, forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]workspace.PolicyStatus, error) {
 		file := cmp.Or(rules, trail.config)
 		if file == "" {
 			return nil, misuse{errors.New("give --rules, a configuration FILE with the rules")}
@@ -90,8 +62,9 @@ before they are in force. Exceptions are not applied.`),
 		if err != nil {
 			return nil, fmt.Errorf("%w; 'auditrelay config check' says more", err)
 		}
-		return tryPolicies(cmd.Context(), source, cfg.Policies, at.orNow())
-	}, printPolicies, anyViolated), text(&rules, "rules", "a configuration `FILE` with the rules (default: that of --config)"),
+		all, err := tryPolicies(cmd.Context(), source, cfg.Policies, at.orNow())
+		return all, judged(all, err)
+	}, printPolicies, text(&rules, "rules", "a configuration `FILE` with the rules (default: that of --config)"),
 		parsed(&at, "at", "the settings at this time (default: now); "+timeFlagHelp))
 }
 
@@ -146,14 +119,7 @@ func addViolations(all []workspace.PolicyStatus, at timeline.Where, found []work
 }
 
 func (p Program) newPolicyStatus() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "status",
-		Short: "Show the violations that the trail knows of",
-		Long: exits("0 no rule is violated, 1 failed, 2 a rule is violated", `Shows which rules the settings violate, by the newest entries of the audit trail, and which
-violations are excepted until when. 'auditrelay trail list --setting policies' has the past.`),
-		Example: `  auditrelay policy status --config relay.yaml
-  auditrelay policy status --data-dir /var/lib/auditrelay --output json`,
-	}, p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) (all []workspace.PolicyStatus, _ error) {
+	return question("policy status", p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) (all []workspace.PolicyStatus, _ error) {
 		newest := map[timeline.Where]workspace.PolicyState{}
 		err := source.Entries(cmd.Context(), timeline.Filter{Setting: workspace.SubjectPolicies}, func(e timeline.Entry) error {
 			if !e.Unsound {
@@ -165,8 +131,8 @@ violations are excepted until when. 'auditrelay trail list --setting policies' h
 			all = append(all, workspace.PolicyStatus{Project: at.Project, Environment: at.Environment, PolicyState: state})
 		}
 		slices.SortFunc(all, workspace.PolicyStatus.Compare)
-		return all, err
-	}, printPolicies, anyViolated)
+		return all, judged(all, err)
+	}, printPolicies)
 }
 
 func printPolicies(p *page, all []workspace.PolicyStatus) {
@@ -186,12 +152,12 @@ func printPolicies(p *page, all []workspace.PolicyStatus) {
 	}
 }
 
-// anyViolated ends a command by whether a rule is violated, and not excepted.
-func anyViolated(all []workspace.PolicyStatus) error {
+// judged ends a command by whether a rule is violated, and not excepted.
+func judged(all []workspace.PolicyStatus, err error) error {
 	for _, s := range all {
-		if slices.ContainsFunc(s.Violations, func(v workspace.PolicyViolation) bool { return v.Excepted == nil }) {
-			return errTrouble
+		if err == nil {
+			err = errTrouble.when(slices.ContainsFunc(s.Violations, func(v workspace.PolicyViolation) bool { return v.Excepted == nil }))
 		}
 	}
-	return nil
+	return err
 }

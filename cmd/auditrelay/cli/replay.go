@@ -11,37 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
 func newReplay() *cobra.Command {
 	var request console.ReplaySpan
 	var since, until timeFlag
-	return command(&cobra.Command{
-		Use:   "replay --sink NAME --since TIME",
-		Short: "Deliver a span of the journal to a sink again",
-		Long: exits("0 all of it is delivered, 1 not all of it is, or failed", `Delivers the events of a span of time to one sink again, with the same ids and in the
-same order, while live delivery goes on. The span counts from the events' arrival in the
-journal. Events refused for good go to the dead letters; any other error is retried until
-it passes. Ctrl-C ends the replay; another run begins from the start.
-
-The journal keeps undelivered events, and delivered ones for journal.replay_window (72h by
-default) as far as its disk budget allows. An earlier begin is cut, with a note.
-
---match takes a CEL expression over the event as received, with the variables of a sink's
-match.cel: `+strings.Join(match.Names(), ", ")+`.
-An event that it fails for is delivered.`),
-		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
-  auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
-  auditrelay replay --config relay.yaml --sink file --since 24h --match 'environment == "production" && type.startsWith("event_log.")'`,
-		PreRunE: func(*cobra.Command, []string) error {
-			err := checkMatch(request.Match)
-			if err == nil && !until.time.IsZero() && !since.time.Before(until.time) {
-				err = errors.New("--since must be before --until")
-			}
-			return err
-		},
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("replay", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Since, request.Until = since.time, until.time
 		p, err := watched(cmd, client.ReplaySpan, request)
 		var unread error
@@ -53,7 +28,13 @@ An event that it fails for is delivered.`),
 		parsed(&since, "since", "the span's begin; "+timeFlagHelp),
 		parsed(&until, "until", "the span's end, likewise (default: now)"),
 		text(&request.Match, "match", "only events for which the expression `CEL` holds"),
-		onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"})
+		onOff(&request.DryRun, "dry-run", "only count"), needed{"sink", "since"}, check(func() error {
+			err := checkMatch(request.Match)
+			if err == nil && !until.time.IsZero() && !since.time.Before(until.time) {
+				err = errors.New("--since must be before --until")
+			}
+			return err
+		}))
 }
 
 // delivered prints the counts, of an interrupted delivery too, and says why a sink did not get all.

@@ -23,56 +23,37 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 )
 
-// errReported ends a command after it has printed the reason of its failure.
-var errReported = errors.New("failed, as reported")
-
-// errNotShown ends a command after it has printed its failures; nothing is known to be
-// wrong.
-var errNotShown = errors.New("not shown, as reported")
-
-// errTrouble ends a command after it has printed a trouble, or a difference.
-var errTrouble = errors.New("something is wrong, as reported")
-
 func (p Program) newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "auditrelay",
-		Short: "Keep a workspace's event log and settings on record, and deliver them",
-		Long: `auditrelay receives an environment's event log, stores every event on disk before
-it acknowledges it, and delivers it to each sink at its own pace. It also watches the
-workspace's settings, and writes each change into an audit trail.
-
-Without --config, the environment variable AUDITRELAY_CONFIG names the configuration, or
-else it is /etc/auditrelay/relay.yaml.
-
-Exit codes: 0 success, 1 failure, 64 wrong usage (before any work). status, streaming, routing
-try, trail verify and some others have further ones: see their --help.`,
-		Example: `  auditrelay config init relay.yaml             # write a configuration, by your answers
-  auditrelay config check relay.yaml            # name every error in it
-  auditrelay sinks check --config relay.yaml    # try each destination
-  auditrelay run --config relay.yaml            # run the relay
-  auditrelay status --config relay.yaml         # see whether everything flows`,
-		Version:       p.build().String(),
-		Args:          subcommands,
-		RunE:          showHelp,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
+	root := group("", p.commands()...)
+	root.Version, root.SilenceErrors, root.SilenceUsage = p.build().String(), true, true
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	showHelpWithin(root)
-	root.AddCommand(
-		p.newRun(),
-		group("config", "Write a configuration, check it, or compare it with a running relay", "", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
-		group("console", "Look at a running relay in the browser", "", newConsoleOpen(), newConsoleSessions()),
-		newReload(), newDeadletters(), newReplay(), newStatus(), newTap(),
-		group("routing", "Try a sink's match and redact", "", p.newRoutingTry()),
-		group("cluster", "Show the relays that share a journal, and their jobs", "", newClusterStatus()),
-		group("sinks", "Check the sinks, list their lag and history, or retire one", "", p.newSinksCheck(), newSinksList(), newSinksHistory(), newSinksRetire()),
-		group("credentials", "List, rotate and revoke the push credentials of a running relay", "", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
-		newStreaming(), newSilence(), newWorkspace(), p.newPolicy(), p.newMigrate(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newOpenAPI(), newHealthcheck(),
-	)
 	markFailures(root)
 	return root
+}
+
+// commands are all of them.
+func (p Program) commands() []*cobra.Command {
+	return []*cobra.Command{
+		p.newRun(), newReload(), newStatus(), newTap(), newReplay(), p.newVersion(), newOpenAPI(), newHealthcheck(),
+		group("config", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
+		group("console", newConsoleOpen(), group("console sessions", newSessionsList(), newSessionsRevoke())),
+		group("routing", p.newRoutingTry()),
+		group("cluster", newClusterStatus()),
+		group("sinks", p.newSinksCheck(), newSinksList(), newSinksHistory(), newSinksRetire()),
+		newDeadletters(),
+		group("credentials", newCredentialsList(), newRotate("credentials"), newCredentialsRevoke()),
+		group("streaming", newStreamingStatus(), newStreamingPlan(), newStreamingApply(), newRotate("streaming")),
+		group("silence", newSilenceAdd(), newSilenceList(), newSilenceEnd()),
+		group("policy", p.newPolicyList(), p.newPolicyTest(), p.newPolicyStatus()),
+		group("settings", p.newSettingsList(), p.newSettingsShow(), p.newSettingsDiff(), p.newSettingsWhoCan()),
+		group("trail", p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(),
+			newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(), newTrailKeygen(), p.newTrailRotateKey(), newTrailArchive()),
+		group("journal", p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalMove(), p.newJournalLetGo()),
+		group("migrate", newMigratePlan(), p.newMigrateRun(), newMigrateStatus()),
+		newWorkspace(), p.newWitness(),
+	}
 }
 
 // showHelp runs a command with subcommands only.
@@ -115,17 +96,7 @@ func nearest(cmd *cobra.Command, typed string) []string {
 func (p Program) newRun() *cobra.Command {
 	which := p.configured()
 	which.usage = "the configuration `FILE` (see 'auditrelay config init')"
-	return command(&cobra.Command{
-		Use:   "run",
-		Short: "Run the relay",
-		Long: exits("0 ended cleanly, 1 failed", `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
-ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
-at once. SIGHUP has it apply the edited configuration, as 'auditrelay reload' does. SIGUSR2
-replaces it by another run of its file, such as a newer version, in the same process; pushes
-that come meanwhile wait. It tells systemd when it takes pushes, and of reloads
-(Type=notify-reload, with the watchdog), and takes the socket of auditrelay.socket.`),
-		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("run", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		asked, ignore := hangups() // first, so that an edit after the configuration was read is not missed
 		defer ignore()
 		cfg, source, warnings, err := which.kinds.LoadToRun(which.file)
@@ -180,11 +151,7 @@ type build struct {
 
 func (p Program) newVersion() *cobra.Command {
 	output := orJSON("print JSON")
-	return command(&cobra.Command{
-		Use:     "version",
-		Short:   "Print the version, the revision it was built from, and the Go version",
-		Example: "  auditrelay version --json",
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("version", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		if output.isJSON() {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(p.build())
 		}
@@ -228,15 +195,7 @@ func (b build) String() string {
 }
 
 func newOpenAPI() *cobra.Command {
-	return command(&cobra.Command{
-		Use:   "openapi",
-		Short: "Print the OpenAPI description of the HTTP endpoints",
-		Long: exits("0 printed, 1 not printed", `Prints the OpenAPI 3.1 description of the HTTP endpoints, as JSON: those of the private
-listener, such as /status, and those that take pushes. A running relay serves the same at
-/openapi.json of the private listener, without a token.`),
-		Example: `  auditrelay openapi > auditrelay.openapi.json
-  curl http://127.0.0.1:9100/openapi.json`,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("openapi", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		_, err := cmd.OutOrStdout().Write(admin.OpenAPI())
 		return err
 	})
@@ -245,14 +204,7 @@ listener, such as /status, and those that take pushes. A running relay serves th
 func newHealthcheck() *cobra.Command {
 	var url string
 	var timeout time.Duration
-	return command(&cobra.Command{
-		Use:   "healthcheck",
-		Short: "Ask a running relay whether it is ready",
-		Long: exits("0 it answered 2xx, 1 it did not", `Asks a running relay whether it is ready: a health check for containers without a
-shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.`),
-		Example: `  auditrelay healthcheck
-  auditrelay healthcheck --url http://127.0.0.1:9100/healthz --timeout 2s`,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("healthcheck", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		return healthcheck(ctx, url)

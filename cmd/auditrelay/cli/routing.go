@@ -31,23 +31,7 @@ type routingTry struct {
 
 func (p Program) newRoutingTry() *cobra.Command {
 	c := routingTry{configFlag: p.configured(), output: forms("text", "json")}
-	return command(&cobra.Command{
-		Use:   "try --sink NAME < EVENT",
-		Short: "Try a sink's match, redact and format on an event",
-		Long: `Reads events from standard input, and shows whether a sink would get them, why, and in which
-form, after redact and format. It decides by the same code as a delivery. It reads the
-configuration, and neither asks a relay nor connects to the sink.
-
-An event is a CloudEvent, as 'auditrelay tap --output json', 'deadletters export' and file
-sinks write it, or the body of a pushed one. Several may follow each other. A body is taken
-for one of --environment, with --label as its labels.
-
-Exit codes: 0 the sink would get all of them, 1 failed, 3 it would not get some: its
-match leaves them out, or they go to the dead letters; 64 wrong usage.`,
-		Example: `  auditrelay routing try --config relay.yaml --sink kafka-eu < event.json
-  echo '{"action":"login","email":"a@example.com"}' | auditrelay routing try --config relay.yaml --sink kafka-eu --environment acme/live
-  auditrelay tap --config relay.yaml --output json --limit 20 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("routing try", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		return c.run(cmd.InOrStdin(), cmd.OutOrStdout())
 	}, c.configFlag, text(&c.sink, "sink", "the sink's `NAME`"),
 		text(&c.environment, "environment", "`PROJECT/ENVIRONMENT` of a body (default: the first of the configuration)"),

@@ -15,20 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
-func (p Program) newSettings() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "settings",
-		Short: "Show the workspace's settings, now or at a time",
-		Long: `Shows the workspace's settings from the audit trail, at any time since the relay first
-looked. Between two looks with different states the time of the change is not known: then
-both are shown, with the window.`,
-		Example: `  auditrelay settings list --config relay.yaml
-  auditrelay settings show password_strength_config --config relay.yaml --environment production --at 2026-03-01
-  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
-  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01`,
-	}, p.newSettingsList(), p.newSettingsShow(), p.newSettingsDiff(), p.newSettingsWhoCan())
-}
-
 // whereFlags name a setting's place.
 type whereFlags struct{ project, environment string }
 
@@ -46,16 +32,9 @@ var oneSetting = exactly(1, "the NAME of one setting, as 'settings list' shows i
 
 func (p Program) newSettingsList() *cobra.Command {
 	var where whereFlags
-	return withFlags(question(&cobra.Command{
-		Use:   "list",
-		Short: "List the settings with states in the audit trail",
-		Long: exits("0 listed, 1 failed", `Lists the settings with states in the audit trail: how often each changed since the first
-look, and its newest entry.`),
-		Example: `  auditrelay settings list --config relay.yaml
-  auditrelay settings list --config relay.yaml --environment production --output json`,
-	}, p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]timeline.Setting, error) {
+	return question("settings list", p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]timeline.Setting, error) {
 		return source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
-	}, printSettings), &where)
+	}, printSettings, &where)
 }
 
 func printSettings(p *page, list []timeline.Setting) {
@@ -68,26 +47,13 @@ func printSettings(p *page, list []timeline.Setting) {
 func (p Program) newSettingsShow() *cobra.Command {
 	var where whereFlags
 	var at timeFlag
-	return withFlags(question(&cobra.Command{
-		Use:   "show NAME",
-		Short: "Show a setting at a time",
-		Long: exits("0 shown, 1 nothing is known of it at that time, or failed", `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
-the trail, and the next change. Without a next change, it shows when the latest look that
-found this state began: as the running relay knows it, or with --offline, as the looks are
-attested in the trail, once a day and when the relay stops. Where --at lies in the window of
-the next change, the setting was in one of two states, and both are shown. A date alone, as
-2026-03-01, is the first moment of that day on this machine.`),
-		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
-  auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
-		Args: oneSetting,
-	}, p.trail(), forms("text", "json"), func(cmd *cobra.Command, source trailSource, args []string) (timeline.State, error) {
-		return source.At(cmd.Context(), where.of(args[0]), at.orNow())
-	}, printSetting, func(s timeline.State) error {
-		if !s.Known {
-			return errReported
+	return question("settings show", p.trail(), forms("text", "json"), func(cmd *cobra.Command, source trailSource, args []string) (timeline.State, error) {
+		s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
+		if err == nil {
+			err = errReported.when(!s.Known)
 		}
-		return nil
-	}), &where, parsed(&at, "at", "the state at this time (default: now); "+timeFlagHelp))
+		return s, err
+	}, printSetting, takes(oneSetting), &where, parsed(&at, "at", "the state at this time (default: now); "+timeFlagHelp))
 }
 
 // orNow is the time of an optional flag.
@@ -143,23 +109,7 @@ func (p Program) newSettingsDiff() *cobra.Command {
 	var where whereFlags
 	output := forms("text", "json")
 	var from, to timeFlag
-	return command(&cobra.Command{
-		Use:   "diff NAME --from TIME [--to TIME]",
-		Short: "Show how a setting differs between two times",
-		Long: exits("0 compared, 1 nothing is known of it at one of the times, or failed", `Compares the states of a setting at two times, as 'settings show' gives them: each
-difference with a sentence, a severity, and whether the setting permits more or less.
-Where one of the times lies in the window of a change, the state before it is compared, and
-standard error says so.`),
-		Example: `  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
-  auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output json`,
-		Args: oneSetting,
-		PreRunE: func(*cobra.Command, []string) error {
-			if !from.orNow().Before(to.orNow()) {
-				return errors.New("--from must be before --to")
-			}
-			return nil
-		},
-	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+	return command("settings diff", p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
 		states := make([]timeline.State, 2)
 		for i, at := range []*timeFlag{&from, &to} {
 			s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
@@ -176,7 +126,12 @@ standard error says so.`),
 		}
 		return difference{args[0], states[0].Value, states[1].Value}.print(cmd.OutOrStdout(), output.isJSON())
 	}, &where, parsed(&from, "from", "the earlier time; "+timeFlagHelp),
-		parsed(&to, "to", "the later time, likewise (default: now)"), needed{"from"}, &output)
+		parsed(&to, "to", "the later time, likewise (default: now)"), needed{"from"}, &output, takes(oneSetting), check(func() error {
+			if !from.orNow().Before(to.orNow()) {
+				return errors.New("--from must be before --to")
+			}
+			return nil
+		}))
 }
 
 // rbacSetting is the setting read by 'who-can'.
@@ -186,21 +141,7 @@ func (p Program) newSettingsWhoCan() *cobra.Command {
 	var where whereFlags
 	output := forms("table", "json", "csv")
 	var at timeFlag
-	return command(&cobra.Command{
-		Use:   "who-can ACTION RESOURCE",
-		Short: "Show the roles and scopes permitted to do something at a time",
-		Long: exits("0 answered (nobody is an answer), 1 nothing is known of the policy at that time, or failed", `Shows each role and scope permitted by the RBAC policy to do ACTION on RESOURCE at --at, or
-now, with the permission: default roles, custom roles and scopes, wildcards resolved.
-"Perhaps also" are those with a permission missing from the policy's own lists, or on the
-resource *: the document does not define these. An ACTION of * asks for the wildcard. The
-API shows no members, so who has a role is not known here. If --at lies in the window of a
-change, the answer covers both policies. Without --project and --environment it answers for
-every environment, one after the other: with --output json an object for each.`),
-		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
-  auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json
-  auditrelay settings who-can '*' documents --config relay.yaml --output csv > review.csv`,
-		Args: exactly(2, "one ACTION and one RESOURCE, as 'who-can delete documents'"),
-	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+	return command("settings who-can", p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
 		policies, err := policiesOf(cmd.Context(), source, where)
 		if err != nil {
 			return err
@@ -211,7 +152,7 @@ every environment, one after the other: with --output json an object for each.`)
 			failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
 		}
 		return failed
-	}, &where, parsed(&at, "at", "the policy at this time (default: now); "+timeFlagHelp), &output)
+	}, &where, parsed(&at, "at", "the policy at this time (default: now); "+timeFlagHelp), &output, takes(exactly(2, "one ACTION and one RESOURCE, as 'who-can delete documents'")))
 }
 
 // policiesOf lists the chosen environments with a policy; where there is none, the one that

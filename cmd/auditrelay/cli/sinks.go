@@ -18,18 +18,7 @@ import (
 )
 
 func newSinksList() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "list",
-		Short: "List each sink's lag, and the space it holds in the journal",
-		Long: exits("0 listed, 1 failed", `Lists every sink with a configuration or a position in the journal: its unacknowledged
-records, the age of the oldest, about how much disk they take, how far back a replay
-reaches, and its dead letters. A record holds one event or many. The journal keeps the
-events a sink lacks, even for a sink no longer configured, until you retire it. While a
-position is unknown, nothing is trimmed. Below a sink in trouble stand the reason and what
-to do. A narrow terminal leaves columns out; --json has all.`),
-		Example: `  auditrelay sinks list --config relay.yaml
-  auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
-	}, &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Sinks), printSinks)
+	return question("sinks list", &relayFlags{}, orJSON("print a JSON array"), listOf((*console.Client).Sinks), printSinks)
 }
 
 func printSinks(p *page, list []console.Sink) {
@@ -85,18 +74,7 @@ func sizeText(n int64) string {
 
 func newSinksRetire() *cobra.Command {
 	var yes bool
-	return command(&cobra.Command{
-		Use:   "retire NAME",
-		Short: "Give up the events kept for a sink no longer configured",
-		Long: exits("0 retired, 1 not retired", `Removes the position of a sink no longer in the running relay's configuration. The journal
-then stops keeping events for it: it trims them once all other sinks have them and the
-replay window has passed. The sink's dead letters stay. A new sink of the same name starts
-at the oldest stored event. It asks first, except with --yes.
-
-It works only while the relay runs.`),
-		Example: `  auditrelay sinks retire old-kafka --config relay.yaml`,
-		Args:    exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it"),
-	}, &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
+	return command("sinks retire", &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		question, err := retirement(cmd, client, args[0])
 		if err != nil {
 			return err
@@ -110,7 +88,7 @@ It works only while the relay runs.`),
 		}
 		return say(cmd.OutOrStdout(), "sink %s is retired: the journal no longer keeps %d records for it; its %d dead letters stay",
 			was.Name, was.Position.Pending, was.DeadLetters)
-	}, yesFlag(&yes))
+	}, yesFlag(&yes), takes(exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it")))
 }
 
 // retirement is the question before a sink is retired. The relay decides whether it
@@ -130,40 +108,20 @@ func retirement(cmd *cobra.Command, client *console.Client, name string) (string
 
 func (p Program) newSinksCheck() *cobra.Command {
 	output := orJSON(`print a JSON array of {"sink", "result", "error", "findings"}`)
-	return command(&cobra.Command{
-		Use:   "check [NAME]",
-		Short: "Check whether deliveries would work, without delivering",
-		Long: exits("0 all fine, 1 something would fail", `Connects and authenticates to the destination of the sink NAME, or of every sink in
-the configuration, like a delivery, and asks for its limits. It writes nothing there. No
-relay need run; a running one is not disturbed. Each finding is a line. The last
-line of a sink is the result: ok, or the first error of a delivery and the remedy. Each
-sink's own timeout limits its check.
-
-Without NAME it also asks the servers of an external journal (journal.url), as
-(journal), for the guarantees behind their acknowledgements.`),
-		Example: `  auditrelay sinks check --config relay.yaml
-  auditrelay sinks check kafka --config relay.yaml --json`,
-		Args: cobra.MaximumNArgs(1),
-	}, p.configured(), func(cmd *cobra.Command, args []string, cfg *config.Config) error {
+	return question("sinks check", p.configured(), output, func(cmd *cobra.Command, cfg *config.Config, args []string) ([]checkedSink, error) {
+		results := []checkedSink{}
 		chosen, err := choose(cfg.Sinks, args, "the configuration; it has:")
 		if err != nil {
-			return misuse{err}
+			return nil, misuse{err}
 		}
-		results := []checkedSink{}
 		if cfg.Journal.URL != "" && len(args) == 0 {
 			results = append(results, checkJournal(cmd.Context(), cfg.Journal))
 		}
 		for i := range chosen {
 			results = append(results, p.checkSink(cmd.Context(), &chosen[i], cfg.Environments))
 		}
-		if err := printAs(cmd.OutOrStdout(), output.isJSON(), results, printChecked); err != nil {
-			return fmt.Errorf("print result: %w", err)
-		}
-		if slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" }) {
-			return errReported
-		}
-		return nil
-	}, &output)
+		return results, errReported.when(slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" }))
+	}, printChecked, takes(cobra.MaximumNArgs(1)))
 }
 
 // choose returns the sink named by args, or all.

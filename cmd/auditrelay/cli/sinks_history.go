@@ -14,20 +14,9 @@ import (
 const minutesShown = 60
 
 func newSinksHistory() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "history NAME",
-		Short: "Show what became of a sink's deliveries, by minute, and its errors",
-		Long: exits("0 shown, 1 failed", `Shows the newest 60 minutes in which something was delivered to a sink, failed or was
-refused, and the errors of its failed attempts, those that differ by numbers alone as one.
-Events that the sink's match leaves out count as delivered. Failed attempts are tried again;
-refused events are in the dead letters. The running process keeps the history, for up to 12
-hours; --json has all of it.`),
-		Example: `  auditrelay sinks history kafka --config relay.yaml
-  auditrelay sinks history kafka --config relay.yaml --json`,
-		Args: exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it"),
-	}, &relayFlags{}, orJSON("print a JSON object"), func(cmd *cobra.Command, client *console.Client, args []string) (relay.History, error) {
+	return question("sinks history", &relayFlags{}, orJSON("print a JSON object"), func(cmd *cobra.Command, client *console.Client, args []string) (relay.History, error) {
 		return client.SinkHistory(cmd.Context(), console.OfSink{Name: args[0]})
-	}, printHistory)
+	}, printHistory, takes(exactly(1, "the NAME of one sink, as 'auditrelay sinks list' shows it")))
 }
 
 func printHistory(p *page, h relay.History) {

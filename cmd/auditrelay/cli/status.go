@@ -41,39 +41,7 @@ type statusCommand struct {
 func newStatus() *cobra.Command {
 	var c statusCommand
 	c.output = forms("table", "json")
-	cmd := command(&cobra.Command{
-		Use:   "status",
-		Short: "Show on one screen whether every event log flows, to where, and how late",
-		Long: `Shows on one screen whether each environment's event log really flows, to where, how late,
-with how many lost events, and who changed it. The first line is the verdict. Trouble comes
-first, with its reason and its remedy.
-
-Of an environment:
-  STATE     ` + strings.Join(wrap(health.Help(), 76), "\n            ") + `
-  SINCE     how long it has been so
-  PUSHED    how long ago its last push came
-  EV/S      its events per second, over the last minute; USUAL: at this hour of the week
-  LATE      99 % of its events come within this time
-  LOST      about how many events its last gaps lost
-  DECLARED  the stream's status at the management API; with a ? it is an old one
-Of a sink:
-  BEHIND    events it has not acknowledged yet
-  OLDEST    how long the first of them has waited
-  DELIVERED how long ago it last acknowledged events
-  LETTERS   its dead letters: events it refused, waiting for a person
-
-CHANGES are the newest ones of the streams and settings; 'auditrelay trail list' has all.
---watch draws the screen again each --interval, with sparklines of the events per second,
-until q or Ctrl-C. With --output json, it prints one line of JSON each time.
-
-Exit codes: 0 nothing is known to be wrong, 1 the relay cannot be asked, 2 something is
-wrong, 64 wrong usage. --watch ends with 0; with --output json, with 1 when the relay
-does not answer.`,
-		Example: `  auditrelay status --config relay.yaml
-  auditrelay status --config relay.yaml --watch
-  auditrelay status --data-dir /var/lib/auditrelay --output json | jq -r '.verdict.troubles[]'
-  auditrelay status --config relay.yaml > /dev/null || echo "auditrelay needs somebody"`,
-	}, &relayFlags{}, c.run, &c.output, &c.colour, flagFunc(func(flags *pflag.FlagSet) {
+	cmd := command("status", &relayFlags{}, c.run, &c.output, &c.colour, flagFunc(func(flags *pflag.FlagSet) {
 		flags.BoolVarP(&c.watch, "watch", "w", false, "go on until q or Ctrl-C")
 		flags.DurationVar(&c.interval, "interval", time.Second, "`TIME` between two drawings")
 	}))

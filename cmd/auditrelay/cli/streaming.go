@@ -14,42 +14,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
-func newStreaming() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "streaming",
-		Short: "See, compare and set the environments' event log streaming config",
-		Long: `The running relay keeps each environment's event log streaming config as its
-configuration has it: 'status' shows how that stands, 'plan' compares the two field by
-field, 'apply' sets the desired one now, and 'rotate' replaces a generated credential.
-
-The API has no operation to create, enable or delete a streaming config. Where a person has
-to do so in the dashboard, status and plan say it.`,
-		Example: `  auditrelay streaming status --config relay.yaml
-  auditrelay streaming plan shop/live --config relay.yaml
-  auditrelay streaming apply shop/live --config relay.yaml --reason CHG-17`,
-	}, newStreamingStatus(), newStreamingPlan(), newStreamingApply(), newRotate("streaming"))
-}
-
 func newStreamingStatus() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "status",
-		Short: "Show the streaming config of each environment, as the relay last saw it",
-		Long: exits("0 nothing is wrong, 1 the relay cannot be asked, 2 something is wrong", `Shows the streaming config of each environment as the relay last saw it at the API, with its
-faults and their remedies. It asks the API nothing. Whether events arrive is not in it: a
-config may be ACTIVE, and silent.
-
-FINDING is ok, or one of not_active, differs (mode observe, a dry run, or just seen),
-not_taken (set, and another one is shown), refused (the API refuses to set it), absent (no
-such environment), fight (others set it again and again) and not seen (the API cannot be
-read). MODE is enforce, observe, or - where the configuration desires nothing.`),
-		Example: `  auditrelay streaming status --config relay.yaml
-  auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,
-	}, &relayFlags{}, forms("table", "json"), listOf((*console.Client).Streaming), printStreaming, func(list []streaming.Health) error {
-		if slices.ContainsFunc(list, func(h streaming.Health) bool { return !h.OK() }) {
-			return errTrouble
+	return question("streaming status", &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (list []streaming.Health, err error) {
+		if list, err = client.Streaming(cmd.Context()); err == nil {
+			err = errTrouble.when(slices.ContainsFunc(list, func(h streaming.Health) bool { return !h.OK() }))
 		}
-		return nil
-	})
+		return list, err
+	}, printStreaming)
 }
 
 func printStreaming(p *page, list []streaming.Health) {
@@ -118,29 +89,17 @@ func endFight(h streaming.Health) string {
 func newStreamingPlan() *cobra.Command {
 	output := forms("table", "json")
 	var of console.OfEnvironment
-	return command(&cobra.Command{
-		Use:   "plan [PROJECT/ENVIRONMENT]",
-		Short: "Compare the streaming config with the desired one, field by field",
-		Long: exits("0 nothing to do, 1 an environment cannot be compared, 2 something would change", `Reads the streaming config of an environment, or of each one with a desired config, from the
-API, and shows each field as it is and as it would be. It changes nothing, and enters
-nothing in the audit trail. In mode observe and in a dry run it works likewise.
-
-Of a secret, only the last four characters are known: a secret changed by hand to one with
-the same ending is not seen here. 'apply' replaces it all the same.`),
-		Example: `  auditrelay streaming plan --config relay.yaml
-  auditrelay streaming plan shop/live --config relay.yaml --output json`,
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			if len(args) > 1 {
-				return fmt.Errorf("give one PROJECT/ENVIRONMENT, or none for all")
-			}
-			if len(args) == 1 {
-				of, err = environmentOf(args[0])
-			}
-			return err
-		},
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("streaming plan", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		return planned(cmd, client, of, output.value)
-	}, &output)
+	}, &output, takes(func(_ *cobra.Command, args []string) (err error) {
+		if len(args) > 1 {
+			return fmt.Errorf("give one PROJECT/ENVIRONMENT, or none for all")
+		}
+		if len(args) == 1 {
+			of, err = environmentOf(args[0])
+		}
+		return err
+	}))
 }
 
 // planned prints plans, and ends with the error of the worst.
@@ -212,21 +171,7 @@ func newStreamingApply() *cobra.Command {
 	output := forms("table", "json")
 	var consent consentFlags
 	var of console.OfEnvironment
-	return command(&cobra.Command{
-		Use:   "apply PROJECT/ENVIRONMENT",
-		Short: "Set the desired streaming config of an environment now",
-		Long: `Shows the plan, asks, and sets the desired streaming config once, also in mode observe
-and where nothing seems to differ: so a secret changed by hand to one with the same last
-four characters is replaced. A relay as the destination gets a new credential. The audit
-trail gets an entry before and one after it, with your user name, host and --reason.
-Without a question (--yes) it wants the reason.
-
-Exit codes: 0 set, 1 not set or of unknown outcome, 2 set and still not as desired, as
-reported: not enabled, for example; 64 wrong usage.`,
-		Example: `  auditrelay streaming apply shop/live --config relay.yaml
-  auditrelay streaming apply shop/live --config relay.yaml --yes --reason CHG-17`,
-		Args: ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT")),
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("streaming apply", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		of.Reason = consent.reason
 		if err := askToApply(cmd, client, of, consent.yes); err != nil {
 			return err
@@ -243,7 +188,7 @@ reported: not enabled, for example; 64 wrong usage.`,
 			return errTrouble
 		}
 		return err
-	}, &consent, &output)
+	}, &consent, &output, takes(ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT"))))
 }
 
 // askToApply shows the plan on standard error, and asks.

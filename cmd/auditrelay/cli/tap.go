@@ -21,27 +21,7 @@ import (
 func newTap() *cobra.Command {
 	t := tapping{output: forms("text", "json")}
 	var colour colourFlag
-	return command(&cobra.Command{
-		Use:   "tap",
-		Short: "Show the live events as they pass",
-		Long: exits("0 ended by Ctrl-C or --limit, 1 failed", `Shows the live events as they pass, from now on, until Ctrl-C. --sink shows them as this
-sink gets them: chosen by its match, redacted, and in its format. Without it they are as
-they were received, before any redaction.
-
---match takes a CEL expression over the shown event, with the variables of a sink's
-match.cel: `+strings.Join(match.Names(), ", ")+`.
-An event without a named member is not shown; test for it with has().
-
-A tap holds up neither pushes nor deliveries. Where events come faster than they can be
-printed, some pass unseen; their number is printed at the end, and every ten seconds.
-In a terminal, a line is cut at its width; --output json prints whole CloudEvents, with JSON
-escapes for characters that would steer a terminal.`),
-		Example: `  auditrelay tap --config relay.yaml
-  auditrelay tap --config relay.yaml --sink kafka-eu
-  auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
-  auditrelay tap --config relay.yaml --output json --limit 1 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		PreRunE: func(*cobra.Command, []string) error { return checkMatch(t.request.Match) },
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("tap", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		file := fileOf(cmd.OutOrStdout())
 		t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
 		if isTerminal(file) {
@@ -50,7 +30,7 @@ escapes for characters that would steer a terminal.`),
 		return t.run(cmd.Context(), client)
 	}, &colour, &t.output, text(&t.request.Sink, "sink", "show events as the sink `NAME` gets them"), text(&t.request.Match, "match", "show events for which the expression `CEL` holds"), flagFunc(func(flags *pflag.FlagSet) {
 		flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
-	}))
+	}), check(func() error { return checkMatch(t.request.Match) }))
 }
 
 // checkMatch checks the expression of --match, if there is one.

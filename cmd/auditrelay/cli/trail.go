@@ -13,20 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
-func (p Program) newTrail() *cobra.Command {
-	return under(&cobra.Command{
-		Use:   "trail",
-		Short: "Read the audit trail: who changed what, when, and how bad it is",
-		Long: `Every change of a setting stands once in the audit trail: with a sentence, a severity, a
-direction (does the setting permit more or less than before?), the states before and after,
-and the window of time of the change. 'auditrelay settings' shows a setting at a time.`,
-		Example: `  auditrelay trail list --config relay.yaml --severity high --since 2026-03-01
-  auditrelay trail show 17 --config relay.yaml
-  auditrelay trail annotate 17 --config relay.yaml --ticket SEC-7 --reviewer ada --note "as agreed"`,
-	}, p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(),
-		newTrailKeygen(), p.newTrailRotateKey(), newTrailArchive())
-}
-
 // entryFlags choose entries.
 type entryFlags struct {
 	filter       timeline.Filter
@@ -87,16 +73,7 @@ func entryOf(cmd *cobra.Command, source trailSource, args []string) (timeline.En
 
 func newTrailAnnotate() *cobra.Command {
 	var a timeline.Annotation
-	return command(&cobra.Command{
-		Use:   "annotate INDEX --reviewer NAME",
-		Short: "Mark an entry of the audit trail as reviewed",
-		Long: exits("0 annotated, 1 there is no such entry, or failed", `Adds an entry on the review of another one: its index and the hash of its leaf, the ticket,
-a note, and this command's user and host. Nothing is changed: the trail only grows. 'trail
-list --unreviewed' leaves the changes without an annotation.`),
-		Example: `  auditrelay trail annotate 17 --config relay.yaml --reviewer ada --ticket SEC-7 --note "agreed with the product team"`,
-		Args:    oneIndex,
-		PreRunE: func(*cobra.Command, []string) error { return a.Check() },
-	}, &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
+	return command("trail annotate", &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		a.Index, _ = strconv.ParseInt(args[0], 10, 64) // oneIndex has checked it
 		done, err := client.Annotate(cmd.Context(), a)
 		if err != nil {
@@ -104,25 +81,13 @@ list --unreviewed' leaves the changes without an annotation.`),
 		}
 		return say(cmd.OutOrStdout(), "entry %d is marked as reviewed, by entry %d", a.Index, done.Entry)
 	}, text(&a.Reviewer, "reviewer", "the reviewer's `NAME`"), text(&a.Ticket, "ticket", "the `TICKET` it belongs to"),
-		text(&a.Note, "note", "a `TEXT` for later readers"), needed{"reviewer"})
+		text(&a.Note, "note", "a `TEXT` for later readers"), needed{"reviewer"}, takes(oneIndex), check(a.Check))
 }
 
 func newTrailForward() *cobra.Command {
 	var chosen entryFlags
 	var request console.ForwardTrail
-	return command(&cobra.Command{
-		Use:   "forward --sink NAME --since TIME",
-		Short: "Deliver old entries of the audit trail to a sink",
-		Long: exits("0 all of it is delivered, 1 not all of it is, or failed", `Delivers entries of the audit trail to one sink, the oldest first, while live delivery goes on: for
-a new SIEM, or after a loss there. Unlike 'auditrelay replay' it reads the trail itself: the
-trail keeps every entry for ever. The events and their ids are those of the first time, so a
-destination can recognise a repetition.
-
-Events refused for good go to the dead letters; any other error is retried until it passes.
-Ctrl-C ends it; another run begins from the start.`),
-		Example: `  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --dry-run
-  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("trail forward", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		request.Filter = chosen.filter
 		p, err := watched(cmd, client.ForwardTrail, request)
 		var unread error

@@ -30,41 +30,17 @@ type proveEventFlags struct {
 
 func newTrailProveEvent() *cobra.Command {
 	f := proveEventFlags{trust: trustFlags{when: ", with --verify"}}
-	return command(&cobra.Command{
-		Use:   "prove-event ID|FILE",
-		Short: "Prove the receipt of an event, and its time",
-		Long: exits("0 proven, 1 not proven, or failed", `Finds an event in the journal, and writes a bundle with its proof: the event, its way to the
-root of its span, the span's entry in the audit trail, and the entry's way to the newest
-signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the
-event as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and
-body must be the received ones too. Of a Kafka record or a NATS message, give the header
-ce_id (ce-id), with ce_source as --source, and its value in the file of --body. Of several
-events with an id, it proves the newest.
-
-With --verify it checks a bundle, without a relay, against the log's --key or a --policy (C2SP
-tlog-policy). With an argument it also compares the event, as above.
-
-A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
-just received may have to wait as long. The journal must still have all records of the span:
-it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
-budget allows. A redacting sink does not have the body as received. The bundle shows this
-event only: the hashes of all others in it are salted, so that nobody can guess at them.`),
-		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
-  auditrelay trail prove-event event.json --config relay.yaml --file proof.json
-  auditrelay trail prove-event event-log-1234 --source /projects/p/environments/e --body value.json --config relay.yaml --file proof.json
-  auditrelay trail prove-event event.json --verify proof.json --policy trail.policy`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 0 && f.verify == "" {
-				return errors.New("give the ID of one event, or a FILE with the event as a CloudEvent in JSON")
-			}
-			return nil
-		},
-	}, alone(whichRelay), func(cmd *cobra.Command, args []string, _ alone) error {
+	return command("trail prove-event", alone(whichRelay), func(cmd *cobra.Command, args []string, _ alone) error {
 		if f.verify != "" {
 			return f.verifyBundle(cmd.OutOrStdout(), args)
 		}
 		return f.prove(cmd, args[0])
-	}, &f)
+	}, &f, takes(func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 || len(args) == 0 && f.verify == "" {
+			return errors.New("give the ID of one event, or a FILE with the event as a CloudEvent in JSON")
+		}
+		return nil
+	}))
 }
 
 func (f *proveEventFlags) addTo(cmd *cobra.Command) {
@@ -190,23 +166,7 @@ func sayReceived(w io.Writer, b *eventproof.Bundle, p *eventproof.Proven) error 
 func newTrailListSpan() *cobra.Command {
 	var which trailFlags
 	var path string
-	return command(&cobra.Command{
-		Use:   "list-span INDEX",
-		Short: "Write the list of a span: the hashes of its events",
-		Long: exits("0 written, 1 failed", `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
-events.span) with its proof, then each record with the hashes of its events, and the salt by
-which they give the entry's root.
-
-Keep the list together with a full copy of the events: 'auditrelay trail verify-span' then names
-missing and changed events at any later time, without the journal. Whoever has the list can
-confirm a guess at an event, for instance at what a redacted copy hides, so keep it as
-confidential as the events themselves.
-
-The journal must still have all records of the span: see 'auditrelay trail prove-event'.`),
-		Example: `  auditrelay trail list --config relay.yaml --type events.span
-  auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
-		Args: oneIndex,
-	}, &which.relayFlags, func(cmd *cobra.Command, args []string, client *console.Client) error {
+	return command("trail list-span", &which.relayFlags, func(cmd *cobra.Command, args []string, client *console.Client) error {
 		index, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil {
 			return err
@@ -224,7 +184,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 				return err
 			})
 		})
-	}, text(&path, "file", "write to a new `FILE` instead of standard output"))
+	}, text(&path, "file", "write to a new `FILE` instead of standard output"), takes(oneIndex))
 }
 
 // provenHead adds the entry's proof to the first line.
@@ -241,30 +201,18 @@ func provenHead(cmd *cobra.Command, which *trailFlags, line []byte) ([]byte, err
 
 func newTrailVerifySpan() *cobra.Command {
 	var trust trustFlags
-	cmd := command(&cobra.Command{
-		Use:   "verify-span LIST FILE...",
-		Short: "Compare a full copy of a span's events with its list",
-		Long: exits("0 the files have all events, 1 not all of them, or failed", `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
-the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
-and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
-file sink writes them. Order, repeated and further events do not matter. A changed event
-counts as absent. A sink with match or redact has no full copy.
-
-It prints the result as JSON, with the places of absent events.`),
-		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl --policy trail.policy`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return errors.New("give the LIST of a span, and at least one FILE with its events")
-			}
-			return nil
-		},
-	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
+	cmd := command("trail verify-span", alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
 		trusted, _, err := trust.read()
 		if err != nil {
 			return err
 		}
 		return verifySpan(cmd.OutOrStdout(), *trusted, args[0], args[1:])
-	}, &trust)
+	}, &trust, takes(func(_ *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return errors.New("give the LIST of a span, and at least one FILE with its events")
+		}
+		return nil
+	}))
 	cmd.MarkFlagsOneRequired("key", "policy")
 	return cmd
 }

@@ -19,26 +19,7 @@ func (p Program) newTrailExport() *cobra.Command {
 	which := exportFlags{trailFlags: p.trail()}
 	var chosen entryFlags
 	var path string
-	return command(&cobra.Command{
-		Use:   "export",
-		Short: "Write the audit trail as JSON lines, CSV, or a log for public verifiers",
-		Long: exits("0 written, 1 failed", `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
-with the states before and after, the details, and the hash of the entry's leaf (base64).
-Unreadable entries are left out; 'auditrelay journal verify' names them. --form csv writes
-the same entries with the columns of 'trail list --output csv'. Without --project and
---environment it is all of them.
-
---form tlog writes the whole trail into --dir, a folder for each generation, in the layout
-of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
-bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
-files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
-older export. It copies the files in DATA_DIR/tlog, whether the relay runs or not. An archive
-that 'trail archive' made is such an export: after it, begin with a copy of the archive.`),
-		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
-  auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
-  auditrelay trail export --config relay.yaml --form csv --unreviewed --file review.csv
-  auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
-	}, &which, func(cmd *cobra.Command, _ []string, source trailSource) error {
+	return command("trail export", &which, func(cmd *cobra.Command, _ []string, source trailSource) error {
 		if which.form.value == "tlog" {
 			return which.exportLog(cmd, which.dir)
 		}
@@ -125,25 +106,7 @@ func newTrailArchive() *cobra.Command {
 	var beforeTime timeFlag
 	var dir string
 	var yes, dryRun bool
-	return command(&cobra.Command{
-		Use:   "archive --before TIME --to DIR",
-		Short: "Move old entry bundles of the audit trail out of the data directory",
-		Long: exits("0 moved, or nothing to move; 1 failed or declined", `Moves the files with old entries, DATA_DIR/tlog/N/tile/entries and records, to a folder of
-the relay's machine: those with no entry made at or after a time. The relay copies them,
-reads the archive back against its signed root, says so in an entry of the trail, and
-removes them only then. The archive is an export of the whole trail (C2SP tlog-tiles): 'trail
-verify --dir DIR' and other tools verify it, and 'trail prove --export DIR' proves its entries.
-
-The hashes stay, so 'trail verify' still proves every entry, by its hash. Files with entries
-about the trail itself stay too. The trail's stream in the
-journal keeps all entries for ever: the relay reads them from there, and this command frees
-the space of the files only.
-
-It asks first, except with --yes. You can end it and begin it again at any moment: it goes on.
-To undo it, copy the files back.`),
-		Example: `  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive --dry-run
-  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive`,
-	}, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return command("trail archive", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		to, err := filepath.Abs(dir)
 		if err != nil {
 			return err

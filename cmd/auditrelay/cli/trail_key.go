@@ -20,21 +20,7 @@ import (
 
 func newTrailKeygen() *cobra.Command {
 	var origin, file, publicFile string
-	return command(&cobra.Command{
-		Use:   "keygen",
-		Short: "Make a signing key for the audit trail, and print its public key",
-		Long: exits("0 done, 1 failed", `Makes a key to sign the checkpoints of an audit trail, in a new file readable by its owner
-alone, and prints the public key in the form NAME+HASH+KEY. To verify the trail, a person
-needs the public key, and nothing else. Keep the file outside of data_dir, and name it in
-audit.key_file. An existing file is left alone.
-
-With --public it makes no key: it prints the public key of a PEM file in the same form,
-for audit.public_key, which goes with audit.sign_command.
-
-The origin names the trail for good, as a domain and path of yours.`),
-		Example: `  auditrelay trail keygen --origin example.com/auditrelay --file /etc/auditrelay/audit.key
-  auditrelay trail keygen --origin example.com/auditrelay --public hsm-public.pem`,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("trail keygen", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		public, err := keygen(origin, file, publicFile)
 		if err != nil {
 			return err
@@ -68,28 +54,7 @@ func (p Program) newTrailRotateKey() *cobra.Command {
 	which.usage = "the relay's configuration `FILE`"
 	var nextPublic string
 	var yes bool
-	return command(&cobra.Command{
-		Use:   "rotate-key",
-		Short: "Replace the signing key of the audit trail: the old one signs the new",
-		Long: exits("0 replaced, 1 failed or declined", `Replaces the signing key of the audit trail. An entry under the old key names the new one, a
-last checkpoint under the old key covers it, and a new generation of the trail begins under
-the new key. Whoever knows the first public key follows the chain.
-
-The new key takes the place of the old one in audit.key_file; the old one is gone, as it
-is of no use except to forge the past. Nothing needs it to verify the trail.
-
-A running relay does it at this command, and goes on under the new key at once; of a stopped
-one, the command does it itself. With journal.url, several relays may share the key: stop all
-of them first. You can end this command and begin it again at any moment.
-
-Witnesses (audit.witnesses) take no new generation by themselves: give their operators the
-printed public key. Until they accept it, they do not cosign the trail.
-
-With --public the new key is elsewhere (audit.key_env, audit.sign_command, another file):
-the old key only names it. Then put it into the configuration, and start the relay again.`),
-		Example: `  auditrelay trail rotate-key --config relay.yaml
-  auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
-	}, which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
+	return command("trail rotate-key", which, func(cmd *cobra.Command, _ []string, cfg *config.Config) error {
 		if nextPublic == "" && cfg.Audit.KeyFile == "" {
 			return errors.New("the key is not in a file: make the new one yourself, and give its public key with --public")
 		}

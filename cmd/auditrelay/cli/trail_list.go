@@ -25,26 +25,7 @@ func (p Program) newTrailList() *cobra.Command {
 	chosen := entryFlags{limit: 50}
 	output := forms("table", "json", "csv")
 	var follow, all bool
-	return command(&cobra.Command{
-		Use:   "list",
-		Short: "List entries of the audit trail, the newest last",
-		Long: exits("0 listed (none is fine), 1 failed", `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
-50 fitting all given flags. --follow goes on with new ones until Ctrl-C, also after the
-relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes not
-marked by 'trail annotate'; first looks, checks and repeated states need no review. The
-digests of the event stream (events.span), one for each interval, are listed with --all,
---type or --setting only.
-
-WHO is "relay", USER@HOST of a person who acted through the relay, or "outside": the API
-names nobody. What a command claims of its person (before sudo, for example) is marked as
-a claim. --output csv has the window of the change and the states before and after, too.`),
-		Example: `  auditrelay trail list --config relay.yaml
-  auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
-  auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
-  auditrelay trail list --config relay.yaml --actor ada --since 2026-03-01
-  auditrelay trail list --config relay.yaml --all --limit 200
-  auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
-	}, p.trail(), func(cmd *cobra.Command, _ []string, source trailSource) error {
+	return command("trail list", p.trail(), func(cmd *cobra.Command, _ []string, source trailSource) error {
 		if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
 			chosen.filter.Without = eventproof.Type
 		}

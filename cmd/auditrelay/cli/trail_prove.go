@@ -28,30 +28,7 @@ type proveFlags struct {
 
 func (p Program) newTrailProve() *cobra.Command {
 	f := &proveFlags{trailFlags: *p.trail(), given: trustFlags{when: ": verify each proof"}}
-	return command(&cobra.Command{
-		Use:   "prove INDEX... | FILTER --dir DIR",
-		Short: "Write proofs of entries, for anybody to verify without a relay",
-		Long: exits("0 all are proven, 1 not all can be proven, or failed", `Writes for each chosen entry two files into a folder: INDEX.json, the entry as the trail
-keeps it, and INDEX.tlog-proof, its proof against the newest signed checkpoint (C2SP
-tlog-proof). A third file, trail.policy, names the trusted keys (C2SP tlog-policy): those of
---policy or --key, or else the trail's own, with the witnesses and the quorum of --config.
-Each proof is verified with it. A verifier must know these keys to be yours by another way.
-
-The entries are named by index, or chosen by the flags of 'trail list'; those need the relay
-on this machine. It reads the relay's files for public tools, in its data directory; with
---url a relay's /tlog/; with --export an export. A guarded /tlog/ wants --token-file FILE,
-or the environment variable AUDITRELAY_TLOG_TOKEN.
-
-  auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
-
-An entry moved out by 'trail archive' is proven by its hash alone, and INDEX.json is left out;
-with --export ARCHIVE it is proven whole.`),
-		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
-  auditrelay trail prove --config relay.yaml --severity high --since 2026-03-01 --dir proofs
-  auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs
-  auditrelay trail prove 17 --url https://relay.example/tlog/ --token-file tlog.token --dir proofs`,
-		Args: indexes,
-	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error { return f.run(cmd, args) }, f)
+	return command("trail prove", alone(""), func(cmd *cobra.Command, args []string, _ alone) error { return f.run(cmd, args) }, f, takes(indexes))
 }
 
 // indexes takes indexes of entries.

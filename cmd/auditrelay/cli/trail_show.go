@@ -14,16 +14,7 @@ import (
 )
 
 func (p Program) newTrailShow() *cobra.Command {
-	return question(&cobra.Command{
-		Use:   "show INDEX",
-		Short: "Show one entry of the audit trail, whole",
-		Long: exits("0 shown, 1 it is not there, or failed", `Shows one entry: the change, in sentences; its window of time; its reviewers; and the states
-before and after. The entry is read from the trail itself. Its leaf is the hash under the
-signed checkpoints.`),
-		Example: `  auditrelay trail show 17 --config relay.yaml
-  auditrelay trail show 17 --config relay.yaml --output json | jq .after`,
-		Args: oneIndex,
-	}, p.trail(), forms("text", "json"), entryOf, showEntry)
+	return question("trail show", p.trail(), forms("text", "json"), entryOf, showEntry, takes(oneIndex))
 }
 
 func showEntry(p *page, e timeline.Entry) {
@@ -78,21 +69,13 @@ func reviewText(r timeline.Review) string {
 
 func (p Program) newTrailDiff() *cobra.Command {
 	output := forms("text", "json")
-	return command(&cobra.Command{
-		Use:   "diff INDEX",
-		Short: "Show the change of one entry of the audit trail",
-		Long: exits("0 shown, 1 it is not there, or failed", `Shows each difference between an entry's states before and after: a sentence, whether the
-setting permits more or less than before, with a witness, and the old and new values.`),
-		Example: `  auditrelay trail diff 17 --config relay.yaml
-  auditrelay trail diff 17 --config relay.yaml --output json`,
-		Args: oneIndex,
-	}, p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
+	return command("trail diff", p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
 		e, err := entryOf(cmd, source, args)
 		if err != nil {
 			return err
 		}
 		return difference{e.Setting, e.Before, e.After}.print(cmd.OutOrStdout(), output.isJSON())
-	}, &output)
+	}, &output, takes(oneIndex))
 }
 
 // difference is two states of a setting.

@@ -32,59 +32,7 @@ type verifyFlags struct {
 
 func (p Program) newTrailVerify() *cobra.Command {
 	f := &verifyFlags{trailFlags: *p.trail(), output: forms("text", "json")}
-	return command(&cobra.Command{
-		Use:   "verify --key KEY",
-		Short: "Prove the audit trail to be as signed, and complete",
-		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all findings against
-it:
-
-  integrity     the bytes are the signed ones: entries, hashes, checkpoints and their
-                history; there is one history, and keys are vouched for
-  completeness  nothing is missing: the attestations of looks at settings, the heartbeats,
-                the spans of the event stream, and the entries themselves have no gaps
-
-It reads one of these:
-  --url URL              what a running relay serves under /tlog/
-  --config, --data-dir   the files of the relay on this machine; those of a stopped one are held
-                         against its log, which may have more (--offline insists on that)
-  --dir DIR              what 'trail export --form tlog' wrote, or an archive: all of it is there
-  --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
-                         JSON lines in any order; duplicates are fine. The root is computed
-                         from them, and the attributes of each entry are held against it
-  --from-kafka TOPIC     the same from a Kafka topic: all partitions, from the first record to
-                         the last one at the start
-  --proof FILE           one proof; --record FILE is the entry that it is about
-
-A relay that guards /tlog/ wants a bearer token: --token-file FILE, or the environment variable
-AUDITRELAY_TLOG_TOKEN. The password of --kafka-user is in AUDITRELAY_KAFKA_PASSWORD; client
-certificates, Kerberos and OAuth are left out: consume such a topic with its own tools, as JSON
-lines, into --from-events -.
-
-The trust comes from outside: --key, the log's verifier key, or --policy, a file with keys of
-logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoever can write
-the files can sign them. An older copy put in the trail's place is found by a witness's
-signature, or by --checkpoint, a checkpoint from another day or place.
-
-Entries moved out by 'trail archive' are checked by their hashes. Verify the archive with --dir, and
-the trail with the archive's checkpoint: then both are one history.
-
-In a sink's copy, each attribute of an entry's event has to be the entry's: id, source, type,
-subject, time, receivedtime (the same), datacontenttype, project and environment. Pushed events
-that imitate entries are named apart, and count for nothing. Bodies without attributes can be
-pushed by anybody: there only the signed roots tell entries from imitations.
-
-Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 nothing is
-against integrity, and completeness, the trust in the keys, or a single entry under a signed
-root is not shown; 64 wrong usage.`,
-		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
-  auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
-  auditrelay trail verify --config relay.yaml --offline --key trail.pub
-  auditrelay trail verify --url https://relay.example/tlog/ --token-file tlog.token --key trail.pub
-  auditrelay trail verify --from-events events.jsonl --policy trail.policy --output json
-  auditrelay trail verify --from-kafka kafka-1:9092,kafka-2:9092/auditrelay.events --key trail.pub
-  auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
-  auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error { return f.run(cmd) }, f)
+	return command("trail verify", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error { return f.run(cmd) }, f)
 }
 
 func (f *verifyFlags) addTo(cmd *cobra.Command) {

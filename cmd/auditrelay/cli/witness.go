@@ -32,34 +32,11 @@ func (p Program) newWitness() *cobra.Command {
 	var f witnessFlags
 	o := app.WitnessOptions{Version: p.build().Version}
 	tls, log := config.TLSServer{}, config.Log{}
-	cmd := &cobra.Command{
-		Use:   "witness",
-		Short: "Watch the audit trails of others, and cosign their continuations",
-		Long: exits("0 ended cleanly, 1 failed", `Runs a witness for the audit trails of other relays, or for any log of C2SP's
-tlog-checkpoint, in the foreground. It signs a log's checkpoint only if it continues the
-checkpoint before: a trail set back to an older copy, or shown in two versions, gets no
-signature, and its relay raises an alarm. Two teams can watch each other: each runs a
-witness, and names the other's in audit.witnesses of its relay.
-
-'witness init' makes the key and the state first. Each --log is the public key of a trail
-in trust: /status of its relay shows it. Of a trail with several generations, give the
-oldest first. A new generation is never taken by itself: ask its operator why it began,
-and then add its key.
-
-The state must not be lost or set back: back it up after stopping, keep it on a local disk, and see
-'witness recover'. One process owns the folder.
-
-Other listeners than loopback need TLS: --tls-cert and --tls-key, or --behind-proxy where
-TLS ends at a proxy.`),
-		Example: `  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit
-  auditrelay witness --data-dir /var/lib/auditrelay-witness --listen :8443 \
-    --tls-cert tls.crt --tls-key tls.key --log 'other.example.com/auditrelay+3ab0f2c9+AR…'`,
-		Args: subcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.DataDir, o.KeyFile = f.dir, f.key
-			o.Logger = newLogger(cmd.ErrOrStderr(), log)
-			return app.RunWitness(cmd.Context(), o)
-		},
+	cmd := group("witness", newWitnessInit(), newWitnessRecover())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.DataDir, o.KeyFile = f.dir, f.key
+		o.Logger = newLogger(cmd.ErrOrStderr(), log)
+		return app.RunWitness(cmd.Context(), o)
 	}
 	f.addTo(cmd)
 	flags := cmd.Flags()
@@ -79,7 +56,6 @@ TLS ends at a proxy.`),
 		}
 		return checkWitnessListener(o.Listen, o.TLS != nil || *behindProxy)
 	})
-	cmd.AddCommand(newWitnessInit(), newWitnessRecover())
 	return cmd
 }
 
@@ -98,15 +74,7 @@ func checkWitnessListener(listen string, tls bool) error {
 func newWitnessInit() *cobra.Command {
 	var f witnessFlags
 	var name string
-	return command(&cobra.Command{
-		Use:   "init",
-		Short: "Make a witness's key and empty state",
-		Long: exits("0 success, 1 failure", `Makes the signing key of a new witness, where there is none, and its empty state, and
-prints the public key. Give this key to the operators of the relays: it goes into
-audit.witnesses. It refuses to replace state: a witness without memory may sign another
-history than before.`),
-		Example: "  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit",
-	}, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+	return command("witness init", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
 		if err := durable.MakeDir(f.dir); err != nil {
 			return err
 		}
@@ -126,20 +94,7 @@ history than before.`),
 
 func newWitnessRecover() *cobra.Command {
 	var f witnessFlags
-	return command(&cobra.Command{
-		Use:   "recover FILE…",
-		Short: "Make a witness's lost state again",
-		Long: exits("0 success, 1 failure", `Makes the lost state of a stopped witness again, from checkpoints with the witness's own
-signature: the newest one of each log, as its relay serves it at /tlog/latest/checkpoint. Of
-each log the largest counts. Existing state goes forward only.
-
-A dishonest log can show an older checkpoint than the newest cosigned one. So take it
-from independent readers too, as from a sink's trail.checkpoint events. Without any
-checkpoint of a log, make a new witness with a new key instead.`),
-		Example: `  curl -so a.checkpoint -H @token.header https://relay.example.com/tlog/latest/checkpoint
-  auditrelay witness recover --data-dir /var/lib/auditrelay-witness a.checkpoint`,
-		Args: cobra.MinimumNArgs(1),
-	}, alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
+	return command("witness recover", alone(""), func(cmd *cobra.Command, args []string, _ alone) error {
 		key, err := witness.LoadKey(f.key)
 		if err != nil {
 			return err
@@ -159,5 +114,5 @@ checkpoint of a log, make a new witness with a new key instead.`),
 			}
 		}
 		return err
-	}, &f)
+	}, &f, takes(cobra.MinimumNArgs(1)))
 }

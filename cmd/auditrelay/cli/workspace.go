@@ -108,19 +108,14 @@ var deskCommands = []deskCommand{
 }
 
 func newWorkspace() *cobra.Command {
-	cmd := group("workspace", "Read the workspace, and act on it with a trace in the audit trail", `Performs the operations of the Workspace Management API by a running relay, with its
-management key and within its request rate.
-
-A mutation shows what it will change, and asks, except with --yes. The audit trail gets
-an entry before it, with your user name, host and --reason, and one after it with the
-outcome and the API's request id.`)
+	cmd := group("workspace")
 	groups := map[string]*cobra.Command{"": cmd}
 	add := func(path, short, long string) {
 		above, name := "", path
 		if i := strings.LastIndex(path, " "); i > 0 {
 			above, name = path[:i], path[i+1:]
 		}
-		groups[path] = group(name, short, long)
+		groups[path] = under(&cobra.Command{Use: name, Short: short, Long: long})
 		groups[above].AddCommand(groups[path])
 	}
 	for _, g := range deskGroups {
@@ -146,37 +141,39 @@ func (c deskCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     c.use,
 		Short:   c.short,
-		Long:    exits("0 shown, 1 failed", c.short+"."),
+		Long:    c.short + ".\n\nExit codes: 0 shown, 1 failed, 64 wrong usage.",
 		Example: fmt.Sprintf("  auditrelay workspace %s %s %s --config relay.yaml", c.group, verb, c.example),
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			request, err = c.request(args, arguments)
-			return err
-		},
 	}
+	target := takes(func(_ *cobra.Command, args []string) (err error) {
+		request, err = c.request(args, arguments)
+		return err
+	})
 	if c.changes {
-		return c.change(cmd, &request, arguments)
+		return c.change(cmd, target, &request, arguments)
 	}
 	output := forms("table", "json", "yaml")
 	output.about = "table, json (with the API's request_id, the resource in result) or yaml"
-	return command(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return complete(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		out, err := client.ReadWorkspace(cmd.Context(), request)
 		if err != nil {
 			return err
 		}
 		return printOutcome(cmd.OutOrStdout(), output.value, out)
-	}, &output)
+	}, target, &output)
 }
 
 // change completes a command that changes the workspace.
-func (c deskCommand) change(cmd *cobra.Command, request *workspace.Request, arguments map[string]string) *cobra.Command {
-	cmd.Long = exits("0 done, 1 not done or of unknown outcome", c.short+`.
+func (c deskCommand) change(cmd *cobra.Command, target takes, request *workspace.Request, arguments map[string]string) *cobra.Command {
+	cmd.Long = c.short + `.
 It shows what will change, and asks. Without a question (--yes) it wants a --reason.
-The audit trail gets an entry before and one after it.`)
+The audit trail gets an entry before and one after it.
+
+Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`
 	var secretFile string
 	var consent consentFlags
 	output := forms("table", "json", "yaml")
 	output.about = "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml"
-	flags := []flagged{&consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), &output}
+	flags := []flagged{target, &consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), &output}
 	for _, f := range c.flags {
 		a := argument{arguments, strings.ReplaceAll(f.name, "-", "_")}
 		if flags = append(flags, parsed(a, f.name, f.about)); f.bare {
@@ -189,7 +186,7 @@ The audit trail gets an entry before and one after it.`)
 	if c.secret {
 		flags = append(flags, text(&secretFile, "secret-file", "the password or API key: a `FILE`, or - for standard input"), needed{"secret-file"})
 	}
-	return command(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
+	return complete(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
 		if c.secret {
 			if request.Secret, err = readSecret(cmd, secretFile); err != nil {
 				return err
