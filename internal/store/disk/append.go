@@ -139,8 +139,9 @@ func (l *Log) tick() {
 // advance moves the end mark, and the place where the newest segment goes on.
 func (l *Log) advance(end, base store.Pos, offset int64) error {
 	if err := l.note(end, base, offset, l.first); err != nil {
-		// The records are durable, but a start could take them for a torn write. The next
-		// ones are written over them.
+		// The records are durable, but a start could take them for a torn write. They were
+		// refused, so nothing may follow them in this segment.
+		l.poisoned = true
 		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
 	}
 	l.offset = offset

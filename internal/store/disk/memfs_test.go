@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ type memFS struct {
 	rng    *rand.Rand
 	names  map[string]*inode // what the kernel says
 	onDisk map[string]*inode // what a power cut leaves
-	log    []func(map[string]*inode)
+	log    []naming
 	// fail returns the error of an operation on a file, or nil. The operations are
 	// "write", "sync", "allocate", "open", "rename" and "syncdir".
 	fail func(op, path string) error
@@ -36,6 +37,21 @@ func (m *memFS) change() error {
 	}
 	m.left--
 	return nil
+}
+
+// naming is a change of names that is not durable before one of its folders is synced.
+type naming struct {
+	dirs []string
+	do   func(map[string]*inode)
+}
+
+// named notes a change of the names of some paths.
+func (m *memFS) named(do func(map[string]*inode), paths ...string) {
+	n := naming{do: do}
+	for _, path := range paths {
+		n.dirs = append(n.dirs, filepath.Dir(path))
+	}
+	m.log = append(m.log, n)
 }
 
 type inode struct {
@@ -77,7 +93,7 @@ func (m *memFS) Open(path string, create bool) (file, error) {
 		}
 		n = &inode{dirty: map[int]bool{}}
 		m.names[path] = n
-		m.log = append(m.log, func(names map[string]*inode) { names[path] = n })
+		m.named(func(names map[string]*inode) { names[path] = n }, path)
 	}
 	return &memFile{fs: m, path: path, inode: n}, nil
 }
@@ -116,7 +132,7 @@ func (m *memFS) Rename(from, to string) error {
 	}
 	delete(m.names, from)
 	m.names[to] = n
-	m.log = append(m.log, func(names map[string]*inode) { delete(names, from); names[to] = n })
+	m.named(func(names map[string]*inode) { delete(names, from); names[to] = n }, from, to)
 	return nil
 }
 
@@ -130,11 +146,11 @@ func (m *memFS) Remove(path string) error {
 		return err
 	}
 	delete(m.names, path)
-	m.log = append(m.log, func(names map[string]*inode) { delete(names, path) })
+	m.named(func(names map[string]*inode) { delete(names, path) }, path)
 	return nil
 }
 
-// SyncDir makes the names of all folders durable, as a journal of a filesystem does.
+// SyncDir makes the names of a folder durable. A filesystem with a journal does more.
 func (m *memFS) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,10 +160,15 @@ func (m *memFS) SyncDir(dir string) error {
 	if err := m.change(); err != nil {
 		return err
 	}
-	for _, change := range m.log {
-		change(m.onDisk)
+	var others []naming
+	for _, n := range m.log {
+		if slices.Contains(n.dirs, dir) {
+			n.do(m.onDisk)
+		} else {
+			others = append(others, n)
+		}
 	}
-	m.log = nil
+	m.log = others
 	return nil
 }
 
@@ -162,8 +183,8 @@ func (m *memFS) Same(f file, path string) bool {
 func (m *memFS) cutPower() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, change := range m.log[:m.rng.IntN(len(m.log)+1)] {
-		change(m.onDisk)
+	for _, n := range m.log[:m.rng.IntN(len(m.log)+1)] {
+		n.do(m.onDisk)
 	}
 	m.log, m.names = nil, map[string]*inode{}
 	for _, path := range slices.Sorted(mapKeys(m.onDisk)) {

@@ -16,6 +16,7 @@ import (
 type recovery struct {
 	*Log
 	known *endMark // what the end mark says; nil without one
+	told  told     // what the table says
 	// rebooted is set if the machine was started again since the mark was written. Otherwise
 	// the mark is exact: nothing later was acknowledged.
 	rebooted, exact bool
@@ -69,6 +70,7 @@ func (r *recovery) find() error {
 	if r.store.view {
 		r.from = max(r.from, r.markNow().first)
 	}
+	r.told = r.Log.told()
 	r.identify()
 	return r.order()
 }
@@ -137,20 +139,28 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 }
 
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or those
-// that were asked for, or new ones. A segment that names another log says nothing.
+// that were asked for, or new ones. A segment that names another log says nothing, and neither does a
+// mark if the newest segment and the table agree on another id.
 func (r *recovery) identify() {
-	r.bare = r.known == nil
 	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
 		_, _ = rand.Read(r.id[:]) // it never fails
 	}
 	_, _ = rand.Read(r.secret[:])
+	r.bare = true
 	for _, s := range r.found {
 		if s.header != nil && s.header.base == s.base && s.header.of(r.name) {
 			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
 		}
 	}
+	if r.known != nil && r.known.log != r.told.log && r.id == r.told.log {
+		r.log.Error("an end mark of another log stands in the place of this one's", "log", r.name, "file", r.mark.path)
+		r.known, r.exact, r.rebooted, r.from = nil, false, false, 0
+	}
 	if r.known != nil {
-		r.id, r.secret = r.known.log, r.known.secret
+		r.id, r.secret, r.bare = r.known.log, r.known.secret, false
+	}
+	if r.told.log != r.id {
+		r.told = told{}
 	}
 	for _, s := range r.found {
 		s.seed = seedOf(r.secret, r.id, s.base)
@@ -212,7 +222,7 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 
 // dropTrimmed removes the segments that were trimmed before a crash.
 func (r *recovery) dropTrimmed() error {
-	r.from = max(r.from, r.toldFirst())
+	r.from = max(r.from, r.told.first)
 	n := 0
 	for n < len(r.found)-1 && r.found[n+1].base <= r.from {
 		if !r.store.view {
@@ -269,14 +279,16 @@ func (r *recovery) goOn() error {
 }
 
 // passLost moves the end after everything that the mark names, if the files hold less: what nobody can
-// read is lost, and its positions stay taken. Where the mark is only a lower bound, and for a log that
-// the store had and knows nothing of, it moves the end by the margin, too. Those positions are a
-// doubtful gap. It reports whether there are any.
+// read is lost, and its positions stay taken. Where the mark is only a lower bound, or lacks a segment
+// that the table knows, and for a log that the store had and knows nothing of, it moves the end by the
+// margin, too. Those positions are a doubtful gap. It reports whether there are any.
 func (r *recovery) passLost() bool {
 	end := r.end
 	switch {
 	case r.known != nil && (r.known.end > r.end || len(r.found) == 0 && !r.exact):
 		end = max(end, r.known.end)
+	case !r.exact && len(r.found) > 0 && r.told.base > r.found[len(r.found)-1].base:
+		end = max(end, r.told.base-1)
 	case !r.bare || !slices.Contains(r.store.had, r.name):
 		return false
 	}

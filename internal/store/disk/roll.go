@@ -74,8 +74,11 @@ func (l *Log) roll(base store.Pos, size int64) error {
 	}
 	l.f, l.offset, l.size, l.poisoned = f, dataStart, size, false
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.segments, l.reached = append(older, s), dataStart
+	l.mu.Unlock()
+	if err := l.tell(l.first, base); err != nil { // the next segment or trim tells it
+		l.log.Warn("the table was not told of a new segment", "log", l.name, "error", err)
+	}
 	return nil
 }
 
@@ -105,9 +108,21 @@ func (l *Log) make(h *segmentHeader, size int64) (file, error) {
 		err = l.store.fs.SyncDir(l.dir)
 	}
 	if err != nil {
-		return nil, errors.Join(l.notMade(err), f.Close(), l.store.fs.Remove(path))
+		return nil, errors.Join(l.notMade(err), f.Close(), l.unmake(path))
 	}
 	return f, nil
+}
+
+// unmake removes the file of a segment that could not be made. A power cut must not bring it back:
+// it would hide what the segment before has taken meanwhile. So unless the removal is durable, the next
+// record begins a new segment.
+func (l *Log) unmake(path string) error {
+	err := l.store.fs.Remove(path)
+	if err == nil {
+		err = l.store.fs.SyncDir(l.dir)
+	}
+	l.poisoned = l.poisoned || err != nil
+	return err
 }
 
 func (l *Log) notMade(err error) error {

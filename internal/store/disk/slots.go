@@ -65,12 +65,15 @@ func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
 func openSlots(s *Store, path, purpose string) (*slots, error) {
 	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
 	var err error
-	if v.f, err = s.fs.Open(path, false); isMissing(err) {
-		v.f, v.broken = nil, true
-		return v, nil
+	if v.f, err = s.fs.Open(path, false); isPassing(err) {
+		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		v.f, v.broken, v.damaged = nil, true, !isMissing(err)
+		if v.damaged {
+			s.log.Warn("a file of the store cannot be opened; what it held is lost, and it is written again", "file", path, "error", err)
+		}
+		return v, nil
 	}
 	header, err := s.header(v.f, path)
 	if err != nil {

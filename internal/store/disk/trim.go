@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,8 +14,7 @@ import (
 //
 // The end mark with the first position kept is durable before the first file goes: a segment that
 // is missing from there on is lost, and no reader is told that it was trimmed. A crash after the
-// mark leaves files that the next start removes. The table is told as well, should an earlier copy of the
-// mark come back.
+// mark leaves files that the next start removes. The table is told as well.
 func (l *Log) Trim(ctx context.Context, before store.Pos) error {
 	return l.turn.during(ctx, func() error { return l.trim(before) })
 }
@@ -42,8 +40,7 @@ func (l *Log) trim(before store.Pos) error {
 	l.mu.Lock()
 	l.first, l.segments = first, kept
 	l.mu.Unlock()
-	told := binary.LittleEndian.AppendUint64(slices.Clone(l.id[:]), uint64(first))
-	failed := l.store.table.PutLazy(context.Background(), firstPrefix+l.name, told, store.If{})
+	failed := l.tell(first, kept[len(kept)-1].base)
 	for _, s := range gone {
 		if err := l.store.fs.Remove(l.path(s.base)); err != nil && !isMissing(err) {
 			failed = errors.Join(failed, err)
@@ -52,16 +49,33 @@ func (l *Log) trim(before store.Pos) error {
 	return errors.Join(failed, l.store.fs.SyncDir(l.dir))
 }
 
-// firstPrefix begins the keys of lazy values with a log's id and the oldest position kept of it.
-const firstPrefix = "log/"
+// toldPrefix begins the keys of the lazy values that the table is told of the logs.
+const toldPrefix = "log/"
 
-// toldFirst is what the table was told of the log's oldest position, or 0.
-func (l *Log) toldFirst() store.Pos {
+// told is what the table knows of a log, should its end mark be lost or be an earlier copy. It is
+// never ahead of the log.
+type told struct {
+	log   [16]byte  // zero if the table knows nothing
+	first store.Pos // the oldest position kept
+	base  store.Pos // of the newest segment
+}
+
+// tell tells the table. The turn is held.
+func (l *Log) tell(first, base store.Pos) error {
+	v := binary.LittleEndian.AppendUint64(slices.Clone(l.id[:]), uint64(first))
+	v = binary.LittleEndian.AppendUint64(v, uint64(base))
+	return l.store.table.PutLazy(context.Background(), toldPrefix+l.name, v, store.If{})
+}
+
+// told is what the table was told.
+func (l *Log) told() (t told) {
 	l.store.table.mu.Lock()
-	v := l.store.table.entries[firstPrefix+l.name].data
+	v := l.store.table.entries[toldPrefix+l.name].data
 	l.store.table.mu.Unlock()
-	if len(v) != len(l.id)+8 || !bytes.Equal(v[:len(l.id)], l.id[:]) {
-		return 0
+	if len(v) != len(t.log)+16 {
+		return told{}
 	}
-	return store.Pos(binary.LittleEndian.Uint64(v[len(l.id):]))
+	n := copy(t.log[:], v)
+	t.first, t.base = store.Pos(binary.LittleEndian.Uint64(v[n:])), store.Pos(binary.LittleEndian.Uint64(v[n+8:]))
+	return t
 }

@@ -56,7 +56,7 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 		v.generation = max(v.generation, found[i].generation)
 	}
 	newest := newestIntact(found)
-	some := v.generation > 0 || found[0].length+found[1].length > 0
+	some := v.generation > 0 || found[0].there || found[1].there
 	if some && newest.generation < max(v.generation, 1) {
 		v.salvage(found, into)
 	} else {
@@ -144,6 +144,7 @@ func (v *values) noted() (newest uint64, err error) {
 
 // valuesFile is what one of the two files holds.
 type valuesFile struct {
+	there      bool
 	length     int64
 	generation uint64 // 0 if the header cannot be read
 	entries    map[string]entry
@@ -157,11 +158,11 @@ func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generatio
 func (v *values) read(i int) (*valuesFile, error) {
 	found := &valuesFile{entries: map[string]entry{}}
 	f, err := v.fs.Open(v.path(i), false)
-	if isMissing(err) {
-		return found, nil
-	}
-	if err != nil {
+	if isPassing(err) {
 		return nil, err
+	}
+	if found.there = !isMissing(err); err != nil { // a rotten inode is damage
+		return found, nil
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	f.Forget(0)

@@ -196,6 +196,9 @@ func TestOlderFilesAreNoticed(t *testing.T) {
 		all, err := l.store.table.List(t.Context(), "")
 		require.NoError(t, err)
 		for _, v := range all {
+			if v.Key == toldPrefix+"events" {
+				continue
+			}
 			assert.Equal(t, v.Key != "revoked", v.Doubtful, v.Key)
 		}
 		l.leave()

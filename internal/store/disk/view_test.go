@@ -207,7 +207,8 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 			keys = append(keys, p.Key)
 		}
 	}
-	assert.Equal(t, []string{"durable", "durable", markKey, markKey, "lazy"}, keys)
+	told := toldPrefix + "events"
+	assert.Equal(t, []string{"durable", "durable", markKey, told, markKey, told, "lazy"}, keys)
 	f.open(t)
 	_, gaps := read(t, f.Log(t, "events"))
 	require.Len(t, gaps, 3)
