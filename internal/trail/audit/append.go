@@ -218,8 +218,12 @@ func (t *Trail) catchUp(ctx context.Context, group []*addition) error {
 		if err != nil {
 			t.suspect(fmt.Sprintf("entry %d: %v", indexOf(item.Record), err))
 		}
+		i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == leaf })
+		if i < 0 && t.codec.opens(item.Record) {
+			return t.damage("another relay has begun a generation with entry %d", indexOf(item.Record))
+		}
 		t.add(item.Record.Key, leaf)
-		if i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == leaf }); i >= 0 {
+		if i >= 0 {
 			group[i].finish(indexOf(item.Record), nil)
 		}
 		return nil

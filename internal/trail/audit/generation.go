@@ -78,11 +78,11 @@ type naming struct {
 // lostLeaf stands in the tree for an entry lost before it was signed.
 func lostLeaf(index int64) tlog.Hash { return tlog.RecordHash(tlogproof.LostLeaf(index)) }
 
-// ownEntry makes an entry about the trail itself.
-func ownEntry(kind string, detail any) (Entry, error) {
+// ownAddition is an entry about the trail itself, on its way.
+func (t *Trail) ownAddition(kind string, detail any) (*addition, error) {
 	raw, err := json.Marshal(detail)
 	if err != nil {
-		return Entry{}, fmt.Errorf("encode %s: %w", kind, err)
+		return nil, fmt.Errorf("encode %s: %w", kind, err)
 	}
-	return Entry{Type: kind, Project: OwnProject, Subject: ownSubject, Time: time.Now(), Detail: raw}, nil
+	return t.addition(Entry{Type: kind, Project: OwnProject, Subject: ownSubject, Time: time.Now(), Detail: raw}, anyEntry)
 }

@@ -18,8 +18,8 @@ type known struct {
 	mu     sync.Mutex
 	newest map[string]int64 // the index of each resource's newest entry; guarded by mu
 	leaves []tlog.Hash      // as signed, or else as they are; zero where they are not known; guarded by mu
-	base   int64            // of the newest generation, when it was read; guarded by mu
-	proven tree             // of this generation, by its newest checkpoint; guarded by mu
+	base   int64            // of the generation of tree; guarded by mu
+	tree   tree             // of its first leaves: by its newest checkpoint, and then up to the entry placed last; guarded by mu
 }
 
 // add notes the next entry. Of the place of a lost one, the resource is empty.
@@ -57,10 +57,10 @@ func (k *known) correct(resource string, from, to int64) {
 	}
 }
 
-func (k *known) set(newest map[string]int64, leaves []tlog.Hash, base int64, proven tree) {
+func (k *known) set(newest map[string]int64, leaves []tlog.Hash, base int64, signed tree) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.newest, k.leaves, k.base, k.proven = newest, leaves, base, proven
+	k.newest, k.leaves, k.base, k.tree = newest, leaves, base, signed
 }
 
 func (k *known) resources() []string {
@@ -77,15 +77,19 @@ func (k *known) between(from, to int64) []tlog.Hash {
 	return k.leaves[min(from, to):to:to]
 }
 
-// treeBefore is the tree of a generation up to an entry, without it.
-func (k *known) treeBefore(g Generation, index int64) (tree, bool) {
+// treeOf is the tree of the first n entries of a generation, unless one of their leaves is not known. In
+// order it costs a few hashes each; the first one, or one out of order, costs those of all entries before it.
+func (k *known) treeOf(g Generation, n int64) (tree, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	proven := tree{}
-	if g.Base == k.base {
-		proven = k.proven
+	if g.Base != k.base {
+		k.base, k.tree = g.Base, tree{}
 	}
-	return treeUpTo(k.leaves[g.Base:], index-g.Base, proven)
+	up, sure := treeUpTo(k.leaves[min(g.Base, int64(len(k.leaves))):], n, k.tree)
+	if sure {
+		k.tree = up
+	}
+	return up, sure
 }
 
 // Last returns the newest sound entry of a resource, and whether there is one. A

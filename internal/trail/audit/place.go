@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -23,15 +22,7 @@ type Place struct {
 	Root *tlog.Hash `json:"root,omitempty"`
 }
 
-// lastPlace is the tree up to the entry placed last. It makes the next place cheap.
-type lastPlace struct {
-	mu   sync.Mutex
-	base int64 // of the generation; guarded by mu
-	tree tree  // guarded by mu
-}
-
-// Place finds an entry's place. In order it costs a few hashes each; the first one, or one out of
-// order, costs the hashes of all entries before it.
+// Place finds an entry's place. In order it costs a few hashes each: see treeOf.
 func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	g, err := t.generationAt(ctx, e)
 	if err != nil {
@@ -41,24 +32,21 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	if e.Unsound { // the tree has another leaf there
 		return p, nil
 	}
-	t.places.mu.Lock()
-	defer t.places.mu.Unlock()
-	if at := &t.places; at.base != g.Base || at.tree.Len() != e.Index-g.Base {
-		before, known := t.known.treeBefore(g, e.Index)
-		if !known {
-			return p, nil
-		}
-		at.base, at.tree = g.Base, before
+	up, sure := t.known.treeOf(g, e.Index+1-g.Base)
+	if !sure {
+		return p, nil
 	}
-	t.places.tree.Add(e.Leaf)
-	root := t.places.tree.Root()
-	p.Size, p.Root = t.places.tree.Len(), &root
+	if leaf := t.known.between(e.Index, e.Index+1); !slices.Equal(leaf, []tlog.Hash{e.Leaf}) {
+		return Place{}, t.damage("entry %d is another one than before", e.Index)
+	}
+	root := up.Root()
+	p.Size, p.Root = up.Len(), &root
 	return p, nil
 }
 
 // generationAt is the generation of an entry. Readers see an entry before the trail knows it, and the
 // one that opens a generation before the generation is among those of the view: then whoever has the
-// turn is just adding it.
+// turn is just adding it, or another relay has.
 func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error) {
 	if err := t.isOpen(ctx); err != nil {
 		return Generation{}, err
@@ -67,15 +55,8 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 	if e.Index < t.Size() && (e.Type != TypeGeneration || g.Base == e.Index) {
 		return g, nil
 	}
-	if err := t.lock(ctx); err != nil {
+	if err := t.inTurn(ctx, func() error { return t.catchUp(ctx, nil) }); err != nil {
 		return Generation{}, err
-	}
-	defer t.unlock()
-	if failure := t.view.Load().failure; failure != nil { // perhaps it is begun later
-		return Generation{}, failure
-	}
-	if e.Index >= t.next() {
-		return Generation{}, t.damage("entry %d is another relay's", e.Index)
 	}
 	return t.generationOf(e.Index), nil
 }

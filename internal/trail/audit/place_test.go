@@ -130,7 +130,7 @@ func TestPlacesWithoutCheckpoints(t *testing.T) {
 	for index := range int64(20) {
 		e, err := trail.Get(t.Context(), index)
 		require.NoError(t, err)
-		trail.places.base = -1 // as after a restart
+		trail.known.base = -1 // as after a restart
 		p, err := trail.Place(t.Context(), e)
 		require.NoError(t, err)
 		require.NotNil(t, p.Root)

@@ -158,6 +158,15 @@ func (c *codec) open(r *store.Record) (Entry, []byte, error) {
 	return e, record, nil
 }
 
+// opens reports whether an entry opens a generation.
+func (c *codec) opens(r *store.Record) bool {
+	if r.Key != resource(OwnProject, "", ownSubject) {
+		return false
+	}
+	e, _, err := c.open(r)
+	return err == nil && e.Type == TypeGeneration
+}
+
 // leafOf is the leaf hash of an entry's record as it is, readable or not.
 func (c *codec) leafOf(r *store.Record) (leaf tlog.Hash, err error) {
 	if r.Kind == kindLost {

@@ -42,7 +42,9 @@ func (t *Trail) restore(ctx context.Context) error {
 		return err
 	}
 	t.known.set(x.newest, x.asSigned(), x.gens[len(x.gens)-1].Base, x.signed)
-	t.keptSeq = x.keptSeq
+	if t.keptSeq != x.keptSeq { // another relay has signed, perhaps the end of its heartbeats
+		t.keptSeq, t.beat.running = x.keptSeq, false
+	}
 	if reason == "" {
 		err = t.goOn(x)
 	} else {
@@ -168,6 +170,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 		return err
 	}
 	t.key, t.base, t.signed, t.newestNote, t.pinDue = key, base, tree{}, nil, false
+	t.beat.running = false // the first checkpoint of a generation promises the next
 	o := Opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]
@@ -182,9 +185,16 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	o.naming = t.naming(problems[:min(len(problems), maxProblems)])
 	t.log.Error("the audit trail begins a new generation; its first entry names the old one", "reason", reason,
 		"first_entry", base, "public_key", key.public)
-	if err := t.appendOwn(ctx, TypeGeneration, o); err != nil {
+	a, err := t.ownAddition(TypeGeneration, o)
+	if err != nil {
 		return err
 	}
+	// It stands at base or nowhere, as its key is named after that. After a refusal, and after a crash
+	// here, the trail is read back, and finds whether it stands there.
+	if _, err := t.entries.AppendAt(ctx, store.Pos(base), a.draft); err != nil {
+		return fmt.Errorf("append %s: %w", TypeGeneration, err)
+	}
+	t.add(a.draft.Key, a.leaf)
 	x.named.add(o.Problems)
 	x.gens = append(x.gens, Generation{Base: base, Origin: key.Name(), PublicKey: key.public})
 	x.endorse()
@@ -215,11 +225,7 @@ func (t *Trail) naming(problems []truth.Finding) naming {
 
 // appendOwn appends an entry about the trail itself. Needs the turn.
 func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
-	e, err := ownEntry(kind, detail)
-	if err != nil {
-		return err
-	}
-	a, err := t.addition(e, anyEntry)
+	a, err := t.ownAddition(kind, detail)
 	if err == nil {
 		if err = t.place(ctx, []*addition{a}); err == nil {
 			err = a.err

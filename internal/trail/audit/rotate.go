@@ -176,7 +176,6 @@ func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error
 		return "", err
 	}
 	t.useKey(key)
-	t.beat.running = false // the first checkpoint of a generation promises the next
 	if err := t.failed(t.restore(ctx)); err != nil {
 		return "", fmt.Errorf("the key is replaced by %s, and the trail goes on under it as soon as it can be used: %w", public, err)
 	}

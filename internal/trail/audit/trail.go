@@ -119,8 +119,7 @@ type Trail struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	places    lastPlace // of the entries placed for their events
-	forwarded forwarded // the note of the newest one
+	forwarded forwarded // the note of the newest entry handed on
 }
 
 // appender is the state of a trail that grows.
@@ -213,8 +212,10 @@ func (t *Trail) open(ctx context.Context) error {
 		if err := t.Reader.open(ctx, t.store); err != nil {
 			return err
 		}
-		if err := t.openKey(); err != nil {
-			return err
+		if t.fileKey.Load() == nil { // else it was opened, perhaps made, before a restore that failed
+			if err := t.openKey(); err != nil {
+				return err
+			}
 		}
 	}
 	t.stale.Store(false) // before: anything met from now on counts

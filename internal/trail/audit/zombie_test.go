@@ -1,0 +1,145 @@
+package audit
+
+import (
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// beats are the signatures of all checkpoints, in order, and how often a relay has ended its heartbeat.
+func beats(t *testing.T, trail *Trail) (p Pulse, ends int) {
+	t.Helper()
+	err := trail.Checkpoints(t.Context(), 1, func(c Kept) error {
+		p.Add(c.Signing, c.Seq)
+		if c.Promised && c.Within == 0 {
+			ends++
+		}
+		return nil
+	}, func() error { return errEnd })
+	require.ErrorIs(t, err, errEnd)
+	return p, ends
+}
+
+// Of two relays with one trail, one is thought dead. When it stops, it does not end the heartbeat of the
+// other one; and where it has signed last, and so ends it, the other one promises the next again.
+func TestAHeartbeatGoesOnWhereAnotherRelayStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := startStore(t, t.TempDir())
+		o := testOptions(t)
+		o.Heartbeat, o.Shared = time.Hour, true
+		old := openTrail(t, st, o)
+		appendEntries(t, old, 0, 1)
+		synctest.Wait()
+		trail := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+		appendEntries(t, trail, 1, 2)
+		time.Sleep(time.Minute)
+		require.NoError(t, old.Stop(t.Context()))
+		_, ends := beats(t, trail)
+		require.Zero(t, ends, "the heartbeat is the other one's")
+
+		older := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+		time.Sleep(time.Minute)
+		require.NoError(t, older.Stop(t.Context()))
+		_, ends = beats(t, trail)
+		require.Equal(t, 1, ends)
+		time.Sleep(3 * time.Hour)
+		p, _ := beats(t, trail)
+		require.Empty(t, p.Gaps(time.Now()))
+		require.Len(t, p.Gaps(time.Now().Add(3*time.Hour)), 1, "another heartbeat is promised")
+	})
+}
+
+// A relay that goes on while another one has rotated the key adds nothing to the old generation's tree,
+// nor to the log.
+func TestAnotherRelaysGenerationIsNoPartOfTheTree(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	old := openTrail(t, st, o)
+	appendEntries(t, old, 0, 3)
+	waitSigned(t, old, 3)
+	trail := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+	_, err := trail.Rotate(t.Context(), Person{})
+	require.NoError(t, err)
+	before := records(t, st, EntriesLog)
+	_, err = old.Append(t.Context(), testEntry(4))
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, old.Sign(t.Context()), ErrUnavailable)
+	require.Equal(t, before, records(t, st, EntriesLog))
+	require.NoError(t, trail.Sign(t.Context()))
+	requireWhole(t, trail, int64(len(before)))
+	require.Len(t, trail.Generations(), 2)
+}
+
+// Another relay appends while a generation is begun. Its first entry has the index in its name.
+func TestAGenerationBeginsWhereItsNameSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := startStore(t, t.TempDir())
+		o := testOptions(t)
+		trail := openTrail(t, st, o)
+		appendEntries(t, trail, 0, 3)
+		require.NoError(t, trail.Close(t.Context()))
+		require.NoError(t, os.Remove(o.KeyFile))
+		log := st.log(EntriesLog)
+		entry, another := *records(t, st, EntriesLog)[0], true
+		log.failing = func() error {
+			if another {
+				another = false
+				_, err := log.now().Append(t.Context(), store.Draft{Kind: entry.Kind, Key: entry.Key, Data: entry.Data})
+				require.NoError(t, err)
+			}
+			return nil
+		}
+		trail = openTrail(t, st, o)
+		time.Sleep(2 * retryPause) // it was refused, and is tried again
+		generations := trail.Generations()
+		require.Len(t, generations, 2)
+		first, err := trail.Get(t.Context(), generations[1].Base)
+		require.NoError(t, err)
+		require.Equal(t, TypeGeneration, first.Type)
+		require.EqualValues(t, 4, first.Index)
+		requireWhole(t, trail, 5)
+	})
+}
+
+// An entry that another relay has appended has its place, without a reading of the whole trail.
+func TestThePlaceOfAnotherRelaysEntry(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	trail := openTrail(t, st, o)
+	other := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+	appendEntries(t, other, 0, 5)
+	before := st.log(CheckpointsLog).count()
+	requirePlaces(t, trail, []int64{3, 4, 0}, 0, leavesOf(t, other, 0))
+	require.Equal(t, before, st.log(CheckpointsLog).count())
+}
+
+// An entry that was altered since it was read back has no place: the root up to it would be another one.
+func TestAnEntryThatWasAlteredHasNoPlace(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
+	appendEntries(t, trail, 0, 5)
+	waitSigned(t, trail, 5)
+	altered := records(t, st, EntriesLog)
+	alter(altered[3])
+	replace(t, st, EntriesLog, altered, 0)
+	e, err := trail.Get(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = trail.Place(t.Context(), e)
+	require.ErrorIs(t, err, ErrDamaged)
+	require.NoError(t, trail.Sign(t.Context())) // reads the trail back
+	e, err = trail.Get(t.Context(), 3)
+	require.NoError(t, err)
+	place, err := trail.Place(t.Context(), e)
+	require.NoError(t, err)
+	require.Nil(t, place.Root)
+}
