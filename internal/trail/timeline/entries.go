@@ -84,11 +84,10 @@ func whole(row Row, e audit.Recorded) Entry {
 
 // reviews reads the annotations of an entry.
 func (x *Index) reviews(ctx context.Context, of audit.Recorded) (list []Review, err error) {
-	r, err := x.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, by := range r.table.reviewsOf(of.Index) {
+	x.mu.RLock()
+	all := x.rows.reviewsOf(of.Index)
+	x.mu.RUnlock()
+	for _, by := range all {
 		e, err := x.trail.Get(ctx, by)
 		if unreadable(err) {
 			continue // a damaged annotation must not hide its entry

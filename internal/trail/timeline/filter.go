@@ -66,7 +66,8 @@ type matcher struct {
 	from, before int64 // of the indexes
 	since, until int64
 	names        []allowed
-	without      []bool // by place in table.names; nil: none
+	rare         []names // one of each has to be in a block
+	without      []bool  // by place in table.names; nil: none
 	unreviewed   bool
 	states       bool
 	phrase       phrase
@@ -116,8 +117,26 @@ func (f *Filter) matcher(t *table) *matcher {
 	if f.Without != "" {
 		m.without = named(t, f.Without)
 	}
+	m.rare = rare(m.names)
 	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, From: f.From, Before: f.Before, Without: f.Without}
 	return m
+}
+
+// rare are the names of the columns that blocks know of.
+func rare(all []allowed) (list []names) {
+	for _, a := range all {
+		if a.column != ofKind && a.column != ofSubject {
+			continue
+		}
+		var n names
+		for id, ok := range a.ok {
+			if ok {
+				n.add(a.column, uint16(id)) //nolint:gosec // a table has fewer names
+			}
+		}
+		list = append(list, n)
+	}
+	return list
 }
 
 // nanos is a time in the unit of the rows: the first or the last one there is for a time

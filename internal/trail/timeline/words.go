@@ -61,7 +61,10 @@ func (t *table) mayHave(block int64, bits []uint16) bool {
 	if (block+1)*blockRows > t.n {
 		return true
 	}
-	g := t.blocks[block]
+	return t.blocks[block].mayHave(bits)
+}
+
+func (g *grams) mayHave(bits []uint16) bool {
 	for _, bit := range bits {
 		if g[bit/64]&(1<<(bit%64)) == 0 {
 			return false
