@@ -1,11 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -20,6 +22,10 @@ const (
 	// newestRecords and newestEvents bound what is looked at for the newest events, and the records
 	// of each look of a sample.
 	newestRecords, newestEvents = 64, 5000
+	// lookLasts bounds the time of a sample's look, apart from one event, since an expression may take
+	// long. After a look of more than lookBriefly a sample rests, so that all of them together use a
+	// quarter of one processor.
+	lookLasts, lookBriefly = 250 * time.Millisecond, 50 * time.Millisecond
 )
 
 // look is how much a tap may still look at, going backwards from the newest record.
@@ -27,22 +33,39 @@ type look struct {
 	records, events int
 	shown           int   // events to be shown
 	bytes           int64 // of those
+	// until ends it after the event that it is at; zero: it has all the time that it needs.
+	until time.Time
 }
 
-func (l *look) spent() bool { return l.records <= 0 || l.events <= 0 || l.shown <= 0 || l.bytes <= 0 }
+func (l *look) spent() bool {
+	return l.records <= 0 || l.events <= 0 || l.shown <= 0 || l.bytes <= 0 || l.late()
+}
+
+func (l *look) late() bool { return !l.until.IsZero() && time.Now().After(l.until) }
+
+// goesOn reports whether another event of a record is looked at.
+func (l *look) goesOn(ctx context.Context) bool { return l.events > 0 && !l.late() && ctx.Err() == nil }
 
 // sampled is what one of so many samples looks at.
 func sampled(samples, shown int) look {
-	return look{newestRecords, int(sampledEvents*sampleEvery/time.Second) / max(1, samples), shown, tapBytes / mostSamples}
+	return look{newestRecords, int(sampledEvents*sampleEvery/time.Second) / max(1, samples), shown, tapBytes / mostSamples, time.Now().Add(lookLasts)}
+}
+
+// rest is how long a sample rests after its last look.
+func (t *tap) rest() time.Duration {
+	if t.took < lookBriefly {
+		return 0
+	}
+	return 3 * t.took * time.Duration(len(t.samples))
 }
 
 // newest sends the newest events, the oldest of them first.
 func (t *tap) newest(ctx context.Context, most int, out *stream) error {
-	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes}, out); err != nil {
+	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes, time.Now().Add(lookLasts)}, out); err != nil {
 		return err
 	}
 	t.counts.Dropped, t.counts.SkippedRecords = 0, 0 // the older ones are no loss
-	return t.tell(out)
+	return cmp.Or(t.tell(out), retry.Sleep(ctx, t.rest()))
 }
 
 // follow sends the events that pass until ctx ends, as far as each look goes. While its client does
@@ -67,7 +90,7 @@ func (t *tap) follow(ctx context.Context, every time.Duration, most func() look,
 		if err := t.show(ctx, first, most(), out); err != nil {
 			return err
 		}
-		if err := t.tell(out); err != nil {
+		if err := cmp.Or(t.tell(out), retry.Sleep(ctx, t.rest())); err != nil {
 			return err
 		}
 	}
@@ -77,6 +100,7 @@ func (t *tap) follow(ctx context.Context, every time.Duration, most func() look,
 // equal part of the look.
 func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) error {
 	var all []shownEvent
+	began := time.Now()
 	l.events = max(1, l.events/len(t.logs))
 	for i := range t.logs {
 		these, err := t.back(ctx, i, max(1, first[i]), l)
@@ -85,6 +109,7 @@ func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) err
 		}
 		all = append(all, these...)
 	}
+	t.took = time.Since(began)
 	slices.SortStableFunc(all, func(a, b shownEvent) int { return a.received.Compare(b.received) })
 	unseen := max(0, len(all)-l.shown)
 	t.counts.Shown, t.counts.Dropped = t.counts.Shown+int64(len(all)-unseen), t.counts.Dropped+int64(unseen)
@@ -104,7 +129,7 @@ func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []show
 		l.records--
 		var these []shownEvent
 		err := t.logs[i].Records(ctx, at, at+1, func(_ uint64, data []byte) bool {
-			these = t.lookAt(data, &l)
+			these = t.lookAt(ctx, data, &l)
 			return ctx.Err() == nil
 		})
 		if err != nil {
@@ -120,13 +145,13 @@ func (t *tap) back(ctx context.Context, i int, first uint64, l look) (all []show
 
 // lookAt gives the events of a record to be shown, as far as the look goes. Live delivery tells of a
 // damaged record.
-func (t *tap) lookAt(data []byte, l *look) (these []shownEvent) {
+func (t *tap) lookAt(ctx context.Context, data []byte, l *look) (these []shownEvent) {
 	unseen := int64(record.Count(data))
 	r, err := record.Open(data)
-	for err == nil && !r.Done() && l.events > 0 {
+	for err == nil && !r.Done() && l.goesOn(ctx) {
 		var events []relay.Event
 		events, _, err = r.Next(nil, record.PieceBytes)
-		for e := 0; e < len(events) && l.events > 0; e++ {
+		for e := 0; e < len(events) && l.goesOn(ctx); e++ {
 			l.events, unseen = l.events-1, unseen-1
 			w, outcome := t.shown(&events[e])
 			if outcome != nil {

@@ -93,3 +93,18 @@ func TestSamplesAreBoundedAndGiveTheirPlacesBack(t *testing.T) {
 	}, "the places are free")
 	require.ErrorIs(t, whole.end(), context.Canceled)
 }
+
+// An expression that takes as long as one may is asked of few events, and not of all that a page could have.
+func TestACostlyExpressionIsAskedOfFewEvents(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const many = 5000
+	s.crowd("many", many)
+	list := "[" + strings.Repeat("1,", 2000) + "1]"
+	var counts console.TapCounts
+	req := console.Tap{Newest: 50, Match: list + ".all(x, " + list + ".all(y, x == y)) && body.n == -1"}
+	err := s.Tap(t.Context(), req, func(*console.Tapped) error { return nil }, func(c *console.TapCounts) { counts = *c })
+	require.NoError(t, err)
+	assert.Positive(t, counts.Failed, "it takes more work than one may")
+	assert.Less(t, counts.Failed, int64(many))
+}

@@ -85,7 +85,7 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 	}
 	places, full := s.taps, errTaps
 	if req.Newest > 0 || req.Sample > 0 {
-		places, full = s.samples, errSamples
+		places, full, t.samples = s.samples, errSamples, s.samples
 	}
 	select {
 	case places <- struct{}{}:
@@ -102,7 +102,7 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 	case req.Newest > 0:
 		return nil
 	}
-	return t.follow(ctx, tapEvery, func() look { return look{tapRecords, tapLooked, tapEvents, tapBytes} }, out)
+	return t.follow(ctx, tapEvery, func() look { return look{records: tapRecords, events: tapLooked, shown: tapEvents, bytes: tapBytes} }, out)
 }
 
 // openTap makes a tap that begins now.
@@ -156,7 +156,9 @@ type tap struct {
 	match *routing.Route // nil: all of them
 	next  []uint64       // the first record of each log that was not looked at yet
 
-	counts TapCounts
+	samples chan struct{} // has a token for each sample; nil: this is none
+	took    time.Duration // of the last look
+	counts  TapCounts
 }
 
 // shownEvent is an event for the client.
