@@ -79,7 +79,12 @@ func (c *Client) Revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 
 // Streaming lists the state of each environment's streaming config.
 func (c *Client) Streaming(ctx context.Context) (list []streaming.Health, err error) {
-	return list, c.call(ctx, "/v1/streaming", none{}, &list)
+	return c.StreamingOf(ctx, OfEnvironment{})
+}
+
+// StreamingOf lists the state of an environment's streaming config, if it has one.
+func (c *Client) StreamingOf(ctx context.Context, which OfEnvironment) (list []streaming.Health, err error) {
+	return list, c.call(ctx, "/v1/streaming", which, &list)
 }
 
 // PlanStreaming calls yield with the plan of an environment, or, for the zero value, of each

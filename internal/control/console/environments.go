@@ -120,12 +120,15 @@ type Planned struct {
 // plansAtOnce bounds the environments compared together; the API's client bounds its requests.
 const plansAtOnce = 8
 
-func (s *Server) listStreaming(context.Context, none) ([]streaming.Health, error) {
+// listStreaming lists the environment of the request, or without one all of them.
+func (s *Server) listStreaming(_ context.Context, which OfEnvironment) ([]streaming.Health, error) {
 	r, err := s.reconciler()
 	if err != nil {
 		return nil, err
 	}
-	return r.Health(), nil
+	return slices.DeleteFunc(r.Health(), func(h streaming.Health) bool {
+		return which.Project != "" && (h.Project != which.Project || h.Environment != which.Environment)
+	}), nil
 }
 
 // planStreaming compares the environment of the request, or without one all those with a
