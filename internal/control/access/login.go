@@ -40,6 +40,8 @@ const (
 	flowCookie = "__Host-auditrelay-login"
 	// flowLength is the time for a login.
 	flowLength = 10 * time.Minute
+	// longestFlow bounds a login that has begun, in bytes: a browser keeps no cookie of more than 4,096.
+	longestFlow = 2800
 )
 
 //go:embed templates
@@ -109,6 +111,9 @@ func fingerprint(c config.Console) string {
 func (a *Access) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+loginPath, func(w http.ResponseWriter, r *http.Request) { a.ask(w, r, http.StatusOK) })
 	mux.HandleFunc("GET "+linkPath+"{token}", a.limited(a.open))
+	mux.HandleFunc("HEAD "+linkPath+"{token}", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusMethodNotAllowed) // whoever only looks whether it is there does not use it up
+	})
 	mux.HandleFunc("GET "+providerPath, a.limited(a.toProvider))
 	mux.HandleFunc("GET "+callbackPath, a.limited(a.fromProvider))
 	mux.HandleFunc("POST /logout", a.logout)
@@ -123,10 +128,16 @@ func (a *Access) Admits(r *http.Request) bool {
 }
 
 // Of is who makes a request, by a session or else by a client certificate; false for nobody who
-// has a role.
-func (a *Access) Of(r *http.Request) (Visitor, bool) {
+// has a role. The session is used by it.
+func (a *Access) Of(r *http.Request) (Visitor, bool) { return a.visitor(r, true) }
+
+// Still is Of for what a page asks by itself, which is no use of the session: one that nobody looks at
+// ends all the same.
+func (a *Access) Still(r *http.Request) (Visitor, bool) { return a.visitor(r, false) }
+
+func (a *Access) visitor(r *http.Request, used bool) (Visitor, bool) {
 	if token := Cookie(r, cookieName); token != "" {
-		if s, in := a.sessions.of(r.Context(), token); in {
+		if s, in := a.sessions.of(r.Context(), token, used); in {
 			return Visitor{s.Person, s.Role}, true
 		}
 	}
@@ -231,6 +242,10 @@ func (a *Access) toProvider(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kept, _ := json.Marshal(f) // texts can be encoded
+	if len(kept) > longestFlow {
+		f.Next = ""
+		kept, _ = json.Marshal(f) // likewise
+	}
 	SetCookie(w, flowCookie, string(kept), flowLength, http.SameSiteLaxMode)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }

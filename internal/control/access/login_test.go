@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -149,6 +150,11 @@ func TestALoginGoesOnToThePage(t *testing.T) {
 	assert.Contains(t, page.text, `href="/login/provider?next=%2Fchanges%3Fsince%3D7d%26q%3D%253Cb%253E"`)
 	form := b.visit(s.server.URL + providerPath + "?next=" + url.QueryEscape("/changes?since=7d"))
 	assert.Contains(t, b.visit(form.url.String()+"&name=ann").text, "/changes?since=7d operator")
+	long := b.visit(s.server.URL + providerPath + "?next=" + url.QueryEscape("/changes?text="+strings.Repeat("&", 1500)))
+	for _, c := range b.cookies {
+		assert.Less(t, len(c.Name)+len(c.Value), 4096, "a browser does not keep it")
+	}
+	assert.Contains(t, b.visit(long.url.String()+"&name=ann").text, "/ operator")
 	for _, next := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "/\t/evil.example", "javascript:alert(1)", "", "changes", "\x00"} {
 		assert.Equal(t, "/", local(next), next)
 	}
@@ -308,10 +314,28 @@ func TestALinkLogsInOnce(t *testing.T) {
 	s := newStand(t)
 	b := newBrowser(t)
 	path, _ := s.Link(audit.Person{User: "ann", Host: "desk"})
+	looked := b.request(http.MethodHead, s.server.URL+path, false)
+	require.NoError(t, looked.Body.Close())
+	assert.Equal(t, http.StatusMethodNotAllowed, looked.StatusCode)
 	assert.Equal(t, "/ operator ann@desk (by link)", b.visit(s.server.URL+path).text)
 	page := newBrowser(t).visit(s.server.URL + path)
 	assert.Equal(t, http.StatusForbidden, page.status)
 	assert.Contains(t, page.text, "used already")
+	path, _ = s.Link(audit.Person{User: "ann", Host: "desk"})
+	s.open(t)
+	page = newBrowser(t).visit(s.server.URL + path)
+	assert.Equal(t, http.StatusForbidden, page.status, "a link outlasts a restart")
+
+	// A session's token is made at the login, whatever the browser had before.
+	host := strings.TrimPrefix(s.server.URL, "https://")
+	fixed := newBrowser(t)
+	planted := &http.Cookie{Name: cookieName, Value: base64.RawURLEncoding.EncodeToString([]byte("planted"))}
+	fixed.cookies[host+" "+cookieName] = planted
+	path, _ = s.Link(audit.Person{User: "eve", Host: "desk"})
+	assert.Contains(t, fixed.visit(s.server.URL+path).text, "eve")
+	assert.NotEqual(t, planted.Value, fixed.cookies[host+" "+cookieName].Value)
+	fixed.cookies[host+" "+cookieName] = planted
+	assert.Equal(t, http.StatusUnauthorized, fixed.visit(s.server.URL).status)
 
 	// From another site, such as a message in a web page, the session is there as well.
 	path, _ = s.Link(audit.Person{User: "ann", Host: "desk"})

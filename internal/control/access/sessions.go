@@ -214,8 +214,8 @@ func same(a, b audit.Person) bool {
 	return a.By == b.By && a.Host == b.Host && cmp.Or(a.Subject, a.User) == cmp.Or(b.Subject, b.User)
 }
 
-// of finds the session of a token, and notes that it is used.
-func (s *sessions) of(ctx context.Context, token string) (Session, bool) {
+// of finds the session of a token, and notes that it is used, if it is.
+func (s *sessions) of(ctx context.Context, token string, used bool) (Session, bool) {
 	hash, now := hashOf(token), time.Now().UTC()
 	s.mu.Lock()
 	i := slices.IndexFunc(s.live, func(k kept) bool { return k.Hash == hash })
@@ -223,8 +223,10 @@ func (s *sessions) of(ctx context.Context, token string) (Session, bool) {
 		s.mu.Unlock()
 		return Session{}, false
 	}
-	s.live[i].Seen = now
-	found, due := s.live[i].Session, now.Sub(s.wrote) > min(seenEvery, s.idle/4)
+	if used {
+		s.live[i].Seen = now
+	}
+	found, due := s.live[i].Session, used && now.Sub(s.wrote) > min(seenEvery, s.idle/4)
 	if due {
 		s.wrote = now // the others do not wait
 	}

@@ -59,20 +59,23 @@ func TestASessionEnds(t *testing.T) {
 		table := &memory{}
 		s := newSessions(t, table)
 		idle, used := s.begin(t.Context(), person("ann"), Viewer), s.begin(t.Context(), person("bob"), Operator)
-		for range 15 {
+		streamed := s.begin(t.Context(), person("eve"), Viewer)
+		for i := range 15 {
 			time.Sleep(30 * time.Minute)
-			_, in := s.of(t.Context(), used)
+			_, in := s.of(t.Context(), streamed, false)
+			require.Equal(t, i == 0, in, "a stream alone keeps a session")
+			_, in = s.of(t.Context(), used, true)
 			require.True(t, in, "a session that is used has ended")
 		}
 		assert.LessOrEqual(t, table.puts, 20, "each use is written")
-		_, in := s.of(t.Context(), idle)
+		_, in := s.of(t.Context(), idle, true)
 		assert.False(t, in, "a session that nobody uses goes on")
 		assert.Len(t, s.list(), 1)
 		s = newSessions(t, table)
-		_, in = s.of(t.Context(), used)
+		_, in = s.of(t.Context(), used, true)
 		assert.True(t, in, "the last use was not written")
 		time.Sleep(30 * time.Minute)
-		_, in = s.of(t.Context(), used)
+		_, in = s.of(t.Context(), used, true)
 		assert.False(t, in, "a session goes on for ever")
 		assert.Empty(t, s.list())
 
@@ -101,7 +104,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		s.begin(t.Context(), person("bob"), Viewer)
 	}
 	assert.Len(t, s.list(), mostOfOne+1, "one person takes the others' room")
-	_, in := s.of(t.Context(), kept)
+	_, in := s.of(t.Context(), kept, true)
 	assert.True(t, in)
 	for i := range mostSessions {
 		s.begin(t.Context(), person(fmt.Sprint(i)+strings.Repeat("x", longestName)), Viewer)
@@ -135,7 +138,7 @@ func TestTokensAreNotKept(t *testing.T) {
 	assert.Positive(t, found, "nothing is kept")
 	table, _ = newTable(t, dir)
 	again := newSessions(t, table)
-	session, in := again.of(t.Context(), token)
+	session, in := again.of(t.Context(), token, true)
 	assert.True(t, in, "a session does not outlast a restart")
 	assert.Equal(t, person("ann"), session.Person)
 	assert.Equal(t, Operator, session.Role)
@@ -179,11 +182,11 @@ func TestATableThatCannotBeWritten(t *testing.T) {
 	table := &memory{failed: store.ErrFull}
 	s := newSessions(t, table)
 	token := s.begin(t.Context(), person("ann"), Operator)
-	_, in := s.of(t.Context(), token)
+	_, in := s.of(t.Context(), token, true)
 	assert.True(t, in)
 	_, err := s.end(t.Context(), func(*kept) bool { return true })
 	require.ErrorIs(t, err, store.ErrFull)
-	_, in = s.of(t.Context(), token)
+	_, in = s.of(t.Context(), token, true)
 	assert.False(t, in)
 
 	table.failed = errors.New("anything")

@@ -35,7 +35,7 @@ func (c *Console) follow(w http.ResponseWriter, a *asked) {
 	defer end()
 	out, live, before := newEventStream(w), sample{Followed: true}, console.TapCounts{Shown: -1}
 	send := func(now console.TapCounts) error {
-		if visitor, in := c.opts.Access.Of(a.request); !in || visitor.Role != a.role {
+		if visitor, in := c.opts.Access.Still(a.request); !in || visitor.Role != a.role {
 			return errLoggedOut
 		}
 		if now == before {

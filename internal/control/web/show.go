@@ -52,11 +52,16 @@ func navigation(role access.Role) (all []named) {
 
 // guard lets those in who have a session and at least a role.
 func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked)) http.Handler {
+	return c.guardOf(c.opts.Access.Of, least, next)
+}
+
+// guardOf is guard with a way to know the visitor.
+func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least access.Role, next func(http.ResponseWriter, *asked)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const limit = 1 << 20
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		a := &asked{ctx: r.Context(), request: r, opts: &c.opts}
-		visitor, in := c.opts.Access.Of(r)
+		visitor, in := of(r)
 		if !in {
 			c.opts.Access.Ask(w, r)
 			return
@@ -67,7 +72,7 @@ func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked
 		case err != nil:
 			err = &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error(), "Go back, and send a shorter one."}
 		case a.role < least:
-			err = &problem{http.StatusForbidden, "Your role is " + a.role.String() + ". This takes the role " + least.String() + ".", "Ask somebody with that role, or whoever gives out the roles."}
+			err = notAllowed(a.role, least)
 		default:
 			a.client, err = c.opts.Ask(a.person)
 		}

@@ -70,7 +70,7 @@ func New(o Options) *Console {
 	for _, f := range feeds {
 		mux.Handle("GET "+f.path, c.guard(f.least, c.feed(f)))
 	}
-	mux.Handle("GET "+streamPath, c.guard(access.Viewer, c.follow))
+	mux.Handle("GET "+streamPath, c.guardOf(o.Access.Still, access.Viewer, c.follow))
 	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
