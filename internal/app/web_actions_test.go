@@ -190,7 +190,7 @@ func (p people) does(d deed) (page string) {
 func (p people) history(sink string) (sums [3]int) {
 	p.operator.t.Helper()
 	page := p.viewer.sees("/sinks/history/" + sink)
-	for _, row := range regexp.MustCompile(`<td class="number">(\d+)</td><td class="number">(\d+)</td><td class="number">(\d+)</td></tr>`).FindAllStringSubmatch(page, -1) {
+	for _, row := range regexp.MustCompile(`<td class="number"[^>]*>(\d+)</td><td class="number"[^>]*>(\d+)</td><td class="number"[^>]*>(\d+)</td></tr>`).FindAllStringSubmatch(page, -1) {
 		for i := range sums {
 			n, err := strconv.Atoi(row[i+1])
 			require.NoError(p.operator.t, err)
@@ -291,7 +291,7 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 	assert.Equal(t, 3, passed[2])
 	errors := p.viewer.sees("/sinks/history/picky?hours=12")
 	assert.Contains(t, errors, "The last 12 hours")
-	assert.Regexp(t, `<td class="number">\d+</td><td class="text"><bdi>[^<]*no room for &lt;b&gt;you`, errors)
+	assert.Regexp(t, `<td class="number"[^>]*>\d+</td><td class="text"[^>]*><bdi>[^<]*no room for &lt;b&gt;you`, errors)
 	code, _ := p.viewer.ask(http.MethodGet, "/sinks/history/none", nil)
 	assert.Equal(t, http.StatusNotFound, code)
 
@@ -410,6 +410,13 @@ func TestPeopleActOnAStream(t *testing.T) {
 	assert.Equal(t, "/changes/0", p.does(review))
 	assert.Contains(t, p.viewer.sees("/changes/0"), "ticket <bdi>SEC-1</bdi>")
 	assert.NotContains(t, p.viewer.sees("/changes/0"), "Acknowledge")
+	assert.NotContains(t, p.viewer.sees("/changes"), "form=proofs")
+	assert.Contains(t, p.auditor.sees("/changes"), "form=proofs")
+	for _, path := range []string{"/changes/export?form=proofs", "/tlog/checkpoint", "/prove"} { // an auditor's requests
+		code, body := p.viewer.ask(http.MethodGet, path, nil)
+		assert.Equal(t, http.StatusForbidden, code, path)
+		assert.Contains(t, body, "This takes the role auditor", path)
+	}
 	require.NoError(t, r.stop())
 }
 

@@ -80,43 +80,44 @@ func (l *lane) bars(x axis, colour string, numbers []int64) {
 	}
 }
 
-// states makes a lane of the states in the trail's entries about a subject. A state lasts until the next
-// one. The first one is that of the last entry before the axis; without it nothing is known, and the
-// lane begins with a hole.
-func (x axis) states(a *asked, of timeline.Filter, name string, stateIn func(*timeline.Entry) (state, colour string)) (lane, error) {
-	l := lane{Name: name}
-	var open *segment
+// states makes a lane of the states in the entries about a setting. A state lasts until the next one. The
+// first one is that of the last entry before the axis; without it nothing is known, and the lane begins
+// with a hole.
+func (p *historyPage) states(a *asked, setting, name string, stateIn func(*timeline.Entry) (state, colour string)) (lane, error) {
+	var about []timeline.Entry
 	take := func(e timeline.Entry) error {
-		state, colour := stateIn(&e)
-		if open != nil && open.State == state {
-			return nil
+		if e.Setting == setting {
+			about = append(about, e)
 		}
-		if open != nil {
-			open.Until = e.Time
-			l.add(x, *open)
-		}
-		open = &segment{From: e.Time, State: state, Colour: colour}
 		return nil
 	}
-	before, within := of, of
-	before.Until, before.Limit = x.From, 1
-	within.Since, within.Limit = x.From, mostHistory
-	for _, f := range []timeline.Filter{before, within} {
+	if !p.Cut() {
+		f := timeline.Filter{Project: p.Project, Environment: p.Environment, Setting: setting, Until: p.Axis.From, Limit: 1}
 		if err := a.client.Entries(a.ctx, f, take); err != nil {
-			return l, err
+			return lane{}, err
 		}
 	}
-	if open != nil {
-		open.Until = x.Until
-		l.add(x, *open)
+	for i := range p.Entries {
+		_ = take(p.Entries[i]) // is always nil
+	}
+	l := lane{Name: name}
+	for i := 0; i < len(about); {
+		state, colour := stateIn(&about[i])
+		from, until := about[i].Time, p.Axis.Until
+		for i++; i < len(about); i++ { // those that say the same
+			if next, _ := stateIn(&about[i]); next != state {
+				until = about[i].Time
+				break
+			}
+		}
+		l.add(p.Axis, segment{From: from, Until: until, State: state, Colour: colour})
 	}
 	return l, nil
 }
 
 // declared makes the lane of what the API said.
-func (x axis) declared(a *asked, s health.Status) (lane, error) {
-	f := timeline.Filter{Project: s.Project, Environment: s.Environment, Setting: streaming.Subject}
-	return x.states(a, f, "Declared by the API", func(e *timeline.Entry) (string, string) {
+func (p *historyPage) declared(a *asked) (lane, error) {
+	return p.states(a, streaming.Subject, "Declared by the API", func(e *timeline.Entry) (string, string) {
 		var config struct {
 			Status management.StreamingStatus `json:"streaming_status"`
 		}
@@ -128,16 +129,15 @@ func (x axis) declared(a *asked, s health.Status) (lane, error) {
 
 // observed makes the lane of what was judged by the arrivals. A state that has lasted since the relay
 // began to watch has no entry.
-func (x axis) observed(a *asked, s health.Status) (lane, error) {
-	f := timeline.Filter{Project: s.Project, Environment: s.Environment, Setting: health.Subject}
-	l, err := x.states(a, f, "Observed by the relay", func(e *timeline.Entry) (string, string) {
+func (p *historyPage) observed(a *asked) (lane, error) {
+	l, err := p.states(a, health.Subject, "Observed by the relay", func(e *timeline.Entry) (string, string) {
 		var judged struct{ To health.State }
 		_ = json.Unmarshal(e.Detail, &judged) // an entry that says nothing leaves the state unknown
 		state := cmp.Or(judged.To, health.Unknown)
 		return marked(string(state), 40), colourOf(state)
 	})
-	if len(l.Segments) == 0 && !s.Since.IsZero() {
-		l.add(x, segment{From: s.Since, Until: x.Until, State: string(s.State), Colour: colourOf(s.State)})
+	if len(l.Segments) == 0 && !p.Since.IsZero() {
+		l.add(p.Axis, segment{From: p.Since, Until: p.Axis.Until, State: string(p.State), Colour: colourOf(p.State)})
 	}
 	return l, err
 }

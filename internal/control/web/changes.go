@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
@@ -24,7 +25,7 @@ type changes struct {
 	Rows  []timeline.Row
 	// Newest, Newer and Older are addresses of other pages; empty where there are none.
 	Newest, Newer, Older string
-	MostProofs           int
+	MostProofs           int // in an export of this person; 0: proofs are for others
 }
 
 // Without is the address without one part of the filter.
@@ -35,7 +36,10 @@ func (c changes) Export(form string) string { return address(exportPath, with(c.
 
 func changesOf(a *asked) (any, error) {
 	f, err := filterOf(a.request.Form)
-	data := changes{Form: chosen(a.request.Form), MostProofs: mostProofs}
+	data := changes{Form: chosen(a.request.Form)}
+	if a.role >= access.Auditor {
+		data.MostProofs = mostProofs
+	}
 	if err != nil {
 		data.Error = err.Error()
 		return data, nil //nolint:nilerr // the page says what is wrong with the form

@@ -28,6 +28,7 @@ type entryPage struct {
 	timeline.Entry
 	Matrix    *meaning.Matrix // nil: it is no change of an RBAC policy
 	Mails     []mail
+	MoreMails int         // that are not shown
 	Texts     []stateText // before, after and detail
 	MayReview bool
 	MayProve  bool
@@ -57,7 +58,7 @@ func entryOf(a *asked) (any, error) {
 		}
 	}
 	if e.Setting == mailSubject {
-		p.Mails = mailsOf(e)
+		p.Mails, p.MoreMails = mailsOf(e)
 	}
 	for _, part := range []string{"before", "after", "detail"} {
 		if raw := partOf(e, part); len(raw) > 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
@@ -40,6 +41,9 @@ func exportChanges(a *asked, w http.ResponseWriter) error {
 	e, known := exports[form]
 	if !known {
 		return &problem{http.StatusBadRequest, "There is no export of this form.", "Choose CSV, JSON or proofs."}
+	}
+	if form == "proofs" && a.role < access.Auditor {
+		return notAllowed(a.role, access.Auditor)
 	}
 	out := &download{w: w, media: e.media, name: e.name}
 	err = e.write(out)

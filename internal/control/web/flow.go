@@ -63,9 +63,12 @@ type historyPage struct {
 	Minutes []minute // of the hour, the newest first
 	Days    int
 	Axis    axis
-	Entries []timeline.Row
+	Entries []timeline.Entry // of the axis, the newest first; mostHistory at most
 	MayAct  bool
 }
+
+// Cut reports whether the axis may have more entries.
+func (p historyPage) Cut() bool { return len(p.Entries) >= mostHistory }
 
 // minute has the events that arrived in it.
 type minute struct {
@@ -95,28 +98,32 @@ func historyOf(a *asked) (any, error) {
 	now := time.Now().UTC()
 	p.drawHour(now)
 	p.Axis = axis{Name: "axis", From: now.AddDate(0, 0, -p.Days), Until: now}
-	if all, err := a.client.Streaming(a.ctx); err == nil {
+	if all, err := a.client.StreamingOf(a.ctx, console.OfEnvironment{Project: project, Environment: environment}); err == nil {
 		p.Config = configs(all).Of(p.Status)
 	}
-	if err := p.read(a); err != nil {
-		return nil, err
-	}
-	slices.Reverse(p.Entries)
-	return p, nil
+	return p, p.read(a)
 }
 
-// read fills the axis.
+// read fills the axis. One question gives all of its entries, since each goes over a long trail.
 func (p *historyPage) read(a *asked) error {
-	declared, err := p.Axis.declared(a, p.Status)
+	f := timeline.Filter{
+		Type: "streaming.*,health.*,silence.*,credential*", Without: "streaming.checked",
+		Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory,
+	}
+	err := a.client.Entries(a.ctx, f, func(e timeline.Entry) error {
+		p.Entries = append(p.Entries, e)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	observed, err := p.Axis.observed(a, p.Status)
+	declared, err := p.declared(a)
 	if err != nil {
 		return err
 	}
-	happened, err := p.happened(a)
-	p.Axis.Lanes = []lane{declared, observed, p.gaps(), happened}
+	observed, err := p.observed(a)
+	p.Axis.Lanes = []lane{declared, observed, p.gaps(), p.happened()}
+	slices.Reverse(p.Entries)
 	return err
 }
 
@@ -153,22 +160,15 @@ func (p *historyPage) gaps() lane {
 	return l
 }
 
-// happened reads the entries about the stream, and makes a lane of those that are no states.
-func (p *historyPage) happened(a *asked) (l lane, err error) {
-	l.Name = "What happened"
-	f := timeline.Filter{
-		Type: "streaming.*,health.*,silence.*,credential*", Without: "streaming.checked",
-		Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory,
-	}
-	if p.Entries, err = listed(a, f); err != nil {
-		return l, err
-	}
+// happened makes a lane of the entries that are no states.
+func (p *historyPage) happened() lane {
+	l := lane{Name: "What happened"}
 	for _, e := range p.Entries {
 		if e.Type != health.TypeGap && e.Type != health.TypeChanged {
 			l.add(p.Axis, segment{From: e.Time, State: marked(e.Type+": "+e.Summary, 300), Colour: "mark"})
 		}
 	}
-	return l, nil
+	return l
 }
 
 // listed reads the rows that a filter chooses.

@@ -49,7 +49,7 @@ func TestAnEnvironmentsHistoryIsOnOneAxis(t *testing.T) {
 		require.True(t, found, page)
 		table, _, _ = strings.Cut(table, "</table>")
 		for row := range strings.SplitSeq(table, `<th scope="row">`) {
-			name, state, is := strings.Cut(row, `</th><td class="text"><bdi>`)
+			name, state, is := strings.Cut(row, `</th><td class="text" data-label="State"><bdi>`)
 			state, rest, _ := strings.Cut(state, "</bdi>")
 			_, begun, _ := strings.Cut(rest, `datetime="`)
 			began, _ := time.Parse(time.RFC3339, begun[:min(len(begun), 20)])
@@ -67,6 +67,25 @@ func TestAnEnvironmentsHistoryIsOnOneAxis(t *testing.T) {
 		assert.Contains(t, month[6], "first look")
 	}
 	assert.Equal(t, []string{"Observed by the relay: flowing 2"}, lanes("calm", "7"))
+}
+
+// A page has the newest of many entries. What was before them is not claimed to be known.
+func TestALongHistoryIsCut(t *testing.T) {
+	t.Parallel()
+	c := newStage(t)
+	now := time.Now().UTC()
+	var entries []audit.Entry
+	for i := range mostHistory + 1 {
+		entries = append(entries, audit.Entry{
+			Type: "health.changed", Project: "shop", Environment: "live", Subject: health.Subject, Time: now.Add(-time.Hour + time.Duration(i)*time.Second),
+			Detail: fmt.Appendf(nil, `{"summary":"it changes","to":%q}`, []health.State{health.Flowing, health.Silent}[i%2]),
+		})
+	}
+	fill(t, c, entries)
+	_, page := send(t, "GET", c.URL+"/streaming/shop/live?days=1", login(t, c.Console, c.URL))
+	assert.Contains(t, page, "the newest 500 entries")
+	_, first, _ := strings.Cut(page, `<th scope="row">Observed by the relay</th>`)
+	assert.True(t, strings.HasPrefix(first, `<td class="text" data-label="State"><bdi>silent</bdi></td><td data-label="From"><time datetime="`+entries[1].Time.Format(time.RFC3339)), first[:min(len(first), 200)])
 }
 
 // The picture of a rate has its figures in words, and leads to a page with all of them in a table and on
@@ -89,7 +108,7 @@ func TestAPictureOfARateHasItsFiguresInATable(t *testing.T) {
 	require.True(t, found, page)
 	table, _, _ = strings.Cut(table, "</table>")
 	var events []string
-	for _, row := range strings.Split(table, `<td class="number">`)[1:] {
+	for _, row := range strings.Split(table, `<td class="number" data-label="Events">`)[1:] {
 		n, _, _ := strings.Cut(row, "<")
 		events = append(events, n)
 	}

@@ -34,8 +34,8 @@ type mailTemplate struct {
 // mostMails bounds the templates shown of one entry.
 const mostMails = 20
 
-// mailsOf are the templates with HTML that differ.
-func mailsOf(e timeline.Entry) (list []mail) {
+// mailsOf are the templates with HTML that differ, as many as a page shows, and how many more there are.
+func mailsOf(e timeline.Entry) (list []mail, more int) {
 	before, after := templatesIn(e.Before), templatesIn(e.After)
 	var ids []string
 	for _, side := range []map[string]mailTemplate{before, after} {
@@ -54,11 +54,12 @@ func mailsOf(e timeline.Entry) (list []mail) {
 			return fmt.Sprintf("%s/%d/mail?%s", changesPath, e.Index, url.Values{"side": {side}, "template": {id}}.Encode())
 		}
 		m := mail{ID: id, Subjects: [2]string{before[id].Custom.Subject, after[id].Custom.Subject}, Before: look("before", before[id]), After: look("after", after[id])}
-		if m.Before+m.After != "" && len(list) < mostMails {
+		if m.Before+m.After != "" {
 			list = append(list, m)
 		}
 	}
-	return list
+	shown := min(len(list), mostMails)
+	return list[:shown], len(list) - shown
 }
 
 func templatesIn(raw json.RawMessage) map[string]mailTemplate {
@@ -85,13 +86,14 @@ func entryMail(a *asked, w http.ResponseWriter) error {
 	if !found {
 		return &problem{http.StatusNotFound, "The entry has no such template.", "Go back to the entry."}
 	}
+	form := "text/html; charset=utf-8"
 	text, err := inert(t.Custom.HTML)
-	if err != nil {
-		return err
+	if err != nil { // the page of an error would not be shown in a frame
+		form, text = "text/plain; charset=utf-8", []byte("This template cannot be shown as a recipient sees it: "+err.Error()+". The differences have its text.")
 	}
 	w.Header().Set("Content-Security-Policy", mailPolicy)
 	w.Header().Set("X-DNS-Prefetch-Control", "off")
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Type", form)
 	_, err = w.Write(text)
 	return ignoreGone(err)
 }

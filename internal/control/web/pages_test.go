@@ -215,10 +215,32 @@ func TestAnInertMailCallsNobody(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotContains(t, string(got), "evil.example\"", text)
 	}
-	got, err := inert(strings.Repeat("<div>", 100_000))
-	if err == nil {
-		assert.NotEmpty(t, got)
+}
+
+// A template that cannot be shown, and templates beyond those that a page shows, are named: a change must
+// not hide behind them.
+func TestAMailThatIsNotShownIsNamed(t *testing.T) {
+	t.Parallel()
+	c := newStage(t)
+	const all = mostMails + 3
+	mails := func(text string) string {
+		list := make([]map[string]any, all)
+		for i := range list {
+			list[i] = map[string]any{"template_id": fmt.Sprintf("t%02d", i), "custom_html_customization": map[string]string{"html_content": text}}
+		}
+		raw, err := json.Marshal(list)
+		require.NoError(t, err)
+		return string(raw)
 	}
+	fill(t, c, []audit.Entry{changed(mailSubject, 0, mails("<p>good</p>"), mails(strings.Repeat("<div>", 1000)+"evil"))})
+	cookie := login(t, c.Console, c.URL)
+	_, body := send(t, http.MethodGet, c.URL+"/changes/0", cookie)
+	assert.Equal(t, 2*mostMails, strings.Count(body, "<iframe"))
+	assert.Contains(t, body, "3 more templates have changed")
+	resp, text := send(t, http.MethodGet, c.URL+"/changes/0/mail?side=after&template=t00", cookie)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, mailPolicy, resp.Header.Get("Content-Security-Policy"), "a frame does not show it")
+	assert.Contains(t, text, "cannot be shown as a recipient sees it")
 }
 
 func TestHostileTextIsText(t *testing.T) {

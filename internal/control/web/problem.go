@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
 
@@ -29,6 +30,11 @@ func badRequest(err error) error {
 		return nil
 	}
 	return &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}
+}
+
+// notAllowed is the problem of somebody whose role is too low.
+func notAllowed(role, least access.Role) *problem {
+	return &problem{http.StatusForbidden, "Your role is " + role.String() + ". This takes the role " + least.String() + ".", "Ask somebody with that role, or whoever gives out the roles."}
 }
 
 // problemOf explains an error.

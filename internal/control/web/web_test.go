@@ -31,6 +31,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 var ann = workspace.Person{User: "ann", Host: "desk"}
@@ -179,6 +180,30 @@ func TestThePageShowsTextAsText(t *testing.T) {
 	resp, _ = send(t, http.MethodGet, server.URL+"/assets/style.css", nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Contains(t, resp.Header.Get("Content-Type"), "text/css")
+}
+
+// What is read from the other end of a room is no good news while a sink fails, or a part is not known.
+func TestTheOverviewIsGreenOnlyIfAllIsFine(t *testing.T) {
+	t.Parallel()
+	c := newStage(t)
+	session := login(t, c.Console, c.URL)
+	c.status = map[string]any{
+		"environments": []health.Status{{Project: "shop", Environment: "live", State: health.Flowing}},
+		"sinks":        []console.Sink{{Name: "siem", Configured: true, Delivery: &relay.Delivery{FailingSince: time.Unix(1, 0)}}},
+	}
+	_, body := send(t, http.MethodGet, c.URL+"/", session)
+	assert.Contains(t, body, "The environment is fine, but 1 of 1 sinks is failing")
+	assert.Contains(t, body, "hero is-bad")
+	c.status["sinks"] = []console.Sink{{Name: "siem", Configured: true, Delivery: &relay.Delivery{}}}
+	_, body = send(t, http.MethodGet, c.URL+"/", session)
+	assert.Contains(t, body, "The environment is fine</p>")
+	assert.Contains(t, body, "hero is-good")
+	c.status["sinks"] = map[string]string{"error": "the store is away"}
+	_, body = send(t, http.MethodGet, c.URL+"/", session)
+	assert.Contains(t, body, "hero is-bad")
+	c.status = map[string]any{}
+	_, body = send(t, http.MethodGet, c.URL+"/", session)
+	assert.NotContains(t, body, "hero is-good", "nothing is looked after")
 }
 
 // A web page can point a name of its own at the listener.
