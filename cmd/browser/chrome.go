@@ -25,15 +25,16 @@ type chrome struct {
 	cancel []context.CancelFunc
 
 	mu      sync.Mutex
-	strange []string // requests to elsewhere, and errors in consoles; guarded by mu
-	refused bool     // a page that is refused on purpose logs an error; guarded by mu
+	strange []string          // requests to elsewhere, and errors in consoles; guarded by mu
+	refused bool              // a page that is refused on purpose logs an error; guarded by mu
+	scripts map[string][2]int // the sizes of what pages have loaded, transferred and run, by address; guarded by mu
 }
 
 // patience bounds one step in the browser, on a machine that may be busy.
 const patience = 2 * time.Minute
 
 func newChrome(ctx context.Context, chromium, dir string) (*chrome, error) {
-	b := &chrome{}
+	b := &chrome{scripts: map[string][2]int{}}
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),

@@ -25,7 +25,8 @@ type options struct {
 	binary, chromium, axe, screenshots string
 	tamper, entries, environments      int
 	seed                               uint64
-	parts, only                        string
+	parts, only, images                string
+	looks                              []string
 	viewport                           bool
 	load                               time.Duration
 }
@@ -44,7 +45,10 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is altered")
 	flag.StringVar(&o.parts, "parts", "tasks,pages,hostile,tampering,load,times", "what to play, a `LIST`")
 	flag.StringVar(&o.only, "only", "", "play only the tasks with this `TEXT` in their names")
+	flag.StringVar(&o.images, "images", "", "write the pictures of the documents into the folder `DIR`, deploy/docs/images")
+	looks := flag.String("looks", "light,dark,phone,no scripts", "how tasks and pages are looked at, a `LIST`")
 	flag.Parse()
+	o.looks = strings.Split(*looks, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, o); err != nil {
@@ -96,7 +100,7 @@ func run(ctx context.Context, o options) (err error) {
 		name string
 		play func() error
 	}{
-		{"tasks", func() error { return playTasks(b, s, o.only, r) }},
+		{"tasks", func() error { return playTasks(b, s, o, r) }},
 		{"pages", func() error { return lookAtPages(b, s, axe, o, r) }},
 		{"hostile", func() error { return lookAtHostile(b, s, axe, o, r) }},
 		{"tampering", func() error { return tamper(b, s, o, r) }},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,6 +72,9 @@ func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 	b.expectRefusals(true) // of the page that does not exist
 	defer b.expectRefusals(false)
 	for _, l := range []look{light, dark, phone, plain} {
+		if !o.looksAt(l) {
+			continue
+		}
 		t, err := b.enter(s, l)
 		if err != nil {
 			return err
@@ -86,7 +90,7 @@ func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 			}
 			findings := t.inspect(path, l, axe, r)
 			r.say("%-34s %-10s %8d", path, l.name, findings)
-			if err := t.keep(o, path, l); err != nil {
+			if err := errors.Join(t.keep(o, path, l), t.keepForDocuments(o, s, path, l)); err != nil {
 				r.fail("%s, %s: %v", path, l.name, err)
 			}
 		}
@@ -95,6 +99,7 @@ func lookAtPages(b *chrome, s *stage, axe string, o options, r *report) error {
 		}
 		t.close()
 	}
+	b.reportScripts(r)
 	return nil
 }
 
@@ -133,6 +138,14 @@ func (t *tab) inspect(path string, l look, axe string, r *report) (findings int)
 			r.fail("%s, %s: %v", path, l.name, err)
 		}
 	}
+	if err := t.noteScripts(); err != nil {
+		r.fail("%s, %s: %v", path, l.name, err)
+	}
+	if l == phone {
+		if err := t.narrow(); err != nil {
+			r.fail("%s, %s: %v", path, l.name, err)
+		}
+	}
 	if l.plain || axe == "" {
 		return 0 // axe is a script
 	}
@@ -168,6 +181,19 @@ func (t *tab) keep(o options, path string, l look) error {
 		name = "overview"
 	}
 	return os.WriteFile(filepath.Join(dir, name+"-"+strings.ReplaceAll(l.name, " ", "-")+".png"), png, 0o600)
+}
+
+// keepForDocuments writes a picture of a page that the documents show, if there is a folder for them.
+func (t *tab) keepForDocuments(o options, s *stage, path string, l look) error {
+	name := map[string]string{"/": "overview", fmt.Sprintf("/changes/%d", s.weakened): "entry", fmt.Sprintf("/prove?entry=%d", s.weakened): "prove"}[path]
+	if o.images == "" || name == "" || l != light {
+		return nil
+	}
+	png, err := t.picture(false)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.images, name+".png"), png, 0o644) //nolint:gosec // everybody may read it
 }
 
 // picture is a picture of the page, or of what the screen shows of it.
