@@ -91,8 +91,8 @@ type Environment struct {
 // the others. Pushes beyond it get 429 with Retry-After. 0 means no bound.
 type Quota struct {
 	// EventsPerSecond and BytesPerSecond bound the accepted events, including repeated ones, on
-	// average over some ten seconds. BytesPerSecond counts the events' bodies. Default: no
-	// bound.
+	// average over some ten seconds. BytesPerSecond counts the events' bodies, and what
+	// cannot be decoded. Default: no bound.
 	EventsPerSecond float64 `yaml:"events_per_second"`
 	BytesPerSecond  Size    `yaml:"bytes_per_second"`
 	// UndeliveredBytes bounds the environment's part of journal.max_bytes, as stored, until

@@ -106,24 +106,9 @@ func (in *inflaters) deflated(p *push, limit int64) error {
 	return p.inflate("deflate", made, err, limit)
 }
 
-// zstandard takes decoders for small windows from the pool. For a large window it makes
-// one, and counts its memory.
+// zstandard tries a decoder for small windows from the pool. Only where a frame asks for more, which
+// the first one's header does not always tell, it makes one for large windows, and counts its memory.
 func (in *inflaters) zstandard(p *push, limit int64) error {
-	var header zstd.Header
-	if err := header.Decode(p.body.raw); err != nil {
-		return p.inflate("zstd", nil, err, limit)
-	}
-	if header.WindowSize > keptWindow {
-		if err := p.hold(maxWindow + zstdRoom); err != nil {
-			return err
-		}
-		d, err := newZstd(maxWindow)
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		return p.inflate("zstd", d, d.Reset(&p.body.source), limit)
-	}
 	if err := p.hold(zstdRoom); err != nil {
 		return err
 	}
@@ -138,7 +123,24 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 	if d.Reset(nil) == nil {
 		in.zstd.Put(d)
 	}
-	return err
+	if !isWindow(err) {
+		return err
+	}
+	if err := p.hold(maxWindow + zstdRoom); err != nil {
+		return err
+	}
+	large, err := newZstd(maxWindow)
+	if err != nil {
+		return err
+	}
+	defer large.Close()
+	p.body.source.Reset(p.body.raw)
+	return p.inflate("zstd", large, large.Reset(&p.body.source), limit)
+}
+
+// isWindow reports whether a frame needs a larger window than its decoder allows.
+func isWindow(err error) bool {
+	return errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded)
 }
 
 // hold counts n bytes besides the push's buffers.
@@ -177,10 +179,14 @@ func (p *push) inflate(name string, r io.Reader, ready error, limit int64) error
 		}
 	}
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) && p.body.source.Len() == 0:
 		return nil
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return tooLarge("the body's zstd window is larger than the allowed %d bytes", maxWindow)
+	case errors.Is(err, io.EOF): // a reader of deflate stops at the end of its stream
+		err = errors.New("other bytes follow its end")
+	case isWindow(err):
+		r := tooLarge("the body's zstd window is larger than the allowed %d bytes", maxWindow)
+		r.cause = err
+		return r
 	}
 	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: fmt.Sprintf("the body is no %s: %v", name, err)}
 }

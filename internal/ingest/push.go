@@ -204,6 +204,15 @@ func (p *push) account() error {
 	return nil
 }
 
+// cost is what the push costs its environment's quota of bytes: its events, or all of a body that
+// cannot be decoded, as far as it was decompressed. One that others left no memory for costs nothing.
+func (p *push) cost(err error) int64 {
+	if err != nil && asRefusal(err).retryAfter == 0 {
+		return int64(max(len(p.body.raw), len(p.body.plain), len(p.body.decoded)))
+	}
+	return p.batch.bytes + p.batch.repeated
+}
+
 func errLine(have int, most config.Size) error {
 	return fmt.Errorf("the line has %d bytes, at most %d are taken", have, most)
 }

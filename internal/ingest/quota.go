@@ -95,8 +95,8 @@ func (q *quotas) admit(ctx context.Context, env credentials.Environment, source 
 	return nil
 }
 
-// charge counts the events of a push that were decoded: repeated and refused ones too, as they
-// cost as much to read as others.
+// charge counts the events of a push that were decoded, repeated and refused ones too, and the bytes of
+// a body that could not be: all of them cost as much to read as others.
 func (q *quotas) charge(env credentials.Environment, events int, bytes int64) {
 	if own := (*q.by.Load())[env]; own != nil {
 		now := q.now()

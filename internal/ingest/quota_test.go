@@ -103,6 +103,28 @@ func TestRefusedEntriesCountInTheQuota(t *testing.T) {
 	}
 }
 
+// A body that cannot be decoded has no events, and costs as many bytes as were looked at.
+func TestWhatCannotBeDecodedCountsInTheQuota(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string][]byte{
+		"more than is allowed": gzipOf(t, make([]byte, 3<<20)),
+		"malformed":            gzipOf(t, append([]byte(`{"message":"`), make([]byte, 1<<20)...)),
+	} {
+		now := time.Now()
+		r := start(t, func(o *Options) {
+			o.Now = func() time.Time { return now }
+			o.Limits.DecompressedBytes = 2 << 20
+			o.Quotas = map[credentials.Environment]config.Quota{testEnv: {BytesPerSecond: 100 << 10}}
+		})
+		statuses := map[bool]int{}
+		for range 20 {
+			got := r.send(t, http.MethodPost, "/api/v2/logs", asJSON.with("Content-Encoding", "gzip"), body)
+			statuses[got.status == http.StatusTooManyRequests]++
+		}
+		assert.Equal(t, map[bool]int{false: 1, true: 19}, statuses, name)
+	}
+}
+
 func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	t.Parallel()
 	var asked []string

@@ -68,22 +68,27 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e *endpoint, env 
 		return err
 	}
 	defer func() { <-h.slots }()
+	p.start(h.now(), env, source, h)
+	p.trace = trace
+	err = h.decode(r, p, f)
+	h.quotas.charge(env, p.report.entries, p.cost(err))
+	if err != nil {
+		return err
+	}
+	return h.keep(r.Context(), p, env)
+}
+
+// decode fills the push's batch.
+func (h *Handler) decode(r *http.Request, p *push, f form) error {
 	if err := h.expand(p, f); err != nil {
 		return err
 	}
-	p.start(h.now(), env, source, h)
-	p.trace = trace
 	if f.inURL {
 		if err := p.queryLabels(r); err != nil {
 			return err
 		}
 	}
-	err = f.decode(p)
-	h.quotas.charge(env, p.report.entries, p.batch.bytes+p.batch.repeated)
-	if err != nil {
-		return err
-	}
-	return h.keep(r.Context(), p, env)
+	return f.decode(p)
 }
 
 // The longest wait of a push for others, and the Retry-After that follows it.
