@@ -29,6 +29,8 @@ type Evidence struct {
 	// Runs are the refusals without a good push since, by reason; of this run or an
 	// earlier one.
 	Runs map[string]received.Refusals
+	// Series are the refusals that go on among good pushes, by reason.
+	Series map[string]Series
 	// Model is the environment's rhythm.
 	Model *rhythm.Model
 	// Started is when this run began to watch.
@@ -44,6 +46,12 @@ type Evidence struct {
 	// Skew is how far the sender's clock was behind when last judged, in this run or an
 	// earlier one; below 0: ahead; 0: it was right.
 	Skew time.Duration
+}
+
+// Series are refused pushes that go on, whether others are taken or not.
+type Series struct {
+	Since time.Time
+	Came  int64 // the events that came since then all the same
 }
 
 // Declared is the API's word on an environment's stream. Without a LastLook, there is none in this

@@ -244,11 +244,9 @@ func (w *watch) openGap(v Verdict, now time.Time) {
 		}
 	}
 	w.begin(Gap{Cause: string(v.State), Reason: v.Reason, RefusedBy: v.refusedBy, Begun: w.begun(v)}, now)
-	if v.State == Reduced { // some of its events have come before it was noticed
-		g.Open.late = v.came
-		if n == 0 {
-			g.Came = v.came
-		}
+	g.Open.late = v.came // before it was noticed
+	if n == 0 {
+		g.Came = v.came
 	}
 }
 

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
@@ -44,6 +45,10 @@ var refusals = []refusal{
 		"raise ingest.limits.concurrent and in_flight_bytes; %s is sent again by the provider",
 	},
 	{
+		received.Aborted, time.Minute, "their bodies end early, or the sender does not wait for the answer",
+		"see that the proxy in front of the push listener lets whole pushes of %s pass, and allows them enough time",
+	},
+	{
 		received.TooLarge, time.Minute, "they exceed a limit on sizes",
 		"raise the limit named in the log under ingest.limits: the provider sends the pushes of %s no second time",
 	},
@@ -54,7 +59,7 @@ var refusals = []refusal{
 }
 
 // sentAgain are the reasons a sender answers by trying again.
-var sentAgain = []string{received.Unavailable, received.Budget, received.Quota, received.Busy}
+var sentAgain = []string{received.Unavailable, received.Budget, received.Quota, received.Busy, received.Aborted}
 
 // refused judges an environment whose newest pushes were all refused.
 func refused(e *Evidence, now time.Time) (Verdict, bool) {
@@ -63,17 +68,39 @@ func refused(e *Evidence, now time.Time) (Verdict, bool) {
 		if !some || !run.Last.After(e.LastPush) || now.Sub(run.First) < r.after {
 			continue
 		}
-		action := r.action
-		if r.name == received.Credential && e.Generated {
-			action = rotates
-		}
 		return Verdict{
 			State: Refused, Since: run.First, refusedBy: r.name,
 			Reason: fmt.Sprintf("%s; no push was taken since", r.reason),
-			Action: fmt.Sprintf(action, e.Environment),
+			Action: r.remedy(e),
+		}, true
+	}
+	return partlyRefused(e)
+}
+
+// partlyRefused judges an environment of which some pushes are refused again and again, while others are
+// taken. The sender drops those that are refused for good. It sends the others again, and anybody may
+// use its name with a wrong password: these are told of only if events are missing, see [reduced].
+func partlyRefused(e *Evidence) (Verdict, bool) {
+	for _, r := range refusals {
+		s, goesOn := e.Series[r.name]
+		if !goesOn || r.name == received.Credential || slices.Contains(sentAgain, r.name) {
+			continue
+		}
+		return Verdict{
+			State: Refused, Since: s.Since, refusedBy: r.name, came: s.Came,
+			Reason: "some of its pushes, again and again: " + r.reason + "; others are taken",
+			Action: r.remedy(e),
 		}, true
 	}
 	return Verdict{}, false
+}
+
+func (r *refusal) remedy(e *Evidence) string {
+	action := r.action
+	if r.name == received.Credential && e.Generated {
+		action = rotates
+	}
+	return fmt.Sprintf(action, e.Environment)
 }
 
 // A look at a foreign destination of the age staleLook no longer counts.
@@ -130,12 +157,19 @@ func reduced(e *Evidence, now time.Time) (Verdict, bool) {
 		}
 	}
 	usual := e.Model.Expected(since, now)
-	return Verdict{
+	v := Verdict{
 		State: Reduced, Since: since, came: came,
 		Reason: fmt.Sprintf("pushes arrive, but with far fewer events than this environment's rhythm: %d since then, where about %.0f are usual", came, usual),
 		Action: fmt.Sprintf("see that the proxy or load balancer in front of the push listener lets every push of %s through, and ask the provider; "+
 			"if the traffic really is that low, add a silence: the relay learns it in some days", e.Environment),
-	}, true
+	}
+	for _, r := range refusals {
+		if _, goesOn := e.Series[r.name]; goesOn {
+			v.Reason, v.Action = v.Reason+"; others are refused: "+r.reason, r.remedy(e)
+			break
+		}
+	}
+	return v, true
 }
 
 const (

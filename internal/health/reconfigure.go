@@ -17,7 +17,7 @@ func nameOf(e *config.Environment) credentials.Environment {
 
 // newWatch makes the watch of an environment, which is to be configured.
 func (k *Keeper) newWatch(name credentials.Environment) *watch {
-	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &rhythm.Model{}}
+	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &rhythm.Model{}, refused: map[string]*hour{}}
 }
 
 // configure gives a watch its configuration. mu is held, or nobody else has the keeper yet.

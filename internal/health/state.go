@@ -162,7 +162,7 @@ type Verdict struct {
 	Action string
 
 	refusedBy string // of a Refused state: the reason, of internal/ingest/received
-	came      int64  // of a Reduced state: the events that came all the same
+	came      int64  // since it began: the events that came all the same
 }
 
 // sentence tells a verdict in one line: "production: event log is refused since 12:03:07

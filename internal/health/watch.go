@@ -36,6 +36,8 @@ type watch struct {
 	model  *rhythm.Model
 	lesson lesson
 	hour   hour
+	// refused counts the refused pushes by reason.
+	refused map[string]*hour
 
 	changed bool // the file is out of date
 	entries entries
@@ -47,7 +49,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.hour.note(now.Sub(w.started), w.arrivals.Events)
 	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.LastPush, LastNew: w.LastNew,
-		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.newest(), Waits: w.waits(),
+		Runs: w.runs, Series: w.series(now), Model: w.model, Started: w.started, Gap: w.newest(), Waits: w.waits(),
 		Kept: w.kept, Hushed: w.hushed(), Skew: w.Skew,
 	}
 	if w.Skew = e.skew(); e.Skew > 0 && w.Skew == 0 { // what seemed late was of the clock
@@ -62,6 +64,23 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.follow(v, e.fresh(now), now)
 	w.learn(v, now)
 	w.held.judged(v, w.declared.Interval, now)
+}
+
+// series tells the refusals that go on, as of now.
+func (w *watch) series(now time.Time) map[string]Series {
+	all := map[string]Series{}
+	for reason, r := range w.arrivals.Refusals {
+		h := w.refused[reason]
+		if h == nil {
+			h = &hour{}
+			w.refused[reason] = h
+		}
+		h.note(now.Sub(w.started), r.Count)
+		if first, goesOn := h.goesOn(); goesOn {
+			all[reason] = Series{Since: w.started.Add(time.Duration(first) * time.Minute), Came: w.hour.from(first)}
+		}
+	}
+	return all
 }
 
 // hushed reports a silence lasting since before this run.

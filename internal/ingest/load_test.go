@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -192,10 +193,7 @@ func TestClientGone(t *testing.T) {
 	_, err := c.Write([]byte(good))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	waiting.Until(t, func() bool {
-		n, err := r.metrics.Gather()
-		return err == nil && strings.Contains(fmt.Sprint(n), "aborted")
-	})
+	waiting.Until(t, func() bool { return counted(r.arrived())[received.Aborted] == 1 })
 	assert.Zero(t, r.journal.taken())
 }
 

@@ -45,13 +45,13 @@ func asRefusal(err error) *refusal {
 	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
 }
 
-// inBook maps reasons to those in the book of arrivals. A sender that hung up was not
-// refused.
+// inBook maps reasons to those in the book of arrivals. To a sender whose pushes never arrive whole, it
+// does not matter that it hung up itself, or that a proxy did.
 var inBook = map[string]string{
 	"unauthorized": received.Credential, "environment_rate": received.Quota,
 	"environment_room": received.Budget, "journal_full": received.Budget,
 	"malformed": received.Form, "unsupported": received.Form, "empty": received.Form, "partial": received.Form, "slow": received.Form,
-	"too_large": received.TooLarge, "overload": received.Busy, "journal": received.Unavailable,
+	"too_large": received.TooLarge, "aborted": received.Aborted, "overload": received.Busy, "journal": received.Unavailable,
 }
 
 // refused counts and logs a refused push of env (zero if nobody knows whose it is), and

@@ -120,7 +120,9 @@ func (e *Environment) take(p Push) {
 	}
 	// A sender's clock may be years ahead, and must not hide all later events.
 	e.newest = max(e.newest, min(p.Newest, now.UnixNano()))
-	e.good = [len(reasons)]bool{true, true, true, true, true, true, true}
+	for i := range e.good {
+		e.good[i] = true
+	}
 	e.rate.add(elapsed, p.Events)
 	if p.Newest > noTime {
 		e.clock.add(elapsed, now.Sub(time.Unix(0, p.Newest)))
@@ -156,11 +158,12 @@ const (
 	Budget      = "budget"      // its share of the disk budget, or all of it, waits for sinks
 	Form        = "form"        // malformed, in part or whole, or too slow
 	TooLarge    = "too_large"   // a limit on sizes
+	Aborted     = "aborted"     // its body ended early, or its sender was gone before the answer
 	Busy        = "busy"        // too many pushes, or bytes of them, at once
 	Unavailable = "unavailable" // the journal did not take it
 )
 
-var reasons = [...]string{Credential, Quota, Budget, Form, TooLarge, Busy, Unavailable}
+var reasons = [...]string{Credential, Quota, Budget, Form, TooLarge, Aborted, Busy, Unavailable}
 
 // Reasons returns all reasons of refusals.
 func Reasons() []string { return reasons[:] }
