@@ -1,7 +1,6 @@
 package app
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +51,7 @@ func pushedIn(events []relay.Event) func(yield func(credentials.Environment, []r
 				next++
 			}
 			env := credentials.Environment{Project: e.Project, Environment: e.Environment}
-			if strings.HasPrefix(e.Type, "event_log.") && !yield(env, events[first:next]) {
+			if !e.OfTrail() && !yield(env, events[first:next]) {
 				return
 			}
 			first = next
