@@ -53,7 +53,8 @@ type Match struct {
 //
 // Labels count as members of the body (a loki sink sends them as structured metadata):
 // /user/email takes those named user.email or user_email, or user with JSON and an
-// email in it. The attributes id, type and time may be a copy of a body's event_id,
+// email in it. If one of the tags in a Datadog entry's ddtags has such a name, that text is
+// replaced whole. The attributes id, type and time may be a copy of a body's event_id,
 // action and timestamp (or date), so these cannot be redacted.
 type Redact struct {
 	// Remove takes the values out: members with their names; an element of an array is replaced

@@ -31,8 +31,12 @@ type redaction struct {
 	macs     sync.Pool // of hash.Hash
 }
 
-// messageMember is the member that has the event in a Datadog entry, unless it is plain text.
-const messageMember = "message"
+// messageMember is the member that has the event in a Datadog entry, unless it is plain text, and
+// tagsMember the one with its tags, as in "team:iam,user.email:x".
+const (
+	messageMember = "message"
+	tagsMember    = "ddtags"
+)
 
 // newRedaction reads the redact section of the configuration. Pointers are JSON pointers (RFC 6901); the
 // step "*" stands for each element of an array and each member of an object. Values that Remove
@@ -72,6 +76,10 @@ func (r *redaction) add(p jsonscan.Pointer, action uint8) {
 	r.root.step(messageMember, -1).add(p, action, number)
 	for _, name := range flatNames(p) {
 		r.labels.add(name, action)
+	}
+	for _, at := range []*node{r.root, r.root.step(messageMember, -1)} {
+		tags := at.step(tagsMember, -1)
+		tags.tags, tags.step("*", -1).tags = true, true // a list of them, too
 	}
 }
 

@@ -47,6 +47,11 @@ func TestDatadogForms(t *testing.T) {
 		"two messages":                 {`{"message":` + quoted(event) + `,"message":"x"}`, true},
 		"two objects":                  {`{"message":` + event + `,"message":` + event + `}`, true},
 		"no event_id":                  {`{"message":` + quoted(secretUser) + `}`, true},
+		"tags next to a text":          {`{"message":"plain","ddtags":"team:iam, user.email:hunter2"}`, true},
+		"a list of tags":               {`{"message":"plain","DDTags":["team:iam","user_email:hunter2"]}`, true},
+		"tags with JSON":               {`{"message":"plain","ddtags":"x:y,user:{\"email\":\"hunter2\"}"}`, true},
+		"tags in a message":            {`{"message":"{\"ddtags\":\"USER.EMAIL:hunter2\"}"}`, true},
+		"tags in an object":            {`{"message":{"ddtags":"user.email:hunter2"}}`, true},
 		"an array as the message":      {`{"message":[` + quoted(event) + `]}`, true},
 	} {
 		var got entries
@@ -58,6 +63,19 @@ func TestDatadogForms(t *testing.T) {
 		assert.Equal(t, c.delivered, err == nil, "%s: %v", name, err)
 		assert.NotContains(t, string(body), "hunter2", name)
 		assert.NotContains(t, fmt.Sprint(r.keepLabels(got[0].Labels)), "hunter2", name)
+	}
+}
+
+// Tags with nothing to redact stay as they are.
+func TestOtherTagsStay(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email", "/user/id")
+	for _, body := range []string{
+		`{"ddtags":"team:iam,email:x,user:7,mail:user.email","message":"plain"}`, `{"ddtags":"","message":"x"}`, `{"tags":"user.email:x"}`, `{"a":{"ddtags":"user.email:x"}}`,
+	} {
+		got, changed, err := r.apply([]byte(body))
+		require.NoError(t, err)
+		assert.False(t, changed, "%s", got)
 	}
 }
 

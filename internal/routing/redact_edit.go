@@ -99,14 +99,20 @@ func (e *editor) inside(c byte, at places) error {
 	return e.array(at)
 }
 
-// text reads a string, and examines it if it may contain JSON.
+// text reads a string, and examines it if it has tags, or may contain JSON.
 func (e *editor) text(at places) error {
 	from := e.scan.Pos()
 	raw, err := e.scan.String()
-	if err != nil || !mayHold(raw.Bytes, raw.Escaped) {
+	if err != nil {
 		return err
 	}
-	found := e.rules.look(textOf(raw), at, e.level)
+	var found error
+	switch {
+	case at.areTags() && e.rules.hidesTag(textOf(raw)):
+		found = errHidden
+	case mayHold(raw.Bytes, raw.Escaped):
+		found = e.rules.look(textOf(raw), at, e.level)
+	}
 	if found != nil && !e.looking {
 		e.replace(from, e.scan.Pos(), hidden)
 		return nil

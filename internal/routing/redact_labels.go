@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
@@ -52,6 +53,22 @@ func flatNames(p jsonscan.Pointer) []string {
 		steps = append(steps, fold(name))
 	}
 	return []string{strings.Join(steps, "."), strings.Join(steps, "_")}
+}
+
+func (p places) areTags() bool {
+	return slices.ContainsFunc(p, func(n *node) bool { return n.tags })
+}
+
+// hidesTag reports whether one of the tags in a text, which ingest reads as labels, is to be redacted.
+func (r *redaction) hidesTag(text []byte) bool {
+	for tag := range strings.SplitSeq(string(text), ",") {
+		var given relay.Label
+		given.Name, given.Value, _ = strings.Cut(strings.TrimSpace(tag), ":")
+		if kept, ok := r.label(given); !ok || kept != given {
+			return true
+		}
+	}
+	return false
 }
 
 // keepLabels returns labels without those that the configuration names, and without those that have

@@ -17,6 +17,7 @@ const (
 type node struct {
 	ends     bool
 	action   uint8            // if ends is set
+	tags     bool             // a text here has tags, see tagsMember
 	pointers []int            // the numbers of the pointers that end here
 	members  map[string]*node // by folded name
 	elements map[int]*node    // the children whose names are an index
