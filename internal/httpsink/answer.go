@@ -1,9 +1,12 @@
 package httpsink
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,6 +79,23 @@ func (a *Answer) Err(part, remedy string) error {
 		return relay.RetryAfter(err, wait)
 	}
 	return err
+}
+
+// IsPage reports whether the body is a page for people, as that of a proxy which does not like the
+// request: it is in HTML.
+func (a *Answer) IsPage() bool { return strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") }
+
+// Denies reports whether the body tells of an error, as JSON, whatever the status says: a gateway may
+// answer 200 to everything.
+func (a *Answer) Denies() bool {
+	var said struct{ Error, Errors json.RawMessage }
+	return json.Unmarshal([]byte(a.Text), &said) == nil && (isError(said.Error) || isError(said.Errors))
+}
+
+// isError reports whether the value of such a member is an error, and not the absence of one.
+func isError(value json.RawMessage) bool {
+	none := []string{"", "null", "false", "0", `""`, "[]", "{}"}
+	return !slices.Contains(none, string(bytes.TrimSpace(value)))
 }
 
 // StatusText is the status, such as 404 Not Found.

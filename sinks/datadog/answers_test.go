@@ -30,6 +30,8 @@ func TestAnswers(t *testing.T) {
 		{realservers.DatadogAnswer{Status: 400, Body: `{"errors":[{"detail":"bad payload"}]}`}, true, 0, `400 Bad Request: bad payload`},
 		{realservers.DatadogAnswer{Status: 400, Body: `{"errors":["text"]}`}, true, 0, "400 Bad Request"},
 		{realservers.DatadogAnswer{Status: 413, Body: `{"errors":[{"title":"Too Large"}]}`}, true, 0, `413 Request Entity Too Large: Too Large`},
+		{realservers.DatadogAnswer{Status: 400, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>Bad Request"}, false, 0, "400 Bad Request"},
+		{realservers.DatadogAnswer{Status: 413, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>Too Large"}, true, 0, "413 Request Entity Too Large"},
 		{realservers.DatadogAnswer{Status: 401}, false, 0, "check api_key"},
 		{realservers.DatadogAnswer{Status: 403, Body: `{"errors":[{"detail":"API key is invalid"}]}`}, false, 0, "check api_key"},
 		{realservers.DatadogAnswer{Status: 408}, false, 0, "408 Request Timeout"},
@@ -42,6 +44,8 @@ func TestAnswers(t *testing.T) {
 		{realservers.DatadogAnswer{Status: 307, Header: map[string]string{"Location": "/x"}}, false, 0, "it redirects"},
 		{realservers.DatadogAnswer{Status: 204}, false, 0, "is no acknowledgement"},
 		{realservers.DatadogAnswer{Status: 200, Body: "<html>welcome"}, false, 0, "is no acknowledgement"},
+		{realservers.DatadogAnswer{Status: 200, Body: `{"errors":["Forbidden"]}`}, false, 0, "its body tells of an error"},
+		{realservers.DatadogAnswer{Status: 202, Body: `{"errors":[{"detail":"dropped"}]}`}, false, 0, "202 Accepted: dropped (its body tells of an error"},
 	} {
 		t.Run(fmt.Sprint(c.answer.Status, c.answer.Header), func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +74,7 @@ func firstOf(err error) error {
 // is empty.
 func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{"", "{}", "plain text"} {
+	for _, body := range []string{"", "{}", `{"errors":[]}`, "plain text"} {
 		for status, want := range map[int][2]bool{202: {true, true}, 200: {false, body != "plain text"}} {
 			d, tls := newTLSIntake(t)
 			d.Respond(func(int, []string) *realservers.DatadogAnswer {

@@ -55,10 +55,11 @@ func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error
 
 // acknowledges reports whether an answer acknowledges the entries. Datadog answers 202; other
 // servers with its protocol may answer 200, but so may any web server. So 200 counts only from
-// an intake that the configuration names, and only if its body is readable: JSON, or empty.
+// an intake that the configuration names, and only if its body is readable: JSON, or empty. A body
+// that tells of an error acknowledges nothing.
 func (s *Sink) acknowledges(a *httpsink.Answer) bool {
 	readable := !a.Cut && !a.Broken && (a.Text == "" || json.Valid([]byte(a.Text)))
-	return a.Status == http.StatusAccepted || a.Status == http.StatusOK && s.target.api == "" && readable
+	return !a.Denies() && (a.Status == http.StatusAccepted || a.Status == http.StatusOK && s.target.api == "" && readable)
 }
 
 // judge classifies an answer. Unless it is known to be about the entries, it is retryable: a wrong
@@ -69,6 +70,8 @@ func (s *Sink) judge(a *httpsink.Answer) error {
 	}
 	remedy := ""
 	switch {
+	case a.Status < 300 && a.Denies():
+		remedy = "its body tells of an error, so it acknowledges nothing"
 	case a.Status < 300:
 		remedy = "this is no acknowledgement (202); check that it is a Datadog logs intake"
 	case a.Status == http.StatusTooManyRequests:
@@ -78,7 +81,7 @@ func (s *Sink) judge(a *httpsink.Answer) error {
 		}
 	}
 	err := a.Err(detailOf(a.Text), remedy)
-	if a.Status == http.StatusBadRequest || a.Status == http.StatusRequestEntityTooLarge {
+	if a.Status == http.StatusBadRequest && !a.IsPage() || a.Status == http.StatusRequestEntityTooLarge {
 		return &refusal{err.Error()}
 	}
 	return err

@@ -235,6 +235,9 @@ func TestStatuses(t *testing.T) {
 	}{
 		{canned: canned{status: 204}},
 		{canned: canned{status: 200}},
+		{canned: canned{status: 200, text: `{"status":"success"}`}},
+		{canned{status: 200, header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, text: "<html>Log in"}, "this is no answer of Loki's", 0},
+		{canned{status: 200, text: `{"status":"error","error":"out of space"}`}, "this is no acknowledgement", 0},
 		{canned{status: 202}, "answered 202 Accepted (this is no acknowledgement", 0},
 		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "answered 260: ingestion blocked", 0},
 		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the target itself", 0},

@@ -26,9 +26,11 @@ type answer struct{ *httpsink.Answer }
 func (a *answer) class() class {
 	switch a.Status {
 	case http.StatusOK, http.StatusNoContent:
-		return acknowledged
+		if !a.IsPage() && !a.Denies() { // Loki writes neither; a login page is a 200, too
+			return acknowledged
+		}
 	case http.StatusBadRequest:
-		if !a.ofAnother() && !a.Broken {
+		if !a.IsPage() && !a.Broken {
 			return refused
 		}
 	case http.StatusRequestEntityTooLarge:
@@ -42,17 +44,11 @@ func (a *answer) class() class {
 	return retryable
 }
 
-// ofAnother reports whether the answer is a proxy's that does not like the request: it is in HTML,
-// which Loki never writes.
-func (a *answer) ofAnother() bool {
-	return strings.HasPrefix(a.Header.Get("Content-Type"), "text/html")
-}
-
 // err returns a retryable answer as an error.
 func (a *answer) err() error {
 	remedy := ""
 	switch {
-	case a.Status == http.StatusBadRequest && a.ofAnother():
+	case (a.Status == http.StatusBadRequest || a.Status/100 == 2) && a.IsPage():
 		remedy = "this is no answer of Loki's: check url, and any proxy in front of Loki"
 	case a.Status/100 == 2:
 		remedy = "this is no acknowledgement: see whether ingestion is blocked for the tenant"
