@@ -54,6 +54,24 @@ func TestRefusalsAreTheEnvironmentsOwn(t *testing.T) {
 	r.handler.arrivals.Each(func(e *received.Environment) { t.Errorf("nobody knows whose push it was, not %s", e.Name()) })
 }
 
+// A push without anything in it, such as the trial of a connection, is refused, and nothing is lost by it.
+func TestAnEmptyPushIsNoLoss(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for path, bodies := range map[string][]string{
+		"/loki/api/v1/push": {`{}`, `{"streams":[]}`, `{"streams":null}`}, "/api/v2/logs": {"", " \n"},
+	} {
+		for _, body := range bodies {
+			assert.GreaterOrEqual(t, r.send(t, http.MethodPost, path, asJSON, []byte(body)).status, 400, body)
+		}
+	}
+	assert.Empty(t, counted(r.arrived()))
+	got := r.push(t, `{"resourceLogs":[{}]}`)
+	assert.Equal(t, http.StatusUnprocessableEntity, got.status)
+	assert.Equal(t, "the push has no streams, and other members in their place\n", got.body)
+	assert.Equal(t, map[string]int64{received.Form: 1}, counted(r.arrived()))
+}
+
 func counted(s received.Snapshot) map[string]int64 {
 	counts := map[string]int64{}
 	for reason, r := range s.Refusals {

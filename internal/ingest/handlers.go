@@ -43,8 +43,17 @@ func (p *push) Refuse(problem wire.Problem) error {
 
 // lokiError gives a push without streams the same status as Loki does.
 func lokiError(err error) error {
-	if errors.Is(err, wire.ErrNoStreams) {
-		return &refusal{status: http.StatusUnprocessableEntity, reason: "empty", text: err.Error()}
+	r := &refusal{status: http.StatusUnprocessableEntity, reason: reasonEmpty}
+	switch {
+	case !errors.Is(err, wire.ErrNoStreams):
+		return err
+	case errors.Is(err, wire.ErrOtherForm):
+		r.reason = "malformed"
 	}
-	return err
+	r.text = err.Error()
+	return r
 }
+
+// reasonEmpty is that of a push without anything to take, such as the trial of a connection. It is not in
+// the book of arrivals, since nothing is lost.
+const reasonEmpty = "empty"

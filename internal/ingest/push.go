@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -94,7 +95,11 @@ func (p *push) decodeDatadog() error {
 	if err := p.hold(limits.Room(len(p.body.decoded))); err != nil {
 		return err
 	}
-	return wire.DecodeDatadog(p.body.decoded, limits, p)
+	err := wire.DecodeDatadog(p.body.decoded, limits, p)
+	if errors.Is(err, wire.ErrEmpty) {
+		return &refusal{status: http.StatusBadRequest, reason: reasonEmpty, text: err.Error()}
+	}
+	return err
 }
 
 func (p *push) labelLimit() wire.LabelLimit {

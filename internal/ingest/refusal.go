@@ -50,7 +50,7 @@ func asRefusal(err error) *refusal {
 var inBook = map[string]string{
 	"unauthorized": received.Credential, "environment_rate": received.Quota,
 	"environment_room": received.Budget, "journal_full": received.Budget,
-	"malformed": received.Form, "unsupported": received.Form, "empty": received.Form, "partial": received.Form, "slow": received.Form,
+	"malformed": received.Form, "unsupported": received.Form, "partial": received.Form, "slow": received.Form,
 	"too_large": received.TooLarge, "aborted": received.Aborted, "overload": received.Busy, "journal": received.Unavailable,
 }
 

@@ -15,7 +15,7 @@ import (
 // limit, which applies to each of them.
 //
 // After an error, the body must not be used, and neither must the entries that were already
-// handled. The error is ErrNoStreams, one of the handler, or one that names the stream, the
+// handled. The error is ErrNoStreams, ErrOtherForm, one of the handler, or one that names the stream, the
 // entry and the byte.
 func DecodeLokiJSON(body []byte, limit LabelLimit, h Handler) error {
 	d, _ := lokiJSONs.Get().(*lokiJSON)
@@ -48,17 +48,22 @@ func (d *lokiJSON) skipRefused(entries int, why error) error {
 }
 
 func (d *lokiJSON) push() error {
+	others := false
 	err := d.scan.Members(func(key []byte, _ error) error {
 		if string(key) == "streams" {
 			return d.streams()
 		}
+		others = true
 		return d.scan.Skip()
 	})
 	if err != nil {
 		return err
 	}
 	d.at = Place{Stream: d.at.Stream}
-	return d.scan.End()
+	if err = d.scan.End(); err == nil && others && d.at.Stream == 0 {
+		return ErrOtherForm
+	}
+	return err
 }
 
 func (d *lokiJSON) streams() error {

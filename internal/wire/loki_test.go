@@ -159,6 +159,7 @@ func TestDecodeLokiJSONFails(t *testing.T) {
 		``:                   `invalid JSON at byte 0: it ends where { is needed`,
 		`[]`:                 `invalid JSON at byte 0: '[' stands where { is needed`,
 		`{}`:                 ErrNoStreams.Error(),
+		`{"logs":[{}]}`:      ErrOtherForm.Error(),
 		`{"streams":null}`:   ErrNoStreams.Error(),
 		`{"streams":{}}`:     `streams is an object, not an array`,
 		`{"streams":[{}]} x`: `invalid JSON at byte 17: 'x' stands where nothing is needed`,

@@ -36,6 +36,10 @@ import (
 // ErrNoStreams means that a push has no stream, not even an empty one. Loki answers 422.
 var ErrNoStreams = errors.New("the push has no streams")
 
+// ErrOtherForm means that a push has no stream, and members in its place that may be events of
+// another form.
+var ErrOtherForm = fmt.Errorf("%w, and other members in their place", ErrNoStreams)
+
 // ErrEmpty means that a push to Datadog's intake has no content, not even an empty array.
 var ErrEmpty = errors.New("the push is empty")
 
