@@ -12,7 +12,8 @@
 // A push has one stream, never more. If a push has several, Loki (3.7.8,
 // ingester/instance.go) gives the answer of the last stream alone: if an earlier one
 // refused entries, it answers 204 nonetheless, and they are gone. Only 204 and 200 count as
-// acknowledgements. Other 2xx do not: a blocked tenant is answered with 260.
+// acknowledgements. Other 2xx do not: a blocked tenant is answered with 260. Neither does a page
+// in HTML or a body that tells of an error, since those are another server's.
 //
 // A 400 may be partial, and names at most ten entries. But it says how many were refused,
 // and Loki refuses by age: when the entries are sent in order of time, the refused ones are
