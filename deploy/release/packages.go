@@ -23,22 +23,32 @@ var systemdFiles = map[string]string{
 
 // The scripts of the packages. Nothing is started at an installation, since there is no configuration yet;
 // an upgrade restarts a relay that runs, and a removal stops it. The data stays. The relay's user may read
-// the folder of its configuration, and not change it.
+// the folder of its configuration, and not change it: in an image that is only built, too.
+//
+// Nobody waits for the restart: one that cannot start, or whose cluster is away, is no fault of the package.
 const (
 	afterInstall = `#!/bin/sh
 set -e
-[ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
-systemd-sysusers auditrelay.conf
-chgrp auditrelay /etc/auditrelay
-chmod 0750 /etc/auditrelay
+[ -z "$DPKG_ROOT" ] || exit 0
+if command -v systemd-sysusers >/dev/null; then
+  systemd-sysusers auditrelay.conf
+  chgrp auditrelay /etc/auditrelay
+  chmod 0750 /etc/auditrelay
+fi
+[ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
-systemctl try-restart auditrelay.service
+systemctl try-restart --no-block auditrelay.service
 `
 	beforeRemove = `#!/bin/sh
 set -e
 case "$1" in upgrade | 1) exit 0 ;; esac
 [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
 systemctl disable --now auditrelay.socket auditrelay.service
+`
+	afterRemove = `#!/bin/sh
+set -e
+[ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
 `
 )
 
@@ -49,8 +59,8 @@ func (r *release) packages(t target, binary string, w words, work string) error 
 	if err != nil {
 		return fmt.Errorf("gather the files of the packages: %w", err)
 	}
-	scripts := nfpm.Scripts{PostInstall: filepath.Join(dir, "after-install"), PreRemove: filepath.Join(dir, "before-remove")}
-	for path, text := range map[string]string{scripts.PostInstall: afterInstall, scripts.PreRemove: beforeRemove} {
+	scripts := nfpm.Scripts{PostInstall: filepath.Join(dir, "after-install"), PreRemove: filepath.Join(dir, "before-remove"), PostRemove: filepath.Join(dir, "after-remove")}
+	for path, text := range map[string]string{scripts.PostInstall: afterInstall, scripts.PreRemove: beforeRemove, scripts.PostRemove: afterRemove} {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			return err
 		}

@@ -64,6 +64,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- ternary "HTTPS" "HTTP" (ne .Values.admin.tls.secretName "") -}}
 {{- end -}}
 
+{{/* The port of the console, if it listens for others than the pod itself. */}}
+{{- define "auditrelay.console" -}}
+{{- $listen := dig "console" "listen" "" .Values.config -}}
+{{- if not (regexMatch "^(127\\.|localhost:|\\[::1\\])" $listen) -}}{{ regexFind "[0-9]+$" $listen }}{{- end -}}
+{{- end -}}
+
 {{/* What the chart sets. A person's config is merged over it; the schema keeps the two apart. */}}
 {{- define "auditrelay.own" -}}
 {{- $admin := printf "%s-admin" (include "auditrelay.fullname" .) -}}
@@ -110,6 +116,15 @@ log:
 {{- if not .Values.config.environments -}}
 {{- fail "config.environments: name at least one environment; `auditrelay config init` explains the configuration" -}}
 {{- end -}}
+{{- if and .Values.persistence.inCluster (not (include "auditrelay.cluster" .)) -}}
+{{- fail "persistence.inCluster: it is for relays that share a journal; set config.journal.url to a NATS cluster, or leave it out: a relay on a disk has its volume in any case" -}}
+{{- end -}}
+{{- with .Values.resources.limits -}}
+{{- $limit := include "auditrelay.bytes" (toString (ternary (int64 .memory) (default "0" .memory) (kindIs "float64" .memory))) | float64 -}}
+{{- if and (gt $limit 0.0) (ge (include "auditrelay.bytes" $.Values.goMemLimit | float64) $limit) -}}
+{{- fail (printf "goMemLimit: %s has to be below resources.limits.memory, %v, or the kernel kills the relay before it saves memory" $.Values.goMemLimit .memory) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (include "auditrelay.cluster" .) (not .Values.auditKeySecret.name) (not (dig "audit" "sign_command" "" .Values.config)) -}}
 {{- fail "auditKeySecret.name: relays that share a journal need one signing key; make it with `auditrelay trail keygen`, and put it into a secret" -}}
 {{- end -}}
@@ -120,14 +135,21 @@ log:
 {{- mustMergeOverwrite (include "auditrelay.own" . | fromYaml) (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
+{{/* A quantity of Kubernetes or of GOMEMLIMIT in bytes. */}}
+{{- define "auditrelay.bytes" -}}
+{{- $powers := dict "" 1.0 "B" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" . "" -}}
+{{- mulf (float64 (regexFind "^[0-9.]+" .)) (get $powers (ternary $unit (trimSuffix "B" $unit) (eq $unit "B"))) -}}
+{{- end -}}
+
 {{/* Fails if a secret of the configuration is written out: it would stand in a ConfigMap. */}}
 {{- define "auditrelay.noSecrets" -}}
 {{- $path := .path -}}
 {{- if kindIs "map" .value -}}
 {{- range $key, $value := .value -}}
 {{- $at := printf "%s.%s" $path $key -}}
-{{- if and (not (or (kindIs "map" $value) (kindIs "slice" $value) (kindIs "invalid" $value))) (regexMatch "(?i)^(secret|password|token|api_key|application_key|bearer_token|hash_key|.*authorization|.*-key|.*-token)$" $key) -}}
-{{- if not (regexMatch "^(file:/.+|[^$]*\\$\\{[A-Za-z_][A-Za-z0-9_]*\\})$" (toString $value)) -}}
+{{- if and (not (or (kindIs "map" $value) (kindIs "slice" $value) (kindIs "invalid" $value))) (regexMatch "(?i)^(secret|client_secret|password|token|api_key|application_key|bearer_token|hash_key|cookie|.*auth|.*authorization|.*-(key|token|secret))$" $key) -}}
+{{- if not (regexMatch "^(file:/.+|.*\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}.*)$" (toString $value)) -}}
 {{- fail (printf "%s: a ConfigMap is no place for a secret; write ${NAME} with NAME in secretEnv, or file:PATH" $at) -}}
 {{- end -}}
 {{- end -}}
@@ -137,5 +159,7 @@ log:
 {{- range $i, $value := .value -}}
 {{- include "auditrelay.noSecrets" (dict "value" $value "path" (printf "%s[%d]" $path $i)) -}}
 {{- end -}}
+{{- else if regexMatch "://[^/@\\s]*:[^/@$\\s][^/@\\s]*@" (toString .value) -}}
+{{- fail (printf "%s: a ConfigMap is no place for the password in an address; write ${NAME} with NAME in secretEnv" $path) -}}
 {{- end -}}
 {{- end -}}

@@ -6,12 +6,16 @@ metadata:
     {{- with .Values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- if or .Values.restartOnChange .Values.podAnnotations }}
   annotations:
+    {{- if .Values.restartOnChange }}
     # Another configuration means another pod.
     checksum/config: {{ include "auditrelay.config" . | sha256sum }}
+    {{- end }}
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- end }}
 spec:
   serviceAccountName: {{ include "auditrelay.serviceAccount" . }}
   automountServiceAccountToken: false
@@ -70,6 +74,9 @@ spec:
       ports:
         - {name: ingest, containerPort: 3100}
         - {name: admin, containerPort: 9100}
+        {{- with include "auditrelay.console" . }}
+        - {name: console, containerPort: {{ . }}}
+        {{- end }}
       # The private listener opens first, so a long start, in which the journal is read back, is no
       # reason to kill the relay.
       startupProbe:
