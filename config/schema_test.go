@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,23 @@ var demanded = map[string][]string{
 	"Workspace":   {"base_url", "key_id", "secret"},
 	"Environment": {"project", "environment"},
 	"Sink":        {"name"},
+
+	"StreamRelay":       {"hostname"},
+	"StreamDatadog":     {"api_key"},
+	"StreamGrafanaLoki": {"hostname", "username", "password"},
+	"LokiQuery":         {"selector"},
+	"Witness":           {"url", "key"},
+	"Heartbeat":         {"url"},
+
+	"OIDC":                {"roles"},
+	"ConsoleCertificates": {"roles"},
+
+	"Kafka":     {"brokers"},
+	"KafkaSASL": {"password"},
+	"NATS":      {"url"},
+	"Loki":      {"url"},
+	"Datadog":   {"api_key"},
+	"Webhook":   {"url"},
 }
 
 // schemaOf makes a schema from types. A section that is used is one of its definitions.
@@ -79,6 +97,9 @@ func (g schemaOf) section(t reflect.Type) object {
 		if field.Tag.Get("check") == "required" {
 			required = append(required, name)
 		}
+		if slices.Contains(required, name) {
+			property = notEmpty(property)
+		}
 		assert.NotEmptyf(g.t, comment, "%s.%s has no comment, which editors and the reference show", t.Name(), field.Name)
 		property["description"] = comment
 		if value := field.Tag.Get("default"); value != "" {
@@ -97,6 +118,14 @@ func (g schemaOf) section(t reflect.Type) object {
 		made["oneOf"] = one
 	}
 	return made
+}
+
+// notEmpty takes the empty values out of what a field may hold.
+func notEmpty(value object) object {
+	if list := value["items"]; list != nil {
+		return object{"type": "array", "minItems": 1, "items": list}
+	}
+	return object{"type": []string{"string", "number", "boolean"}, "minLength": 1}
 }
 
 // oneDestination says that exactly one of the sections of a sink is given.
@@ -182,9 +211,6 @@ func scalarSchema(t reflect.Type, check string) object {
 	}
 	if strings.Contains(check, "|") { // an empty text stands for the default
 		return object{"anyOf": []any{object{"enum": strings.Split(check, "|")}, matching(`^$|` + withVariable), null}}
-	}
-	if check == "required" {
-		return object{"type": []string{"string", "number", "boolean"}, "minLength": 1}
 	}
 	return object{"type": []string{"string", "number", "boolean", "null"}}
 }
