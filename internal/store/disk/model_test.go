@@ -269,10 +269,17 @@ func (m *memFS) snapshot() map[string][]byte {
 	return all
 }
 
-// harm does one thing to one file, and says what.
+// harm does one thing to one file, or exchanges two of them, and says what.
 func (m *memFS) harm(rng *rand.Rand, earlier map[string][]byte) string {
 	paths := m.files("/s/")
-	return m.harmAt(rng, paths[rng.IntN(len(paths))], paths, earlier)
+	one, other := paths[rng.IntN(len(paths))], paths[rng.IntN(len(paths))]
+	if rng.IntN(8) > 0 {
+		return m.harmAt(rng, one, paths, earlier)
+	}
+	now := m.snapshot()
+	m.set(one, now[other])
+	m.set(other, now[one])
+	return one + " was exchanged with " + other
 }
 
 func (m *memFS) harmAt(rng *rand.Rand, path string, paths []string, earlier map[string][]byte) string {

@@ -138,11 +138,14 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 	return &onDisk{segment: segment{base: base, size: length}, header: header, length: length}, nil
 }
 
-// identify chooses the log's id and secret: the mark's, or those of the newest segment, or those
-// that were asked for, or new ones. A segment that names another log says nothing, and neither does a
-// mark if the newest segment and the table agree on another id.
+// identify chooses the log's id and secret: the mark's, or those of the newest segment, or the id that
+// was asked for, or the one that the table knows, or new ones. A segment that names another log says
+// nothing, and neither does a mark if the newest segment and the table agree on another id.
 func (r *recovery) identify() {
 	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
+		r.id = r.told.log
+	}
+	if r.id == [16]byte{} {
 		_, _ = rand.Read(r.id[:]) // it never fails
 	}
 	_, _ = rand.Read(r.secret[:])
@@ -152,7 +155,7 @@ func (r *recovery) identify() {
 			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
 		}
 	}
-	if r.known != nil && r.known.log != r.told.log && r.id == r.told.log {
+	if r.known != nil && r.known.log != r.told.log && !r.bare && r.id == r.told.log {
 		r.log.Error("an end mark of another log stands in the place of this one's", "log", r.name, "file", r.mark.path)
 		r.known, r.exact, r.rebooted, r.from = nil, false, false, 0
 	}
@@ -279,16 +282,16 @@ func (r *recovery) goOn() error {
 }
 
 // passLost moves the end after everything that the mark names, if the files hold less: what nobody can
-// read is lost, and its positions stay taken. Where the mark is only a lower bound, or lacks a segment
-// that the table knows, and for a log that the store had and knows nothing of, it moves the end by the
-// margin, too. Those positions are a doubtful gap. It reports whether there are any.
+// read is lost, and its positions stay taken. Where the mark is only a lower bound, or a segment is gone
+// that only the table knows, and for a log that the store had and knows nothing of, it moves the end by
+// a margin, too. Those positions are a doubtful gap. It reports whether there are any.
 func (r *recovery) passLost() bool {
-	end := r.end
+	end, margin := r.end, store.Pos(lostMargin)
 	switch {
 	case r.known != nil && (r.known.end > r.end || len(r.found) == 0 && !r.exact):
 		end = max(end, r.known.end)
-	case !r.exact && len(r.found) > 0 && r.told.base > r.found[len(r.found)-1].base:
-		end = max(end, r.told.base-1)
+	case !r.exact && (len(r.found) == 0 || r.found[len(r.found)-1].base < r.told.base) && r.told.base > 0:
+		end, margin = max(end, r.told.base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
 	case !r.bare || !slices.Contains(r.store.had, r.name):
 		return false
 	}
@@ -298,7 +301,7 @@ func (r *recovery) passLost() bool {
 		r.doubtful = end + 1
 	}
 	if r.end = end; !r.exact {
-		r.end += lostMargin
+		r.end += margin
 	}
 	r.log.Error("a log's files do not hold all that it had; it goes on after the lost positions",
 		"log", r.name, "folder", r.dir, "known_end", uint64(end), "goes_on_at", uint64(r.end+1))

@@ -38,6 +38,17 @@ func View(cfg Config) (*Store, error) {
 // look finds out what the files of a log hold now, for a view. A log that is not there is an
 // fs.ErrNotExist.
 func (s *Store) look(name string) (*Log, error) {
+	for {
+		if l, err := s.lookOnce(name); !errors.Is(err, errOvertaken) {
+			return l, err
+		}
+	}
+}
+
+// errOvertaken means that all segments that were found have been trimmed since.
+var errOvertaken = errors.New("the log was trimmed meanwhile")
+
+func (s *Store) lookOnce(name string) (*Log, error) {
 	l := newLog(s, name, store.Options{})
 	l.why = ErrReadOnly
 	r := &recovery{Log: l}
@@ -61,6 +72,9 @@ func (s *Store) look(name string) (*Log, error) {
 // process that has the store open, if there is one: what stands after it does not count yet.
 func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 	f, err := r.store.fs.Open(r.path(s.base), false)
+	if isMissing(err) {
+		return false, errOvertaken
+	}
 	if err != nil {
 		return false, err
 	}
