@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 const (
@@ -283,4 +284,31 @@ func TestChartKnowsTheSections(t *testing.T) {
 		}
 		assert.ElementsMatch(t, names, append(inSchema, c.own...), c.at)
 	}
+}
+
+// TestChartKnowsTheSecrets: the chart refuses each secret of the configuration that is written out,
+// by its name, except for addresses.
+func TestChartKnowsTheSecrets(t *testing.T) {
+	t.Parallel()
+	names := regexp.MustCompile(`regexMatch "(\(\?i\)[^"]+)" \$key`).FindStringSubmatch(readFile(t, "deploy/helm/auditrelay/templates/_helpers.tpl"))
+	require.NotNil(t, names)
+	known, seen := regexp.MustCompile(names[1]), 0
+	var walk func(reflect.Type)
+	walk = func(section reflect.Type) {
+		for i := range section.NumField() {
+			kind, name := section.Field(i).Type, section.Field(i).Tag.Get("yaml")
+			for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+				kind = kind.Elem()
+			}
+			switch {
+			case kind == reflect.TypeFor[secret.Text]() && name != "url":
+				seen++
+				assert.Truef(t, known.MatchString(name), "%s.%s may be written out", section.Name(), name)
+			case kind.Kind() == reflect.Struct && kind != reflect.TypeFor[secret.Text]() && name != "-":
+				walk(kind)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config]())
+	assert.Greater(t, seen, 10)
 }
