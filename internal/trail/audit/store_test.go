@@ -74,6 +74,7 @@ type testLog struct {
 	mu      sync.Mutex
 	log     store.Log          // guarded by mu
 	lost    map[store.Pos]bool // guarded by mu
+	prefix  int                // of the next append, so many drafts are stored, and nobody hears of it; guarded by mu
 	unheard int                // so many appends are stored, and nobody hears of it; guarded by mu
 	reads   int                // guarded by mu
 
@@ -111,6 +112,10 @@ func (l *testLog) appendAt(ctx context.Context, after store.Pos, drafts []store.
 		if l.limit > 0 && len(d.Key)+len(d.Data) > l.limit {
 			return 0, store.ErrTooLarge
 		}
+	}
+	if l.prefix > 0 {
+		drafts = drafts[:l.prefix]
+		l.prefix, l.unheard = 0, 1
 	}
 	pos, err := l.log.AppendAt(context.WithoutCancel(ctx), after, drafts...)
 	if err == nil && l.unheard > 0 {

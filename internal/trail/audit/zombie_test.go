@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -142,4 +143,54 @@ func TestAnEntryThatWasAlteredHasNoPlace(t *testing.T) {
 	place, err := trail.Place(t.Context(), e)
 	require.NoError(t, err)
 	require.Nil(t, place.Root)
+}
+
+// Of a group of 256 entries the first hundred arrive, nobody hears of it, and another relay's entries come
+// next. Each entry is in the trail once, under the index that its caller was told; and after a crash there,
+// the next start goes on with those that had arrived.
+func TestAGroupArrivesInPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := startStore(t, t.TempDir())
+		o := testOptions(t)
+		trail := openTrail(t, st, o)
+		others := &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}
+		other := openTrail(t, others, o)
+		appendEntries(t, trail, 0, 1)
+		synctest.Wait()
+		require.NoError(t, trail.lock(t.Context())) // so that they wait
+		indexes := make(chan [2]int64, groupEntries)
+		for i := range groupEntries {
+			go func() {
+				e := testEntry(1000 + i)
+				index, err := trail.Append(t.Context(), e)
+				assert.NoError(t, err)
+				indexes <- [2]int64{e.Time.Unix(), index}
+			}()
+		}
+		synctest.Wait()
+		log := st.log(EntriesLog)
+		tries := 0
+		log.failing = func() error {
+			if tries++; tries == 2 { // the first hundred are there
+				appendAt(t, other, 2)
+				requireWhole(t, openTrail(t, others, o), 103) // as after a crash here
+			}
+			return nil
+		}
+		log.mu.Lock()
+		log.prefix = 100
+		log.mu.Unlock()
+		trail.unlock()
+		for range groupEntries {
+			told := <-indexes
+			e, err := trail.Get(t.Context(), told[1])
+			require.NoError(t, err)
+			require.Equal(t, told[0], e.Time.Unix())
+		}
+		require.GreaterOrEqual(t, tries, 3, "the one after the other relay's entries is refused")
+		require.NoError(t, trail.Sign(t.Context()))
+		requireWhole(t, trail, 1+groupEntries+2)
+		requireWhole(t, other, 1+groupEntries+2)
+	})
 }

@@ -15,7 +15,7 @@ import (
 // at each start: a crash may have left out the last checkpoint before a new generation.
 
 // complete puts those checkpoints of the trail into the histories that they lack and the tiles prove.
-func (k *Keeper) complete(ctx context.Context, generations []audit.Generation) error {
+func (k *Keeper) complete(ctx context.Context) error {
 	holes, err := k.holes()
 	if err != nil {
 		return err
@@ -23,11 +23,11 @@ func (k *Keeper) complete(ctx context.Context, generations []audit.Generation) e
 	found, count := map[*writer][]proof.Line{}, 0
 	for _, hole := range holes {
 		err := k.trail.Checkpoints(ctx, hole.from, func(c audit.Kept) error {
-			w := k.writers[c.Base]
-			switch {
-			case c.Seq > hole.to:
+			w := k.writerOf(&c)
+			if c.Seq > hole.to {
 				return errEnd
-			case w == nil || !isOf(generations, c):
+			}
+			if w == nil {
 				return nil
 			}
 			has, err := w.has(&c)
@@ -50,7 +50,7 @@ func (k *Keeper) complete(ctx context.Context, generations []audit.Generation) e
 // add adds lines to the histories.
 func add(found map[*writer][]proof.Line) error {
 	for w, lines := range found {
-		if err := w.mend(lines[0].Key, lines); err != nil {
+		if err := w.mend(w.key, lines); err != nil {
 			return err
 		}
 		w.seq = max(w.seq, lines[len(lines)-1].Seq)

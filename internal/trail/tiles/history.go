@@ -37,22 +37,6 @@ func (l Log) lastLine(cut bool) (proof.Line, error) {
 	return last, err
 }
 
-// checkHistory checks the signatures of each line, and their order.
-func (l Log) checkHistory(publicKey string) error {
-	seq := uint64(0)
-	return l.eachText(func(number int, text []byte) error {
-		line, err := parseLine(text)
-		if err == nil && (line.Seq <= seq || line.Key != publicKey) {
-			err = errors.New("it is of another order or key")
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %s, line %d: %w", errDamaged, proof.HistoryFile, number, err)
-		}
-		seq = line.Seq
-		return nil
-	})
-}
-
 // mend leaves out the lines of the history that are not good, and puts others in between, in the order of
 // their numbers. A crash leaves the one history or the other.
 func (l Log) mend(publicKey string, lines []proof.Line) error {

@@ -173,7 +173,7 @@ func (k *Keeper) follow(ctx context.Context, worked func() error) error {
 	err = k.trail.Checkpoints(ctx, from, func(c audit.Kept) error {
 		return k.take(ctx, generations, c)
 	}, func() error {
-		if err := k.flush(ctx, generations); err != nil {
+		if err := k.flush(ctx); err != nil {
 			return err
 		}
 		return worked()
@@ -218,7 +218,7 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w := k.writers[g.Base]; w != nil && !k.fromFirst[g.Base] {
+	if w := k.writers[g.Base]; w != nil && w.key == g.PublicKey && !k.fromFirst[g.Base] {
 		return w, nil
 	}
 	w, err := openWriter(l, g, k.trail, k.fromFirst[g.Base])
@@ -233,8 +233,8 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 // take adds a checkpoint to the log of its generation. It passes over an unprovable one,
 // as the next one may be provable.
 func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c audit.Kept) error {
-	w := k.writers[c.Base]
-	if w == nil || !isOf(generations, c) {
+	w := k.writerOf(&c)
+	if w == nil {
 		if len(k.generations()) != len(generations) {
 			return errAgain
 		}
@@ -254,18 +254,16 @@ func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c aud
 	return k.failed(c.Base, w, err)
 }
 
-// isOf reports whether a known generation's key has signed c.
-func isOf(generations []audit.Generation, c audit.Kept) bool {
-	for _, g := range generations {
-		if g.Base == c.Base && g.PublicKey == c.PublicKey {
-			return true
-		}
+// writerOf is the writer of the generation whose key has signed c; nil where none is known.
+func (k *Keeper) writerOf(c *audit.Kept) *writer {
+	if w := k.writers[c.Base]; w != nil && w.key == c.PublicKey {
+		return w
 	}
-	return false
+	return nil
 }
 
 // flush writes the steps in hand.
-func (k *Keeper) flush(ctx context.Context, generations []audit.Generation) error {
+func (k *Keeper) flush(ctx context.Context) error {
 	for base, w := range k.writers {
 		if err := k.failed(base, w, w.write(ctx)); err != nil {
 			return err
@@ -278,7 +276,7 @@ func (k *Keeper) flush(ctx context.Context, generations []audit.Generation) erro
 	if k.whole {
 		return nil
 	}
-	err := k.complete(ctx, generations)
+	err := k.complete(ctx)
 	k.whole = err == nil
 	return err
 }

@@ -10,9 +10,10 @@
 // N counts the generations from 0, in the order of their first writing here.
 //
 // The files are derived: a [Keeper] follows the trail and writes them, each from entries
-// and hashes proven by a signed root. It writes lost and damaged files again. They are a
-// second copy of the entries, too: see [Store.Records]. The log never contradicts itself:
-// a checkpoint other than a continuation of the newest one is logged, and not published.
+// and hashes proven by a signed root. It writes lost and damaged files again, and completes
+// the history. They are a second copy of the entries, too: see [Store.Records]. The log never
+// contradicts itself: a checkpoint that is no part of the newest one's tree is logged, and not
+// published.
 //
 // Of a partial tile only the widest file is kept. [Handler] cuts narrower ones from it.
 package tiles

@@ -31,7 +31,8 @@ const (
 // writer writes one generation's log. It belongs to one goroutine.
 type writer struct {
 	Log
-	base  int64 // index of the generation's first entry
+	base  int64  // index of the generation's first entry
+	key   string // its public key
 	trail Trail
 
 	written proof.Checkpoint // its tiles are on the disk
@@ -53,11 +54,11 @@ type writer struct {
 // give the root; else, or with fromFirst, it goes through it from the first entry. Sound files
 // stay, and the checkpoint stays until a larger tree is written.
 func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer, error) {
-	w := &writer{Log: l, base: g.Base, trail: trail, moved: l.archivedEnd()}
+	w := &writer{Log: l, base: g.Base, key: g.PublicKey, trail: trail, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}
-	if fromFirst && l.checkHistory(g.PublicKey) != nil {
+	if fromFirst {
 		if err := l.mend(g.PublicKey, nil); err != nil {
 			return nil, err
 		}
