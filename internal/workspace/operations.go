@@ -14,24 +14,25 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
-// The scope of an operation: the parts of a target.
-type scope int
+// Scope is what an operation is about: its target.
+type Scope int
 
+// The scopes.
 const (
-	ofWorkspace scope = iota
-	ofProject
-	ofEnvironment
+	OfWorkspace Scope = iota
+	OfProject
+	OfEnvironment
 )
 
 // call performs a request at the API. The raw result has no secrets.
 type call func(ctx context.Context, c *management.Client, r Request) (management.Answer, error)
 
-// operation is one row of the API's document.
-type operation struct {
-	scope    scope
-	needs    []string // the arguments with a value, always
-	mayHave  []string // further arguments
-	secret   bool     // needs a secret
+// Operation is one row of the API's document.
+type Operation struct {
+	Scope    Scope
+	Needs    []string // the arguments with a value, always
+	MayHave  []string // further arguments
+	Secret   bool     // needs a secret
 	validate func(Request) error
 
 	// read reads the state; nil where the API shows none. mayLack: a 404 means there is
@@ -54,61 +55,68 @@ const (
 	argDoNotPromote = "do_not_promote_defaults"
 )
 
-// operations are the API's, by their names in the entries and on the command line: those below,
-// and one to read each setting that has a command of its own (see [kinds.Setting.Command]).
-var operations = func() map[string]operation {
+// operations are the API's, by their names in the entries: those below, and one to read each setting
+// that has a command of its own (see [kinds.Setting.Command]). The commands of `auditrelay workspace`
+// are made from them.
+var operations = func() map[string]Operation {
 	all := maps.Clone(special)
 	for _, s := range kinds.Of(false) {
-		if s.Command != (kinds.Command{}) {
-			all[s.Command.Operation()] = operation{scope: ofEnvironment, read: reads(s)}
+		if s.Command != "" {
+			all[s.Command] = Operation{Scope: OfEnvironment, read: reads(s)}
 		}
 	}
 	return all
 }()
 
-var special = map[string]operation{
-	"project.get": {scope: ofProject, read: reads(kinds.Project)},
+// Operations are all operations, by their names: see [Request].
+func Operations() map[string]Operation { return maps.Clone(operations) }
+
+// Changes reports whether the operation changes something.
+func (op Operation) Changes() bool { return op.do != nil }
+
+var special = map[string]Operation{
+	"project.get": {Scope: OfProject, read: reads(kinds.Project)},
 	"project.rename": {
-		scope: ofProject, needs: []string{"name"}, read: reads(kinds.Project),
+		Scope: OfProject, Needs: []string{"name"}, read: reads(kinds.Project),
 		do: changes(management.RenameProject, func(r Request) any { return map[string]string{"name": r.Arguments["name"]} }),
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the name of project %s: %s → %q", r.Project, member(before, "name"), r.Arguments["name"])}
 		},
 	},
 	"project.create": {
-		scope: ofWorkspace, needs: []string{"name", "vertical"},
+		Scope: OfWorkspace, Needs: []string{"name", "vertical"},
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
 			return c.CreateProject(ctx, r.Arguments["name"], r.Arguments["vertical"])
 		},
 		plan: says("a project with the name %[1]q and the vertical %[2]s is created; the API has no operation to delete it", "name", "vertical"),
 	},
 	"redirect_urls.set_types": {
-		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{argTypes, argDefaultTypes, argDoNotPromote}, validate: validateTypes,
+		Scope: OfEnvironment, Needs: []string{"url"}, MayHave: []string{argTypes, argDefaultTypes, argDoNotPromote}, validate: validateTypes,
 		do:   changes(management.UpdateRedirectURL, func(r Request) any { return redirectTypes(r) }, "url"),
 		plan: planTypes,
 	},
-	"templates.list":        {scope: ofProject, read: reads(kinds.EmailTemplates)},
-	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates)},
+	"templates.list":        {Scope: OfProject, read: reads(kinds.EmailTemplates)},
+	"templates.default.get": {Scope: OfProject, Needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates)},
 	"templates.default.unset": {
-		scope: ofProject, needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates),
+		Scope: OfProject, Needs: []string{"type"}, read: reads(kinds.DefaultEmailTemplates),
 		do: changes(management.UnsetDefaultEmailTemplate, nil, "type"),
 		plan: func(r Request, before json.RawMessage) []string {
 			return []string{fmt.Sprintf("the default %s template of project %s: %s → none", r.Arguments["type"], r.Project, before)}
 		},
 	},
 	"secret.delete": {
-		scope: ofEnvironment, needs: []string{"secret_id"},
+		Scope: OfEnvironment, Needs: []string{"secret_id"},
 		do:   changes(management.DeleteSecret, nil, "secret_id"),
 		plan: says("the secret %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "secret_id"),
 	},
 	"public_token.delete": {
-		scope: ofEnvironment, needs: []string{"public_token"},
+		Scope: OfEnvironment, Needs: []string{"public_token"},
 		do:   changes(management.DeletePublicToken, nil, "public_token"),
 		plan: says("the public token %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "public_token"),
 	},
-	"streaming.get": {scope: ofEnvironment, needs: []string{"type"}, read: readStreaming},
+	"streaming.get": {Scope: OfEnvironment, Needs: []string{"type"}, read: readStreaming},
 	streamingSet: {
-		scope: ofEnvironment, needs: []string{"type"}, mayHave: []string{"hostname", "username", "site"}, secret: true,
+		Scope: OfEnvironment, Needs: []string{"type"}, MayHave: []string{"hostname", "username", "site"}, Secret: true,
 		validate: validateDestination, read: readStreaming, mayLack: true,
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
 			a, err := c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r))
@@ -119,24 +127,24 @@ var special = map[string]operation{
 }
 
 // check holds r against the operation's needs.
-func (op operation) check(r Request) error {
+func (op Operation) check(r Request) error {
 	switch {
-	case op.scope != ofWorkspace && r.Project == "":
+	case op.Scope != OfWorkspace && r.Project == "":
 		return errors.New("it needs a project")
-	case op.scope == ofEnvironment && r.Environment == "":
+	case op.Scope == OfEnvironment && r.Environment == "":
 		return errors.New("it needs an environment")
-	case op.scope == ofWorkspace && r.Project != "", op.scope != ofEnvironment && r.Environment != "":
+	case op.Scope == OfWorkspace && r.Project != "", op.Scope != OfEnvironment && r.Environment != "":
 		return errors.New("it takes no such project or environment")
-	case op.secret == r.Secret.Empty():
-		return fmt.Errorf("secret given: %t, needed: %t", !r.Secret.Empty(), op.secret)
+	case op.Secret == r.Secret.Empty():
+		return fmt.Errorf("secret given: %t, needed: %t", !r.Secret.Empty(), op.Secret)
 	}
-	for _, name := range op.needs {
+	for _, name := range op.Needs {
 		if r.Arguments[name] == "" {
 			return fmt.Errorf("it needs the argument %q", name)
 		}
 	}
 	for name := range r.Arguments {
-		if !slices.Contains(op.needs, name) && !slices.Contains(op.mayHave, name) {
+		if !slices.Contains(op.Needs, name) && !slices.Contains(op.MayHave, name) {
 			return fmt.Errorf("it takes no argument %q", name)
 		}
 	}

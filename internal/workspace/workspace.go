@@ -132,7 +132,7 @@ func (d *Desk) Plan(ctx context.Context, r Request) (Plan, error) {
 	return d.plan(management.ForPerson(ctx), op, r)
 }
 
-func (d *Desk) plan(ctx context.Context, op operation, r Request) (Plan, error) {
+func (d *Desk) plan(ctx context.Context, op Operation, r Request) (Plan, error) {
 	p := Plan{}
 	if op.read != nil {
 		a, err := op.read(ctx, d.client, r)
@@ -185,7 +185,7 @@ func (d *Desk) Do(ctx context.Context, r Request) (Outcome, error) {
 }
 
 // mutation is the operation of r, if it changes something and may be done.
-func (d *Desk) mutation(r Request) (operation, error) {
+func (d *Desk) mutation(r Request) (Operation, error) {
 	op, err := d.operation(r)
 	if err == nil && op.do == nil {
 		err = fmt.Errorf("%w: %s only reads", ErrUsage, r.Operation)
@@ -194,7 +194,7 @@ func (d *Desk) mutation(r Request) (operation, error) {
 }
 
 // operation checks r.
-func (d *Desk) operation(r Request) (operation, error) {
+func (d *Desk) operation(r Request) (Operation, error) {
 	op, ok := operations[r.Operation]
 	if !ok {
 		return op, fmt.Errorf("%w: there is no operation %q", ErrUsage, r.Operation)

@@ -82,9 +82,9 @@ func (s *scene) serve(sim *workspacesim.Simulator, rw http.ResponseWriter, r *ht
 
 func (s *scene) request(operation string, arguments ...string) Request {
 	r := Request{Operation: operation, Arguments: map[string]string{}, Person: ada, Reason: "CHG-1"}
-	if scope := operations[operation].scope; scope != ofWorkspace {
+	if scope := operations[operation].Scope; scope != OfWorkspace {
 		r.Project = s.env.Project
-		if scope == ofEnvironment {
+		if scope == OfEnvironment {
 			r.Environment = s.env.Environment
 		}
 	}

@@ -82,10 +82,7 @@ func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON boo
 	if err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
-	if len(found) > 0 {
-		return errReported
-	}
-	return nil
+	return errReported.when(len(found) > 0)
 }
 
 // whereEventsGo makes each sink, as a start does, and says where its events go.

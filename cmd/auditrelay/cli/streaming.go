@@ -168,27 +168,21 @@ func printPreview(p *page, v streaming.Preview) {
 }
 
 func newStreamingApply() *cobra.Command {
-	output := forms("table", "json")
 	var consent consentFlags
 	var of console.OfEnvironment
-	return command("streaming apply", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
+	return question("streaming apply", &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (done streaming.Preview, err error) {
 		of.Reason = consent.reason
 		if err := askToApply(cmd, client, of, consent.yes); err != nil {
-			return err
+			return done, err
 		}
-		done, err := client.ApplyStreaming(cmd.Context(), of)
-		if err != nil {
-			return err
+		if done, err = client.ApplyStreaming(cmd.Context(), of); err == nil {
+			err = errTrouble.when(done.Differs || done.Finding != streaming.FindingNone)
 		}
-		err = printAs(cmd.OutOrStdout(), output.isJSON(), done, func(p *page, done streaming.Preview) {
-			p.line("the streaming config of %s/%s is set", done.Project, done.Environment)
-			printPreview(p, done)
-		})
-		if err == nil && (done.Differs || done.Finding != streaming.FindingNone) {
-			return errTrouble
-		}
-		return err
-	}, &consent, &output, takes(ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT"))))
+		return done, err
+	}, func(p *page, done streaming.Preview) {
+		p.line("the streaming config of %s/%s is set", done.Project, done.Environment)
+		printPreview(p, done)
+	}, &consent, takes(ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT"))))
 }
 
 // askToApply shows the plan on standard error, and asks.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,153 +18,71 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/workspace"
-	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
-// deskGroups are the groups of commands below `auditrelay workspace`.
-var deskGroups = []struct{ path, short, long string }{
-	{"project", "Projects", ""},
-	{"redirect-urls", "Redirect URLs of an environment (the API cannot show them)", ""},
-	{"templates", "Email templates of a project", onlyRead("Email templates of a project") + "\nOnly a default template can be unset; no operation sets one."},
-	{"templates default", "The default template of a type", ""},
-	{"streaming", "The event log streaming config of an environment", ""},
-	{"secret", "Secrets of an environment", ""},
-	{"public-token", "Public tokens of an environment", ""},
+// deskFlags are the arguments of operations that are flags of the commands. The others follow the
+// target, in their order.
+var deskFlags = map[string]struct {
+	about string
+	bare  bool // it has no value
+}{
+	"vertical":                {about: "the kind of the project's customers: `B2B`, or another known to the API"},
+	"types":                   {about: "the valid `TYPES`, separated by commas: LOGIN,SIGNUP; \"\" for none but the defaults"},
+	"default_types":           {about: "the `TYPES` it becomes the default for; they are valid types, too"},
+	"do_not_promote_defaults": {about: "promote no other URL if this one was the default", bare: true},
+	"hostname":                {about: "the `HOST` of GRAFANA_LOKI, without scheme and path"},
+	"username":                {about: "the `USER` name of GRAFANA_LOKI"},
+	"site":                    {about: "the `SITE` of DATADOG: US, EU or another known to the API"},
 }
 
-// onlyRead is the help of a group that the API can read only.
-func onlyRead(short string) string {
-	return short + ".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard."
+// newWorkspace has a command for each operation: that of redirect_urls.set_types is
+// `auditrelay workspace redirect-urls set-types`.
+func newWorkspace() *cobra.Command {
+	groups := map[string]*cobra.Command{"workspace": group("workspace")}
+	for name, op := range workspace.Operations() {
+		path := "workspace " + strings.NewReplacer(".", " ", "_", "-").Replace(name)
+		c := deskCommand{Operation: op, request: workspace.Request{Operation: name, Arguments: map[string]string{}}}
+		groupOf(path, groups).AddCommand(c.command(path))
+	}
+	return groups["workspace"]
+}
+
+// groupOf is the group of what is at a path. It is made if need be.
+func groupOf(path string, groups map[string]*cobra.Command) *cobra.Command {
+	path = path[:strings.LastIndex(path, " ")]
+	if groups[path] == nil {
+		groups[path] = group(path)
+		groupOf(path, groups).AddCommand(groups[path])
+	}
+	return groups[path]
 }
 
 // deskCommand is a command to read the workspace, or to change it.
 type deskCommand struct {
-	group, use, operation, short string
-	example                      string   // what follows the command's name
-	names                        []string // of the arguments after the target
-	flags                        []deskFlag
-	changes, secret              bool
+	workspace.Operation
+	request workspace.Request // of the command line
 }
 
-// deskFlag is a flag for an argument of the operation.
-type deskFlag struct {
-	name, about  string
-	needed, bare bool
-}
-
-var deskCommands = []deskCommand{
-	{group: "project", use: "get PROJECT", operation: "project.get", short: "Show a project", example: "shop"},
-	{
-		group: "project", use: "rename PROJECT NAME", operation: "project.rename", names: []string{"name"}, changes: true,
-		short: "Give a project another name", example: "shop 'Web shop' --reason CHG-15",
-	},
-	{
-		group: "project", use: "create NAME", operation: "project.create", names: []string{"name"}, changes: true,
-		short: "Create a project", example: "'Web shop' --vertical B2B --reason CHG-14",
-		flags: []deskFlag{{name: "vertical", about: "the kind of the project's customers: `B2B`, or another known to the API", needed: true}},
-	},
-	{
-		group: "redirect-urls", use: "set-types PROJECT/ENVIRONMENT URL", operation: "redirect_urls.set_types", names: []string{"url"}, changes: true,
-		short:   "Set the valid types of a redirect URL; the lists replace the present ones",
-		example: "shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE --reason CHG-16",
-		flags: []deskFlag{
-			{name: "types", about: "the valid `TYPES`, separated by commas: LOGIN,SIGNUP; \"\" for none but the defaults"},
-			{name: "default-types", about: "the `TYPES` it becomes the default for; they are valid types, too"},
-			{name: "do-not-promote-defaults", about: "promote no other URL if this one was the default", bare: true},
-		},
-	},
-	{group: "templates", use: "list PROJECT", operation: "templates.list", short: "List the email templates", example: "shop"},
-	{
-		group: "templates default", use: "get PROJECT TYPE", operation: "templates.default.get", names: []string{"type"},
-		short: "Show the id of the default template of a type", example: "shop LOGIN",
-	},
-	{
-		group: "templates default", use: "unset PROJECT TYPE", operation: "templates.default.unset", names: []string{"type"}, changes: true,
-		short: "Remove the default template of a type", example: "shop LOGIN --reason CHG-12",
-	},
-	{
-		group: "streaming", use: "get PROJECT/ENVIRONMENT TYPE", operation: "streaming.get", names: []string{"type"},
-		short: "Show the streaming config of a type, DATADOG or GRAFANA_LOKI", example: "shop/live GRAFANA_LOKI",
-	},
-	{
-		group: "streaming", use: "set PROJECT/ENVIRONMENT TYPE", operation: "streaming.set", names: []string{"type"}, changes: true, secret: true,
-		short: "Set the event log streaming config, where the relay's configuration does not",
-		example: `shop/live GRAFANA_LOKI --hostname loki.example.com --username u --secret-file loki.password
-  auditrelay workspace streaming set shop/live DATADOG --site US --secret-file datadog.key`,
-		flags: []deskFlag{
-			{name: "hostname", about: "the `HOST` of GRAFANA_LOKI, without scheme and path"},
-			{name: "username", about: "the `USER` name of GRAFANA_LOKI"},
-			{name: "site", about: "the `SITE` of DATADOG: US, EU or another known to the API"},
-		},
-	},
-	{
-		group: "secret", use: "delete PROJECT/ENVIRONMENT SECRET_ID", operation: "secret.delete", names: []string{"secret_id"}, changes: true,
-		short: "Delete a secret", example: "shop/live secret-live-1 --reason 'leaked in CI'",
-	},
-	{
-		group: "public-token", use: "delete PROJECT/ENVIRONMENT TOKEN", operation: "public_token.delete", names: []string{"public_token"}, changes: true,
-		short: "Delete a public token", example: "shop/live public-token-live-1 --reason CHG-13",
-	},
-}
-
-func newWorkspace() *cobra.Command {
-	cmd := group("workspace")
-	groups := map[string]*cobra.Command{"": cmd}
-	add := func(path, short, long string) {
-		above, name := "", path
-		if i := strings.LastIndex(path, " "); i > 0 {
-			above, name = path[:i], path[i+1:]
-		}
-		groups[path] = under(&cobra.Command{Use: name, Short: short, Long: long})
-		groups[above].AddCommand(groups[path])
+func (c *deskCommand) command(path string) *cobra.Command {
+	cmd := described(path)
+	if c.Changes() {
+		return c.change(cmd)
 	}
-	for _, g := range deskGroups {
-		add(g.path, g.short, g.long)
-	}
-	for _, c := range deskCommands {
-		groups[c.group].AddCommand(c.command())
-	}
-	for _, s := range kinds.Of(false) {
-		if c := s.Command; c != (kinds.Command{}) {
-			add(c.Noun, c.About, onlyRead(c.About))
-			show := deskCommand{group: c.Noun, use: c.Verb + " PROJECT/ENVIRONMENT", operation: c.Operation(), short: c.Short, example: "shop/live"}
-			groups[c.Noun].AddCommand(show.command())
-		}
-	}
-	return cmd
-}
-
-func (c deskCommand) command() *cobra.Command {
-	var request workspace.Request
-	arguments := map[string]string{}
-	verb, _, _ := strings.Cut(c.use, " ")
-	cmd := &cobra.Command{
-		Use:     c.use,
-		Short:   c.short,
-		Long:    c.short + ".\n\nExit codes: 0 shown, 1 failed, 64 wrong usage.",
-		Example: fmt.Sprintf("  auditrelay workspace %s %s %s --config relay.yaml", c.group, verb, c.example),
-	}
-	target := takes(func(_ *cobra.Command, args []string) (err error) {
-		request, err = c.request(args, arguments)
-		return err
-	})
-	if c.changes {
-		return c.change(cmd, target, &request, arguments)
-	}
+	cmd.Long = cmd.Short + ".\n\nExit codes: 0 shown, 1 failed, 64 wrong usage."
 	output := forms("table", "json", "yaml")
 	output.about = "table, json (with the API's request_id, the resource in result) or yaml"
 	return complete(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		out, err := client.ReadWorkspace(cmd.Context(), request)
+		out, err := client.ReadWorkspace(cmd.Context(), c.request)
 		if err != nil {
 			return err
 		}
 		return printOutcome(cmd.OutOrStdout(), output.value, out)
-	}, target, &output)
+	}, takes(c.take), &output)
 }
 
 // change completes a command that changes the workspace.
-func (c deskCommand) change(cmd *cobra.Command, target takes, request *workspace.Request, arguments map[string]string) *cobra.Command {
-	cmd.Long = c.short + `.
+func (c *deskCommand) change(cmd *cobra.Command) *cobra.Command {
+	cmd.Long = cmd.Short + `.
 It shows what will change, and asks. Without a question (--yes) it wants a --reason.
 The audit trail gets an entry before and one after it.
 
@@ -173,63 +91,66 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`
 	var consent consentFlags
 	output := forms("table", "json", "yaml")
 	output.about = "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml"
-	flags := []flagged{target, &consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), &output}
-	for _, f := range c.flags {
-		a := argument{arguments, strings.ReplaceAll(f.name, "-", "_")}
-		if flags = append(flags, parsed(a, f.name, f.about)); f.bare {
-			flags[len(flags)-1] = flagFunc(func(flags *pflag.FlagSet) { flags.BoolFunc(f.name, f.about, a.Set) })
-		}
-		if f.needed {
-			flags = append(flags, needed{f.name})
-		}
-	}
-	if c.secret {
+	flags := append(c.flags(), takes(c.take), &consent, onOff(&consent.dryRun, "dry-run", "only show what would change"), &output)
+	if c.Secret {
 		flags = append(flags, text(&secretFile, "secret-file", "the password or API key: a `FILE`, or - for standard input"), needed{"secret-file"})
 	}
 	return complete(cmd, &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) (err error) {
-		if c.secret {
-			if request.Secret, err = readSecret(cmd, secretFile); err != nil {
+		if c.Secret {
+			if c.request.Secret, err = readSecret(cmd, secretFile); err != nil {
 				return err
 			}
 		}
-		request.Reason = consent.reason
-		return act(cmd, client, *request, consent, output.value)
+		c.request.Reason = consent.reason
+		return act(cmd, client, c.request, consent, output.value)
 	}, flags...)
 }
 
-// argument is a flag for an argument of an operation.
-type argument struct {
-	of   map[string]string
-	name string
+// flags are those of the operation's arguments.
+func (c *deskCommand) flags() (flags []flagged) {
+	for _, name := range slices.Concat(c.Needs, c.MayHave) {
+		f, isFlag := deskFlags[name]
+		if !isFlag {
+			continue
+		}
+		flag := strings.ReplaceAll(name, "_", "-")
+		set := func(value string) error { c.request.Arguments[name] = value; return nil }
+		flags = append(flags, flagFunc(func(all *pflag.FlagSet) {
+			if f.bare {
+				all.BoolFunc(flag, f.about, set)
+			} else {
+				all.Func(flag, f.about, set)
+			}
+		}))
+		if slices.Contains(c.Needs, name) {
+			flags = append(flags, needed{flag})
+		}
+	}
+	return flags
 }
 
-func (a argument) String() string         { return a.of[a.name] }
-func (a argument) Set(value string) error { a.of[a.name] = value; return nil }
-func (a argument) Type() string           { return "string" }
-
-// request makes the request of a command line: the target first, if the command's
-// use names one, then the arguments in the order of names.
-func (c deskCommand) request(args []string, arguments map[string]string) (workspace.Request, error) {
-	r := workspace.Request{Operation: c.operation, Arguments: map[string]string{}}
-	words := strings.Fields(c.use)[1:]
+// take reads the target and the arguments that are no flags.
+func (c *deskCommand) take(cmd *cobra.Command, args []string) error {
+	words := strings.Fields(cmd.Use)[1:]
 	if len(args) != len(words) {
-		return r, fmt.Errorf("give %s", strings.Join(words, " "))
+		return fmt.Errorf("give %s", strings.Join(words, " "))
 	}
-	switch words[0] {
-	case "PROJECT":
-		r.Project, args = args[0], args[1:]
-	case "PROJECT/ENVIRONMENT":
+	switch c.Scope {
+	case workspace.OfProject:
+		c.request.Project, args = args[0], args[1:]
+	case workspace.OfEnvironment:
 		of, err := environmentOf(args[0])
 		if err != nil {
-			return r, err
+			return err
 		}
-		r.Project, r.Environment, args = of.Project, of.Environment, args[1:]
+		c.request.Project, c.request.Environment, args = of.Project, of.Environment, args[1:]
 	}
-	for i, name := range c.names {
-		r.Arguments[name] = args[i]
+	for _, name := range c.Needs {
+		if _, isFlag := deskFlags[name]; !isFlag {
+			c.request.Arguments[name], args = args[0], args[1:]
+		}
 	}
-	maps.Copy(r.Arguments, arguments)
-	return r, nil
+	return nil
 }
 
 // act plans, asks and performs.

@@ -1,10 +1,8 @@
 // Package kinds is the table of the settings that the relay watches. One row declares a kind: the
 // configuration, the client of the API, the watcher and the commands all range over [All], so that
-// a further kind is a row here, and, if its changes are to be explained and not only compared
-// value by value, its rules in internal/workspace/meaning.
+// a further kind is a row here, its rules in internal/workspace/meaning if its changes are to be
+// explained and not only compared value by value, and the help of its command if it has one.
 package kinds
-
-import "strings"
 
 // The paths of the Workspace Management API that lead to a project and to an environment. Their
 // parameters are written as :name.
@@ -34,9 +32,10 @@ type Setting struct {
 	Shape Shape
 	// Undo tells a person how to put the setting back to an earlier state.
 	Undo string
-	// Command is the command that shows it. It is empty for a setting that has commands to
-	// change it as well: those are written out in cmd/auditrelay/cli.
-	Command Command
+	// Command is the operation of the command that shows it, as "rbac.get" is that of
+	// `auditrelay workspace rbac get`. It is empty for a setting that has commands to change it as
+	// well: their operations are written out in internal/workspace.
+	Command string
 }
 
 // Shape describes a believable state, by the API's document.
@@ -64,12 +63,6 @@ func Called(opens byte) string {
 	}
 	return "neither an object, nor an array, nor a string"
 }
-
-// Command is the command `auditrelay workspace NOUN VERB`.
-type Command struct{ Noun, About, Verb, Short string }
-
-// Operation is the command's operation, by its name in requests to the relay.
-func (c Command) Operation() string { return strings.ReplaceAll(c.Noun, "-", "_") + "." + c.Verb }
 
 // inTheDashboard is the way back for everything that the API can only read.
 const inTheDashboard = "the API has no operation that sets it: put it back in the dashboard"
@@ -107,28 +100,28 @@ var (
 			Branded: map[string]byte{"_resources": '[', "_member": '{', "_admin": '{', "_user": '{'},
 		},
 		Undo:    inTheDashboard,
-		Command: Command{"rbac", "The RBAC policy of an environment", "get", "Show the RBAC policy"},
+		Command: "rbac.get",
 	}
 	// TrustedTokenProfiles are all profiles of an environment (operation 8).
 	TrustedTokenProfiles = Setting{
 		Name: "trusted_token_profiles", Operation: "read trusted token profiles",
 		Path: EnvironmentPath + "/trusted_token_profiles", Field: "profiles",
 		Shape: Shape{Opens: '[', Elem: '{', Key: "profile_id"}, Undo: inTheDashboard,
-		Command: Command{"token-profiles", "The trusted token profiles of an environment", "list", "List the trusted token profiles"},
+		Command: "token_profiles.list",
 	}
 	// PasswordStrength are the rules for passwords of an environment (operation 9).
 	PasswordStrength = Setting{
 		Name: "password_strength_config", Operation: "read password strength config",
 		Path: EnvironmentPath + "/password_strength_config", Field: "password_strength_config",
 		Shape: Shape{Opens: '{', Fields: map[string]byte{"validation_policy": '"'}}, Undo: inTheDashboard,
-		Command: Command{"password-config", "The password strength configuration of an environment", "get", "Show the password strength configuration"},
+		Command: "password_config.get",
 	}
 	// SMSCountryCodes are the countries that an environment sends SMS to (operation 10).
 	SMSCountryCodes = Setting{
 		Name: "sms_country_codes", Operation: "read sms country codes",
 		Path: EnvironmentPath + "/allowed_country_codes/sms", Field: "country_codes",
 		Shape: Shape{Opens: '[', Elem: '"'}, Undo: inTheDashboard,
-		Command: Command{"country-codes", "The countries an environment sends SMS to", "get", "List the country codes"},
+		Command: "country_codes.get",
 	}
 )
 
