@@ -12,6 +12,10 @@
 // has not been started again since the mark was written; afterwards the mark is a lower
 // bound, and what is cut is kept in the salvage folder and named.
 //
+// The table is told of each new segment and of each trim. So where the end mark is lost together
+// with the oldest or the newest segment, that segment's records are lost, and named: neither are
+// they taken for trimmed, nor are their positions given again.
+//
 // Nothing in a file except an unknown version, under a header checksum that is right,
 // refuses a start.
 package disk
