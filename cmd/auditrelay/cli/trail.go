@@ -81,7 +81,7 @@ func newTrailAnnotate() *cobra.Command {
 		}
 		return say(cmd.OutOrStdout(), "entry %d is marked as reviewed, by entry %d", a.Index, done.Entry)
 	}, text(&a.Reviewer, "reviewer", "the reviewer's `NAME`"), text(&a.Ticket, "ticket", "the `TICKET` it belongs to"),
-		text(&a.Note, "note", "a `TEXT` for later readers"), needed{"reviewer"}, takes(oneIndex), check(a.Check))
+		text(&a.Note, "note", "a `TEXT` for later readers"), needed{"reviewer"}, takes(oneIndex), check(func() error { return a.Check() }))
 }
 
 func newTrailForward() *cobra.Command {
