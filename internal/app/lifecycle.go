@@ -103,8 +103,8 @@ func outlineOf(cfg *config.Config) (json.RawMessage, error) {
 
 // startLifecycle enters the start once the relay takes pushes and the trail can be used. It
 // enters the stop in its place among the stops: no push is taken any more, and the sinks
-// still deliver; in a cluster, where others take pushes and deliver, as soon as it begins to stop. A crash leaves the entry of the start the newest one, and the next start
-// says so.
+// still deliver. In a cluster, where others do both, it is entered as soon as the relay begins to
+// stop. A crash leaves the entry of the start the newest one, and the next start says so.
 func (c *control) startLifecycle(context.Context) error {
 	l, err := c.newLifecycle()
 	if err != nil {
@@ -122,14 +122,19 @@ func (c *control) startLifecycle(context.Context) error {
 			c.enterReloads(ctx, l)
 		}
 	})
-	stop := func(ctx context.Context) error { c.enterStop(ctx, l, entered); return nil }
-	if c.inCluster() { // another relay waits for control, and the other parts write their last meanwhile
-		stop = background(func(context.Context) {
-			<-c.life.Done()
-			c.enterStop(context.Background(), l, entered)
+	if !c.inCluster() {
+		c.stack.push("entries of the start and stop", func(ctx context.Context) error {
+			c.enterStop(ctx, l, entered)
+			return cancel(ctx)
 		})
+		return nil
 	}
-	c.stack.push("entries of the start and stop", func(ctx context.Context) error { return errors.Join(stop(ctx), cancel(ctx)) })
+	// Another relay waits for control, and the other parts write their last meanwhile.
+	entering := background(func(context.Context) {
+		<-c.life.Done()
+		c.enterStop(context.Background(), l, entered)
+	})
+	c.stack.push("entries of the start and stop", func(ctx context.Context) error { return errors.Join(entering(ctx), cancel(ctx)) })
 	return nil
 }
 

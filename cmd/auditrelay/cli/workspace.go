@@ -114,7 +114,10 @@ func (c *deskCommand) flags() (flags []flagged) {
 			continue
 		}
 		flag := strings.ReplaceAll(name, "_", "-")
-		set := func(value string) error { c.request.Arguments[name] = value; return nil }
+		set := func(value string) error { //nolint:unparam // as pflag wants it
+			c.request.Arguments[name] = value
+			return nil
+		}
 		flags = append(flags, flagFunc(func(all *pflag.FlagSet) {
 			if f.bare {
 				all.BoolFunc(flag, f.about, set)
