@@ -84,6 +84,17 @@ func (s *stage) restart() {
 	s.begin()
 }
 
+// makeAnotherLog makes the log of events again. It would go on where its end mark, or what the table
+// knows, says which one it was.
+func (s *stage) makeAnotherLog() {
+	s.t.Helper()
+	require.NoError(s.t, s.store.Table().PutLazy(s.t.Context(), "log/"+journal.EventsLog, nil, store.If{}))
+	s.end()
+	require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
+	require.NoError(s.t, os.Remove(filepath.Join(s.dir, "store", journal.EventsLog+".end")))
+	s.begin()
+}
+
 // push appends records of so many numbers, from 1 on.
 func (s *stage) push(log store.Log, n int) {
 	s.t.Helper()
@@ -179,10 +190,7 @@ func TestANewLogHasPositionsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
-	s.end()
-	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", journal.EventsLog+".end"))) // which would have the log go on
-	s.begin()
+	s.makeAnotherLog()
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 1)))
 	all, err := s.All(t.Context())
 	require.NoError(t, err)
@@ -387,10 +395,7 @@ func TestAnotherLogIsNotAccepted(t *testing.T) {
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 20)))
 	_, err := s.Accept(t.Context())
 	require.NoError(t, err)
-	s.end()
-	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", journal.EventsLog)))
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "store", journal.EventsLog+".end"))) // which would have the log go on
-	s.begin()
+	s.makeAnotherLog()
 	s.push(s.events, 300)
 	assert.Zero(t, s.Damage().Records)
 	require.NoError(t, s.Name(t.Context(), journal.EventsLog, gap(1, 20)))
