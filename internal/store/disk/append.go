@@ -138,6 +138,9 @@ func (l *Log) tick() {
 
 // advance moves the end mark, and the place where the newest segment goes on.
 func (l *Log) advance(end, base store.Pos, offset int64) error {
+	if l.untold {
+		_ = l.tell(l.first, base) // it was logged
+	}
 	if err := l.note(end, base, offset, l.first); err != nil {
 		// The records are durable, but a start could take them for a torn write. They were
 		// refused, so nothing may follow them in this segment.

@@ -102,7 +102,7 @@ func (m *model) die(changes int) {
 		require.ErrorIs(m, err, errKilled, "seed %d", m.seed)
 	}
 	m.fs.left = -1
-	if m.rng.IntN(3) == 0 {
+	if m.rng.IntN(3) == 0 && !m.damaged {
 		m.fs.cutPower()
 		m.boot[0]++
 		m.cuts++
@@ -110,7 +110,8 @@ func (m *model) die(changes int) {
 }
 
 // TestAKillInARecoveryCostsNothing harms one file, and kills the recovery from that up to
-// three times, with and without power cuts.
+// three times; without harm there are power cuts, too. Together they are two faults: a power cut takes
+// back an end mark that was not synced, and only that knew of the newest records that were harmed.
 func TestAKillInARecoveryCostsNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range many(t, 300, 20, testing.Short()) {

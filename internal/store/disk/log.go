@@ -45,6 +45,7 @@ type Log struct {
 	offset   int64     // where it goes on
 	size     int64     // its end: what was allocated, or may be written
 	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
+	untold   bool      // the table was not told of the newest segment or trim
 	mark     *slots    // the end mark
 	newest   time.Time // of the newest record
 	taking   bool      // the records are another store's, and have their times

@@ -246,7 +246,10 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	if f.fs.left == 0 {
 		return 0, errKilled
 	}
-	if last := f.fs.change() == nil && f.fs.left == 0; err != nil || last {
+	if f.fs.change() == nil && f.fs.left == 0 {
+		err = errKilled // in the middle of it
+	}
+	if err != nil {
 		p = p[:f.fs.rng.IntN(len(p)+1)] // a part is there
 	}
 	if end := int(off) + len(p); end > len(f.cache) {

@@ -60,11 +60,18 @@ type told struct {
 	base  store.Pos // of the newest segment
 }
 
-// tell tells the table. The turn is held.
+// tell tells the table, and has it durable: together with the end mark, which may be lost as well, it
+// says which segments there were. Where that fails, the next append tells it. The turn is held.
 func (l *Log) tell(first, base store.Pos) error {
 	v := binary.LittleEndian.AppendUint64(slices.Clone(l.id[:]), uint64(first))
 	v = binary.LittleEndian.AppendUint64(v, uint64(base))
-	return l.store.table.PutLazy(context.Background(), toldPrefix+l.name, v, store.If{})
+	ctx, table := context.Background(), l.store.table
+	err := table.PutLazy(ctx, toldPrefix+l.name, v, store.If{})
+	if err == nil {
+		err = table.Sync(ctx)
+	}
+	l.untold = err != nil
+	return err
 }
 
 // told is what the table was told.
