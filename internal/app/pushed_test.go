@@ -11,7 +11,7 @@ import (
 )
 
 // An event without an action, whose type is event_log alone, is a push like any other: else an
-// environment whose events have none would seem silent after a restart, or beside another relay.
+// environment whose events have none would seem silent after a restart, or where another relay takes them.
 func TestPushesWithoutAnAction(t *testing.T) {
 	t.Parallel()
 	live := credentials.Environment{Project: "shop", Environment: "live"}

@@ -217,8 +217,8 @@ func TestAnInertMailCallsNobody(t *testing.T) {
 	}
 }
 
-// A template that cannot be shown, and templates beyond those that a page shows, are named: a change must
-// not hide behind them.
+// A template that cannot be shown, and templates beyond those that a page shows, are named: none of them
+// may conceal a change.
 func TestAMailThatIsNotShownIsNamed(t *testing.T) {
 	t.Parallel()
 	c := newStage(t)

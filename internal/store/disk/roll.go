@@ -76,7 +76,7 @@ func (l *Log) roll(base store.Pos, size int64) error {
 	l.mu.Lock()
 	l.segments, l.reached = append(older, s), dataStart
 	l.mu.Unlock()
-	if err := l.tell(l.first, base); err != nil { // the next segment or trim tells it
+	if err := l.tell(l.first, base); err != nil { // the next append tells it
 		l.log.Warn("the table was not told of a new segment", "log", l.name, "error", err)
 	}
 	return nil
