@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // crash ends a trail as a kill does: nothing more is signed.
@@ -100,6 +101,30 @@ func TestALongReadingHoldsUpNoStop(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))
 	close(gate)
+}
+
+// A caller who gives up while the trail is read back makes it unusable for nobody else.
+func TestACallerWhoGivesUpLeavesTheTrailUsable(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 10)
+
+	gate := make(chan struct{})
+	st.log(EntriesLog).gate = gate
+	trail.stale.Store(true)
+	impatient, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() { gaveUp <- trail.Sign(impatient) }()
+	waiting.Until(t, func() bool { return !trail.stale.Load() }, "the trail is not read back")
+	cancel()
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	close(gate)
+	require.NoError(t, trail.Sign(t.Context()))
+	requireWhole(t, trail, 10)
+	require.False(t, trail.stale.Load())
 }
 
 // Entries unlike the signed ones are found before anything of them is handed on.

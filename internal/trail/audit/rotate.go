@@ -176,7 +176,7 @@ func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error
 		return "", err
 	}
 	t.useKey(key)
-	if err := t.failed(t.restore(ctx)); err != nil {
+	if err := t.attempt(ctx, t.restore); err != nil {
 		return "", fmt.Errorf("the key is replaced by %s, and the trail goes on under it as soon as it can be used: %w", public, err)
 	}
 	return t.key.public, nil

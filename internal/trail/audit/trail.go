@@ -201,7 +201,7 @@ func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
 func (t *Trail) firstTry(ctx context.Context) {
 	defer close(t.tried)
 	defer t.unlock()
-	if err := t.failed(t.open(ctx)); err != nil && ctx.Err() == nil {
+	if err := t.attempt(ctx, t.open); err != nil && ctx.Err() == nil {
 		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
 	}
 }
@@ -239,11 +239,16 @@ func (t *Trail) ready(ctx context.Context) error {
 	if failure != nil && time.Since(t.lastTry) < retryPause {
 		return failure
 	}
-	return t.failed(t.open(ctx))
+	return t.attempt(ctx, t.open)
 }
 
-// failed notes the end of an attempt to open, and logs a failure now and then.
-func (t *Trail) failed(err error) error {
+// attempt reads the trail, notes how that ended, and logs a failure now and then. Needs the turn.
+func (t *Trail) attempt(ctx context.Context, read func(context.Context) error) error {
+	err := read(ctx)
+	if err != nil && ctx.Err() != nil { // the caller gave up, which says nothing of the trail: the next one reads it
+		t.stale.Store(true)
+		return err
+	}
 	t.lastTry = time.Now()
 	v := *t.view.Load()
 	switch {
