@@ -86,7 +86,7 @@ func (c *statusCommand) run(cmd *cobra.Command, _ []string, client *console.Clie
 		lines := s.draw(c.colour.brush(fileOf(out)), widthOf(fileOf(out)))
 		_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
 	}
-	if err == nil && judgeStatus(&s.status).Verdict == verdictTrouble {
+	if err == nil && s.status.verdict().Verdict == console.Trouble {
 		return errTrouble
 	}
 	return err
@@ -122,10 +122,10 @@ func every(ctx context.Context, interval time.Duration, do func() error) error {
 	}
 }
 
-// printStatusJSON adds the verdict as a section.
+// printStatusJSON completes the verdict.
 func printStatusJSON(out io.Writer, sections map[string]json.RawMessage, pretty bool) error {
 	s := readStatus(sections)
-	raw, err := json.Marshal(judgeStatus(&s))
+	raw, err := json.Marshal(s.verdict())
 	if err == nil {
 		sections["verdict"] = raw
 		raw, err = json.Marshal(sections)
@@ -152,6 +152,7 @@ func widthOf(file *os.File) int {
 
 // relayStatus is the part of /status for the screen.
 type relayStatus struct {
+	Verdict      console.Verdict
 	Relay        app.About
 	Ready        admin.Readiness
 	Environments []health.Status
@@ -192,7 +193,7 @@ func missed(g *health.Gap) float64 {
 func readStatus(sections map[string]json.RawMessage) relayStatus {
 	s := relayStatus{unreadable: map[string]string{}}
 	for name, into := range map[string]any{
-		"relay": &s.Relay, "ready": &s.Ready, "environments": &s.Environments, "sinks": &s.Sinks, "journal": &s.Journal, "streaming": &s.Streaming,
+		"verdict": &s.Verdict, "relay": &s.Relay, "ready": &s.Ready, "environments": &s.Environments, "sinks": &s.Sinks, "journal": &s.Journal, "streaming": &s.Streaming,
 		"workspace": &s.Workspace, "settings": &s.Settings, "changes": &s.Changes, "trail": &s.Trail,
 	} {
 		raw, found := sections[name]

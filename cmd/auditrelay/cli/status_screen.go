@@ -10,7 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/relay"
 )
 
 // screen is the whole of the one screen. Drawing it is a pure function.
@@ -24,17 +23,16 @@ type screen struct {
 // draw gives the lines of a screen. They fit from 80 columns on.
 func (s *screen) draw(b brush, width int) []string {
 	width = max(width, 20)
-	v := judgeStatus(&s.status)
-	lines := s.head(b, &v, width)
+	lines := s.head(b, width)
 	for _, section := range [][]string{s.environments(b, width), s.sinks(b, width), s.rest(b, width)} {
 		lines = append(append(lines, ""), section...)
 	}
 	return lines
 }
 
-func (s *screen) head(b brush, v *verdict, width int) (lines []string) {
-	i := map[string]ink{verdictOK: inkGood, verdictTrouble: inkTrouble, verdictUnknown: inkUnknown}[v.Verdict]
-	text := v.line(&s.status)
+func (s *screen) head(b brush, width int) (lines []string) {
+	i := map[string]ink{console.AllWell: inkGood, console.Trouble: inkTrouble, console.NotAllKnown: inkUnknown}[s.status.verdict().Verdict]
+	text := s.status.verdictLine()
 	if s.lost != "" {
 		i, text = inkTrouble, "THE RELAY CANNOT BE ASKED: "+s.lost+"; below is its last answer"
 	}
@@ -248,7 +246,7 @@ func (s *screen) sinks(b brush, width int) []string {
 		if sink.Delivery != nil {
 			last = cmp.Or(s.ago(sink.LastSuccess), "never")
 		}
-		g.add(sinkNotes(sink), inked{name, inkPlain}, sinkTexts[conditionOf(sink)], inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
+		g.add(sinkNotes(sink), inked{name, inkPlain}, inked{string(sink.Condition()), conditionInk(sink.Condition())}, inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
 			inked{last, inkPlain}, letters, inked{s.past.rate(key), inkPlain}, inked{s.past.spark(key), inkGood})
 	}
 	return g.lines(b, width)
@@ -270,38 +268,15 @@ func behind(s *console.Sink) string {
 func sinkNotes(s *console.Sink) (notes []inked) {
 	if s.Delivery != nil && !s.FailingSince.IsZero() {
 		class := strings.TrimPrefix(string(s.LastErrorClass)+", ", ", ")
-		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain},
-			inked{"do: " + failingRemedy(s), inkStrong})
+		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain})
 	}
-	switch conditionOf(s) {
-	case unplaced:
+	if s.Position != nil && s.Position.Unknown != "" {
 		notes = append(notes, inked{s.Position.Unknown, inkPlain})
-	case abandoned:
-		notes = append(notes, inked{"do: auditrelay sinks retire " + s.Name + ", unless another configuration brings it back", inkStrong})
-	case lagging:
-		notes = append(notes, inked{"do: see that the destination takes as much as arrives, or raise the sink's parallel and batch_events", inkStrong})
 	}
-	if s.DeadLetters > 0 && s.Configured {
-		notes = append(notes, inked{"do: auditrelay deadletters list --sink " + s.Name, inkStrong})
+	for _, remedy := range s.Remedies() {
+		notes = append(notes, inked{"do: " + remedy, inkStrong})
 	}
 	return notes
-}
-
-// failingRemedy is what mends a failing sink, by the class of its last error. The relay
-// tries again by itself, and loses nothing meanwhile.
-func failingRemedy(s *console.Sink) string {
-	try := "auditrelay sinks check " + s.Name + " tries it"
-	switch s.LastErrorClass {
-	case relay.ClassAuthentication:
-		return "correct the credential of sinks." + s.Name + " in the configuration, or its rights at the destination; " + try
-	case relay.ClassConnection, relay.ClassTimeout:
-		return "see that the destination runs and can be reached from here (name, network, TLS); " + try
-	case relay.ClassThrottled:
-		return "raise the destination's limit, or lower the sink's batch_events; it goes on by itself"
-	case relay.ClassRefused:
-		return "mend what the destination complains of, there or in the configuration; " + try
-	}
-	return "mend the cause named above; " + try
 }
 
 // age is how long ago t was, by the relay's clock.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,8 +15,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
+	"github.com/auditrelay/auditrelay/internal/workspace/settings"
+	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,6 +32,31 @@ func statusOf(t testing.TB, name string) map[string]json.RawMessage {
 	require.NoError(t, err)
 	var sections map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(text, &sections))
+	return withVerdict(t, sections)
+}
+
+// withVerdict adds the verdict that a relay with these sections gives.
+func withVerdict(t testing.TB, sections map[string]json.RawMessage) map[string]json.RawMessage {
+	t.Helper()
+	read := map[string]any{}
+	add := func(name string, into any) {
+		var failed map[string]string
+		if json.Unmarshal(sections[name], &failed) == nil && failed["error"] != "" && len(failed) == 1 {
+			read[name] = failed
+		} else if json.Unmarshal(sections[name], into) == nil {
+			read[name] = reflect.ValueOf(into).Elem().Interface()
+		}
+	}
+	add("environments", &[]health.Status{})
+	add("journal", &journal.Usage{})
+	add("ready", &admin.Readiness{})
+	add("settings", &[]settings.Status{})
+	add("sinks", &[]console.Sink{})
+	add("streaming", &[]streaming.Health{})
+	add("workspace", &management.Reach{})
+	verdict, err := json.Marshal(console.Judge(read))
+	require.NoError(t, err)
+	sections["verdict"] = verdict
 	return sections
 }
 
@@ -69,42 +101,41 @@ func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		section, with, verdict, says string
 	}{
-		{"", "", verdictOK, "ALL WELL: 1 environment flows, 1 sink delivers"},
-		{"environments", `[{"project":"p","environment":"e","state":"silent"}]`, verdictTrouble, "p/e is silent"},
-		{"environments", `[{"project":"p","environment":"e","state":"gapped"}]`, verdictTrouble, "p/e is gapped"},
-		{"environments", `[{"project":"p","environment":"e","state":"of a newer relay"}]`, verdictTrouble, "of a newer relay"},
-		{"environments", `[{"project":"p","environment":"e","state":"silent","silenced":true}]`, verdictOK, "ALL WELL"},
-		{"environments", `[{"project":"p","environment":"e","state":"unknown"}]`, verdictUnknown, "p/e is unknown; nothing is known to be wrong"},
-		{"environments", `{"error":"too late"}`, verdictTrouble, "the section environments cannot be read"},
-		{"environments", `null`, verdictOK, "0 environments flow"},
-		{"sinks", `[{"name":"s","configured":true,"lag_seconds":299}]`, verdictOK, "1 sink delivers"},
-		{"sinks", `[{"name":"s","configured":true,"lag_seconds":301}]`, verdictTrouble, "sink s lags"},
-		{"sinks", `[{"name":"s","configured":true,"failing_since":"2026-03-04T10:12:03Z"}]`, verdictTrouble, "sink s fails"},
-		{"sinks", `[{"name":"s","configured":true,"dead_letters":1}]`, verdictTrouble, "sink s has 1 dead letter"},
-		{"sinks", `[{"name":"s","configured":false,"position":{"pending_records":1}}]`, verdictTrouble, "is not configured, and holds events"},
-		{"sinks", `[{"name":"s","configured":true,"position":{"unknown":"no answer"}}]`, verdictTrouble, "has no known position"},
-		{"journal", `{"budget_bytes":1,"seconds_to_full":14399}`, verdictTrouble, "the journal is full in 3h59m"},
-		{"journal", `{"budget_bytes":1,"seconds_to_full":14401}`, verdictOK, "ALL WELL"},
-		{"workspace", `{"known":true,"cause":"outage","error":"500"}`, verdictTrouble, "the management API cannot be used (outage)"},
-		{"streaming", `[{"project":"acme-portal","environment":"production","fight":{"undone":3,"since":"2026-03-04T10:12:03Z"}}]`, verdictTrouble, "somebody else sets the stream of acme-portal/production again and again"},
-		{"workspace", `{"known":false}`, verdictUnknown, "has not been asked yet"},
-		{"settings", `[{"project":"p","subject":"project","error":"500"}]`, verdictTrouble, "1 setting cannot be read"},
-		{"ready", `{"ready":false,"parts":[{"name":"journal","state":"not_ready","reason":"full"}]}`, verdictTrouble, "pushes are refused (journal)"},
-		{"ready", `{"ready":true,"parts":[{"name":"sinks","state":"warning","reason":"1 of 1 fail"}]}`, verdictOK, "ALL WELL"},
+		{"", "", console.AllWell, "ALL WELL: 1 environment flows, 1 sink delivers"},
+		{"environments", `[{"project":"p","environment":"e","state":"silent"}]`, console.Trouble, "p/e is silent"},
+		{"environments", `[{"project":"p","environment":"e","state":"gapped"}]`, console.Trouble, "p/e is gapped"},
+		{"environments", `[{"project":"p","environment":"e","state":"of a newer relay"}]`, console.Trouble, "of a newer relay"},
+		{"environments", `[{"project":"p","environment":"e","state":"silent","silenced":true}]`, console.AllWell, "ALL WELL"},
+		{"environments", `[{"project":"p","environment":"e","state":"unknown"}]`, console.NotAllKnown, "p/e is unknown; nothing is known to be wrong"},
+		{"environments", `{"error":"too late"}`, console.Trouble, "the section environments cannot be read"},
+		{"environments", `null`, console.AllWell, "0 environments flow"},
+		{"sinks", `[{"name":"s","configured":true,"lag_seconds":299}]`, console.AllWell, "1 sink delivers"},
+		{"sinks", `[{"name":"s","configured":true,"lag_seconds":301}]`, console.Trouble, "sink s lags"},
+		{"sinks", `[{"name":"s","configured":true,"failing_since":"2026-03-04T10:12:03Z"}]`, console.Trouble, "sink s fails"},
+		{"sinks", `[{"name":"s","configured":true,"dead_letters":1}]`, console.Trouble, "sink s has 1 dead letter"},
+		{"sinks", `[{"name":"s","configured":false,"position":{"pending_records":1}}]`, console.Trouble, "is not configured, and holds events"},
+		{"sinks", `[{"name":"s","configured":true,"position":{"unknown":"no answer"}}]`, console.Trouble, "has no known position"},
+		{"journal", `{"budget_bytes":1,"seconds_to_full":14399}`, console.Trouble, "the journal is full in 3h59m"},
+		{"journal", `{"budget_bytes":1,"seconds_to_full":14401}`, console.AllWell, "ALL WELL"},
+		{"workspace", `{"known":true,"cause":"outage","error":"500"}`, console.Trouble, "the management API cannot be used (outage)"},
+		{"streaming", `[{"project":"acme-portal","environment":"production","fight":{"undone":3,"since":"2026-03-04T10:12:03Z"}}]`, console.Trouble, "somebody else sets the stream of acme-portal/production again and again"},
+		{"workspace", `{"known":false}`, console.NotAllKnown, "has not been asked yet"},
+		{"settings", `[{"project":"p","subject":"project","error":"500"}]`, console.Trouble, "1 setting cannot be read"},
+		{"ready", `{"ready":false,"parts":[{"name":"journal","state":"not_ready","reason":"full"}]}`, console.Trouble, "pushes are refused (journal)"},
+		{"ready", `{"ready":true,"parts":[{"name":"sinks","state":"warning","reason":"1 of 1 fail"}]}`, console.AllWell, "ALL WELL"},
 	} {
 		sections := statusOf(t, "well")
 		if c.section != "" {
 			sections[c.section] = json.RawMessage(c.with)
 		}
-		s := readStatus(sections)
-		v := judgeStatus(&s)
-		assert.Equal(t, c.verdict, v.Verdict, "%s %s", c.section, c.with)
-		assert.Contains(t, v.line(&s), c.says)
+		s := readStatus(withVerdict(t, sections))
+		assert.Equal(t, c.verdict, s.verdict().Verdict, "%s %s", c.section, c.with)
+		assert.Contains(t, s.verdictLine(), c.says)
 	}
 	sections := statusOf(t, "well")
 	delete(sections, "environments")
-	s := readStatus(sections)
-	assert.Equal(t, verdictTrouble, judgeStatus(&s).Verdict, "a relay that does not tell of its environments is not all well")
+	s := readStatus(withVerdict(t, sections))
+	assert.Equal(t, console.Trouble, s.verdict().Verdict, "a relay that does not tell of its environments is not all well")
 }
 
 func TestRatesAndSparklines(t *testing.T) {

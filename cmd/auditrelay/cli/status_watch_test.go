@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // terminal is a pseudo terminal, and all that was written to it.
@@ -77,7 +78,7 @@ func TestWatch(t *testing.T) {
 	answer.Store(&sections)
 	serve := func() (stop func()) {
 		server, err := console.Listen(t.Context(), dir, console.Options{
-			Logger: slog.New(slog.DiscardHandler), Status: func(context.Context, ...string) map[string]any { return *answer.Load() },
+			Logger: slog.New(slog.DiscardHandler), Status: func(context.Context, ...string) map[string]any { return maps.Clone(*answer.Load()) },
 		}, func(err error) { t.Error(err) })
 		require.NoError(t, err)
 		return func() { assert.NoError(t, server.Close(context.Background())) }
@@ -96,11 +97,8 @@ func TestWatch(t *testing.T) {
 	}
 	shows("ALL WELL: 1 environment flows")
 	shows("there is more below: enlarge the terminal; q ends")
-	changed := map[string]any{}
-	for name, raw := range sections {
-		changed[name] = raw
-	}
-	changed["sinks"] = json.RawMessage(`[{"name":"kafka","configured":true,"failing_since":"2026-03-04T10:12:03Z"}]`)
+	changed := maps.Clone(sections)
+	changed["sinks"] = []console.Sink{{Name: "kafka", Configured: true, Delivery: &relay.Delivery{FailingSince: time.Unix(1772619123, 0)}}}
 	answer.Store(&changed)
 	shows("TROUBLE: sink kafka fails")
 	stop()

@@ -22,8 +22,8 @@ const (
 	// newestRecords and newestEvents bound what is looked at for the newest events, and the records
 	// of each look of a sample.
 	newestRecords, newestEvents = 64, 5000
-	// lookLasts bounds the time of a sample's look, apart from one event, since an expression may take
-	// long. After a look of more than lookBriefly a sample rests, so that all of them together use a
+	// lookLasts bounds the time of a sample's look, apart from its first event and one more, since an
+	// expression may take long. After a look of more than lookBriefly a sample rests, so that all of them together use a
 	// quarter of one processor.
 	lookLasts, lookBriefly = 250 * time.Millisecond, 50 * time.Millisecond
 )
@@ -33,8 +33,9 @@ type look struct {
 	records, events int
 	shown           int   // events to be shown
 	bytes           int64 // of those
-	// until ends it after the event that it is at; zero: it has all the time that it needs.
-	until time.Time
+	// lasts is its time after its first event, which is looked at however late; 0: all that it needs.
+	lasts time.Duration
+	until time.Time // the end of that
 }
 
 func (l *look) spent() bool {
@@ -43,12 +44,19 @@ func (l *look) spent() bool {
 
 func (l *look) late() bool { return !l.until.IsZero() && time.Now().After(l.until) }
 
+// begun notes that an event was looked at.
+func (l *look) begun() {
+	if l.lasts > 0 && l.until.IsZero() {
+		l.until = time.Now().Add(l.lasts)
+	}
+}
+
 // goesOn reports whether another event of a record is looked at.
 func (l *look) goesOn(ctx context.Context) bool { return l.events > 0 && !l.late() && ctx.Err() == nil }
 
 // sampled is what one of so many samples looks at.
 func sampled(samples, shown int) look {
-	return look{newestRecords, int(sampledEvents*sampleEvery/time.Second) / max(1, samples), shown, tapBytes / mostSamples, time.Now().Add(lookLasts)}
+	return look{newestRecords, int(sampledEvents*sampleEvery/time.Second) / max(1, samples), shown, tapBytes / mostSamples, lookLasts, time.Time{}}
 }
 
 // rest is how long a sample rests after its last look.
@@ -61,7 +69,7 @@ func (t *tap) rest() time.Duration {
 
 // newest sends the newest events, the oldest of them first.
 func (t *tap) newest(ctx context.Context, most int, out *stream) error {
-	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes, time.Now().Add(lookLasts)}, out); err != nil {
+	if err := t.show(ctx, make([]uint64, len(t.logs)), look{newestRecords, newestEvents, most, tapBytes, lookLasts, time.Time{}}, out); err != nil {
 		return err
 	}
 	t.counts.Dropped, t.counts.SkippedRecords = 0, 0 // the older ones are no loss
@@ -101,7 +109,7 @@ func (t *tap) follow(ctx context.Context, every time.Duration, most func() look,
 func (t *tap) show(ctx context.Context, first []uint64, l look, out *stream) error {
 	var all []shownEvent
 	began := time.Now()
-	l.events = max(1, l.events/len(t.logs))
+	l.events, l.lasts = max(1, l.events/len(t.logs)), l.lasts/time.Duration(len(t.logs))
 	for i := range t.logs {
 		these, err := t.back(ctx, i, max(1, first[i]), l)
 		if err != nil {
@@ -154,6 +162,7 @@ func (t *tap) lookAt(ctx context.Context, data []byte, l *look) (these []shownEv
 		for e := 0; e < len(events) && l.goesOn(ctx); e++ {
 			l.events, unseen = l.events-1, unseen-1
 			w, outcome := t.shown(&events[e])
+			l.begun()
 			if outcome != nil {
 				outcome(&t.counts)
 				continue

@@ -14,7 +14,7 @@ import (
 
 // AskStatus asks for /status. Its zero value asks for all of it.
 type AskStatus struct {
-	// Sections are those that are wanted; empty: all of them.
+	// Sections are those that are wanted; empty: all of them. "verdict" is a [Verdict] of the others.
 	Sections []string `json:"sections,omitempty"`
 	// Environments, where it is set, chooses of the section "environments", whose form is then
 	// [Environments].
@@ -61,11 +61,25 @@ func (c *Client) Status(ctx context.Context, req AskStatus) (sections map[string
 // status leaves choosing to the relay: most of a thousand environments would be written and read for
 // nothing.
 func (s *Server) status(ctx context.Context, req AskStatus) (map[string]any, error) {
-	sections := s.opts.Status(ctx, req.Sections...)
+	sections := s.sections(ctx, req.Sections)
 	if all, are := sections["environments"].([]health.Status); are && req.Environments != nil {
 		sections["environments"] = req.Environments.of(all)
 	}
 	return sections, nil
+}
+
+// sections reads those that are named, or all where none is named, and makes the verdict.
+func (s *Server) sections(ctx context.Context, names []string) map[string]any {
+	read := names
+	if slices.Contains(names, verdictSection) {
+		read = slices.Concat(names, judged)
+	}
+	all := s.opts.Status(ctx, read...)
+	all[verdictSection] = Judge(all)
+	if len(names) > 0 {
+		maps.DeleteFunc(all, func(name string, _ any) bool { return !slices.Contains(names, name) })
+	}
+	return all
 }
 
 func (c *ChooseEnvironments) of(all []health.Status) Environments {
@@ -102,11 +116,6 @@ func (c *ChooseEnvironments) of(all []health.Status) Environments {
 func (c *ChooseEnvironments) fits(s *health.Status) bool {
 	named := (c.Project == "" || c.Project == s.Project) && (c.Environment == "" || c.Environment == s.Environment)
 	return named && (c.State == "" || c.State == s.State) && strings.Contains(strings.ToLower(s.Project+"/"+s.Environment), strings.ToLower(c.Words))
-}
-
-// troubled reports whether somebody should do something.
-func troubled(s *health.Status) bool {
-	return s.State != health.Flowing && s.Action != "" && !s.Silenced
 }
 
 // severities ascend.

@@ -52,6 +52,8 @@ func TestALookHasItsTime(t *testing.T) {
 	cancel()
 	assert.Empty(t, x.lookAt(gone, data, &look{records: 1, events: 9, shown: 9, bytes: tapBytes}))
 	assert.Equal(t, TapCounts{Dropped: 6}, x.counts)
+	short := look{records: 1, events: 9, shown: 9, bytes: tapBytes, lasts: 1}
+	assert.Len(t, x.lookAt(t.Context(), data, &short), 1, "the first event is looked at, however slow the machine is")
 
 	x.took = lookLasts
 	assert.Zero(t, x.rest(), "it is no sample")

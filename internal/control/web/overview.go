@@ -14,15 +14,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
-// changesShown is how many weakening changes the overview has.
-const changesShown = 5
+const (
+	changesShown = 5  // weakening changes
+	othersShown  = 20 // troubles
+)
 
 // overview is the relay at a glance.
 type overview struct {
 	environments
 	Until     time.Time // the end of the last whole minute
+	Verdict   console.Verdict
 	Sinks     []console.Sink
-	Failing   int // of the sinks
 	Journal   *journal.Usage
 	Weaker    []timeline.Row
 	Elsewhere string // why the trail is not shown
@@ -33,15 +35,26 @@ type overview struct {
 func overviewOf(a *asked) (any, error) {
 	o := &overview{Until: time.Now().UTC().Truncate(time.Minute)}
 	var err error
-	if o.Unreadable, err = o.read(a, "/", map[string]any{"sinks": &o.Sinks, "journal": &o.Journal}); err != nil {
+	if o.Unreadable, err = o.read(a, "/", map[string]any{"verdict": &o.Verdict, "sinks": &o.Sinks, "journal": &o.Journal}); err != nil {
 		return nil, err
 	}
+	return o, o.readWeaker(a)
+}
+
+// Others are the troubles that are not those of environments.
+func (o *overview) Others() []console.Finding {
+	others := slices.DeleteFunc(slices.Clone(o.Verdict.Troubles), func(f console.Finding) bool { return f.Section == "environments" })
+	return others[:min(len(others), othersShown)]
+}
+
+// SinksInTrouble is how many sinks somebody should look at.
+func (o *overview) SinksInTrouble() (n int) {
 	for i := range o.Sinks {
-		if d := o.Sinks[i].Delivery; d != nil && !d.FailingSince.IsZero() {
-			o.Failing++
+		if o.Sinks[i].Trouble() != "" {
+			n++
 		}
 	}
-	return o, o.readWeaker(a)
+	return n
 }
 
 // readWeaker reads the newest weakening changes. Another relay of the cluster may have the trail.

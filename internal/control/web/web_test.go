@@ -21,6 +21,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/access"
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
@@ -30,6 +31,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
+	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -192,12 +194,33 @@ func TestTheOverviewIsGreenOnlyIfAllIsFine(t *testing.T) {
 		"sinks":        []console.Sink{{Name: "siem", Configured: true, Delivery: &relay.Delivery{FailingSince: time.Unix(1, 0)}}},
 	}
 	_, body := send(t, http.MethodGet, c.URL+"/", session)
-	assert.Contains(t, body, "The environment is fine, but 1 of 1 sinks is failing")
+	assert.Contains(t, body, "The environment is fine, but not everything is")
+	assert.Contains(t, body, "sink siem fails")
+	assert.Contains(t, body, "auditrelay sinks check siem tries it", "nobody says what to do")
 	assert.Contains(t, body, "hero is-bad")
 	c.status["sinks"] = []console.Sink{{Name: "siem", Configured: true, Delivery: &relay.Delivery{}}}
 	_, body = send(t, http.MethodGet, c.URL+"/", session)
 	assert.Contains(t, body, "The environment is fine</p>")
 	assert.Contains(t, body, "hero is-good")
+	for section, c2 := range map[string]struct {
+		with any
+		says string
+	}{
+		"sinks":     {[]console.Sink{{Name: "siem", Configured: true, Delivery: &relay.Delivery{}, LagSeconds: 301}}, "sink siem lags"},
+		"workspace": {management.Reach{Known: true, Cause: management.CauseUnauthorized}, "the management API cannot be used"},
+		"ready":     {admin.Readiness{Parts: []admin.Part{{Name: "journal", State: "not_ready", Reason: "it is full"}}}, "pushes are refused (journal): it is full"},
+		"settings":  {map[string]string{"error": "too late"}, "the section settings cannot be read"},
+	} {
+		was := c.status[section]
+		c.status[section] = c2.with
+		_, body = send(t, http.MethodGet, c.URL+"/", session)
+		assert.Contains(t, body, "hero is-bad", section)
+		assert.Contains(t, body, c2.says, section)
+		c.status[section] = was
+	}
+	c.status["workspace"] = management.Reach{}
+	_, body = send(t, http.MethodGet, c.URL+"/", session)
+	assert.NotContains(t, body, "hero is-", "what is not known is neither good nor bad")
 	c.status["sinks"] = map[string]string{"error": "the store is away"}
 	_, body = send(t, http.MethodGet, c.URL+"/", session)
 	assert.Contains(t, body, "hero is-bad")
