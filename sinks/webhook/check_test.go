@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -109,7 +110,18 @@ func TestCheckOfASilentReceiver(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	s := newSink(t, config.Webhook{URL: secret.New("https://" + listener.Addr().String() + path)})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() {
+		conn, err := listener.Accept()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = conn.Read(make([]byte, 1)) // the handshake has begun
+		assert.NoError(t, err)
+		cancel()
+		_, _ = io.Copy(io.Discard, conn) // until the sink has gone
+	}()
 	require.ErrorContains(t, s.Check(ctx, func(string, string) {}), "shake hands")
 }
