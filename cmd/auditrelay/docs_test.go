@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -116,6 +117,39 @@ func TestDocumentsNameCommands(t *testing.T) {
 					assert.Truef(t, strings.Contains(helps[path], flag[1]), "%s: %s has no flag %s", name, path, flag[1])
 				}
 			}
+		}
+	}
+}
+
+// TestTheTableOfStatusNamesEverything: the table of /status names each section, and each of its members that the
+// description of the endpoints has.
+func TestTheTableOfStatusNamesEverything(t *testing.T) {
+	t.Parallel()
+	type schema struct {
+		Ref        string `json:"$ref"`
+		AnyOf      []schema
+		Items      *schema
+		Properties map[string]schema
+	}
+	var api struct {
+		Components struct{ Schemas map[string]schema }
+	}
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, "internal/control/admin/openapi.json")), &api))
+	all := api.Components.Schemas
+	sections := all["Status"].Properties
+	require.Greater(t, len(sections), 10)
+	text := readFile(t, "deploy/README.md")
+	for name, s := range sections {
+		for s = s.AnyOf[0]; s.Ref != "" || s.Items != nil; {
+			if s.Items != nil {
+				s = *s.Items
+			}
+			s = all[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\|.*$").FindString(text)
+		require.NotEmpty(t, row, "the section %s has no row", name)
+		for member := range s.Properties {
+			assert.Truef(t, strings.Contains(row, "`"+member+"`") || strings.Contains(row, "trail list --output json"), "%s lacks %s", name, member)
 		}
 	}
 }
