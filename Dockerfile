@@ -16,7 +16,7 @@ COPY . .
 ARG VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -pgo=cmd/auditrelay/load.pgo -ldflags "-s -w -X main.version=${VERSION}" -o /out/auditrelay ./cmd/auditrelay \
- && mkdir -p /out/data
+ && mkdir -p -m 700 /out/data
 
 # Static, without a shell, as an unprivileged user.
 FROM ${RUN_IMAGE}

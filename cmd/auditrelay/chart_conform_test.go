@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // The modules with the schemas of what the chart renders.
@@ -199,5 +204,33 @@ func TestManifests(t *testing.T) {
 		kept, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, string(kept), plain.String(), "%s: run make manifests", path)
+	}
+}
+
+// TestEachManifestNamesAPrivateFolder: a volume's folder belongs to root and is open to everybody when a
+// kubelet has given it to the pod's group, and yet no start has to warn of that.
+func TestEachManifestNamesAPrivateFolder(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"disk", "cluster"} {
+		root := t.TempDir()
+		var text string
+		for _, m := range manifests(t, readFile(t, "deploy/manifests/"+name+".yaml")) {
+			text += m.Data["relay.yaml"]
+			for _, container := range m.Spec.Template.Spec.Containers {
+				for _, mount := range container.VolumeMounts {
+					require.NoError(t, os.MkdirAll(root+mount.MountPath, 0o700))
+					require.NoError(t, os.Chmod(root+mount.MountPath, 0o777|os.ModeSetgid))
+				}
+			}
+		}
+		var cfg struct {
+			DataDir string `yaml:"data_dir"`
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &cfg), text)
+		require.NoError(t, durable.MakeDir(root+cfg.DataDir), "as a start does")
+		file := filepath.Join(root, "relay.yaml")
+		writeYAML(t, file, map[string]any{"data_dir": root + cfg.DataDir})
+		_, warnings, _ := config.Kinds(nil).Check(file) // which says that there are no environments, too
+		assert.NotContains(t, fmt.Sprint(warnings), "every user of this machine", name)
 	}
 }

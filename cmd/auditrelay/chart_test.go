@@ -59,7 +59,10 @@ type metadata struct {
 type podSpec struct {
 	TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
 	Containers                    []struct {
-		Env            []struct{ Name, Value string }
+		Env          []struct{ Name, Value string }
+		VolumeMounts []struct {
+			MountPath string `yaml:"mountPath"`
+		} `yaml:"volumeMounts"`
 		LivenessProbe  probe `yaml:"livenessProbe"`
 		ReadinessProbe probe `yaml:"readinessProbe"`
 	}

@@ -67,6 +67,7 @@ func TestOneSetOfNames(t *testing.T) {
 		assert.Contains(t, start, same, "README's quick start")
 		assert.Contains(t, example, same, "config init")
 	}
+	assert.Contains(t, docker, "mkdir -p -m 700 /out/data", "a new volume takes its mode")
 	assert.Contains(t, readme, "topic: auditrelay.events")
 	assert.Contains(t, example, "topic: auditrelay.events")
 	for _, path := range []string{"StateDirectory=auditrelay\n", "cert_file: /etc/auditrelay/tls.crt", "key_file: /etc/auditrelay/tls.key"} {

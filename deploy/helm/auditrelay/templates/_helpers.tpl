@@ -73,7 +73,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What the chart sets. A person's config is merged over it; the schema keeps the two apart. */}}
 {{- define "auditrelay.own" -}}
 {{- $admin := printf "%s-admin" (include "auditrelay.fullname" .) -}}
-data_dir: /var/lib/auditrelay
+# The folder of a volume belongs to root, and kubelets open it to a group, if not to everybody. The relay makes
+# one of its own in it, for itself alone.
+data_dir: /var/lib/auditrelay/data
 ingest:
   listen: ":3100"
   {{- if .Values.tls.secretName }}
@@ -119,6 +121,7 @@ log:
 {{- if and .Values.persistence.inCluster (not (include "auditrelay.cluster" .)) -}}
 {{- fail "persistence.inCluster: it is for relays that share a journal; set config.journal.url to a NATS cluster, or leave it out: a relay on a disk has its volume in any case" -}}
 {{- end -}}
+{{- include "auditrelay.agree" . -}}
 {{- with .Values.resources.limits -}}
 {{- $limit := include "auditrelay.bytes" (toString (ternary (int64 .memory) (default "0" .memory) (kindIs "float64" .memory))) | float64 -}}
 {{- if and (gt $limit 0.0) (ge (include "auditrelay.bytes" $.Values.goMemLimit | float64) $limit) -}}
@@ -135,7 +138,52 @@ log:
 {{- mustMergeOverwrite (include "auditrelay.own" . | fromYaml) (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
-{{/* A quantity of Kubernetes or of GOMEMLIMIT in bytes. */}}
+{{/* Fails where values contradict each other: one of them would count for nothing, or Kubernetes would refuse both. */}}
+{{- define "auditrelay.agree" -}}
+{{- if and .Values.tls.requireClientCertificates (not .Values.tls.secretName) -}}
+{{- fail "tls.requireClientCertificates: without tls.secretName nobody would be asked for a certificate; set it, or have the proxy that ends TLS ask" -}}
+{{- end -}}
+{{- range $name := concat (keys .Values.env) (keys .Values.secretEnv) | sortAlpha -}}
+{{- if and (hasKey $.Values.env $name) (hasKey $.Values.secretEnv $name) -}}
+{{- fail (printf "env.%s: it is in secretEnv, too; keep one of them" $name) -}}
+{{- end -}}
+{{- if has $name (list "AUDITRELAY_CONFIG" "GOMEMLIMIT" "AUDITRELAY_ADMIN_TOKEN" "AUDITRELAY_AUDIT_KEY") -}}
+{{- fail (printf "%s: the chart sets this variable itself, from goMemLimit, admin.tokenSecret and auditKeySecret; use those" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.service -}}
+{{- if and .loadBalancerSourceRanges (ne .type "LoadBalancer") -}}
+{{- fail (printf "service.loadBalancerSourceRanges: Kubernetes refuses it for a service of type %s; set service.type to LoadBalancer, or use networkPolicy.ingestFrom" .type) -}}
+{{- end -}}
+{{- if and .externalTrafficPolicy (eq .type "ClusterIP") -}}
+{{- fail "service.externalTrafficPolicy: Kubernetes refuses it for a service of type ClusterIP; set service.type to LoadBalancer or NodePort" -}}
+{{- end -}}
+{{- end -}}
+{{- $stop := toString (dig "shutdown_timeout" "30s" .Values.config) -}}
+{{- $leaves := ternary 5.0 0.0 (ne (include "auditrelay.cluster" .) "") -}}
+{{- if le (float64 .Values.terminationGracePeriodSeconds) (addf $leaves (include "auditrelay.seconds" $stop | float64)) -}}
+{{- fail (printf "terminationGracePeriodSeconds: %v has to be longer than config.shutdown_timeout, %s, and on a cluster by five seconds more, or the kubelet kills the relay before it has stopped" .Values.terminationGracePeriodSeconds $stop) -}}
+{{- end -}}
+{{- $journal := dig "journal" "max_bytes" "10GiB" .Values.config -}}
+{{- $journal = toString (ternary (int64 $journal) $journal (kindIs "float64" $journal)) -}}
+{{- if not (include "auditrelay.cluster" .) -}}
+{{- if le (include "auditrelay.bytes" .Values.persistence.size | float64) (include "auditrelay.bytes" (nospace $journal) | float64) -}}
+{{- fail (printf "persistence.size: %s has to be more than config.journal.max_bytes, %s, or the disk is full before the journal is" .Values.persistence.size $journal) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A duration of the configuration in seconds. */}}
+{{- define "auditrelay.seconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- $sum = addf $sum (mulf (float64 (trimSuffix $unit .)) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes, of GOMEMLIMIT or of the configuration in bytes. */}}
 {{- define "auditrelay.bytes" -}}
 {{- $powers := dict "" 1.0 "B" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
 {{- $unit := regexReplaceAll "^[0-9.]+" . "" -}}
