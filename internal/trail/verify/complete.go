@@ -186,7 +186,10 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // witness keeps a refusal until the witness agrees again.
 func (c *completeness) witness(f fact, e audit.Entry) {
-	var refusal audit.WitnessRefusal
+	var refusal struct { // not the size that the witness names: of one above 2^53 the record has a text
+		Witness, Reason string
+		Size            int64
+	}
 	if json.Unmarshal(e.Detail, &refusal) != nil {
 		return
 	}
@@ -262,6 +265,8 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 		finding("it names entry %d as the span before it, which is entry %d, or another one", s.Previous.Index, before.index)
 	case before != nil && s.First > before.last+1:
 		finding("no span covers the positions %d to %d of the event stream", before.last+1, s.First-1)
+	case before != nil && s.First <= before.last && s.Again != before.last:
+		finding("it covers positions up to %d a second time, and does not say so", before.last)
 	case s.Again > 0:
 		finding("the event stream went back: the positions %d to %d have other events now", s.First, s.Again)
 	}

@@ -117,28 +117,28 @@ func (f Fetch) read(ctx context.Context, path string) (data []byte, missing bool
 	return buffer.Bytes(), false, nil
 }
 
-// Folder finds the logs in a folder: one log, or the generations of a trail in folders
-// named 0, 1 and so on.
+// Folder finds the logs in a folder: the generations of a trail in folders named 0, 1 and so on, or one
+// log. Where there is both, somebody has put a log next to the generations, and they count.
 func Folder(dir string) (Fetch, []string, error) {
-	for _, name := range []string{proof.CheckpointFile, proof.HistoryFile} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return Dir(dir), []string{""}, nil
-		}
-	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the trail: %w", err)
 	}
 	var numbers []int
+	isLog := false
 	for _, e := range entries {
+		isLog = isLog || e.Name() == proof.CheckpointFile || e.Name() == proof.HistoryFile
 		if n, err := strconv.Atoi(e.Name()); err == nil && e.IsDir() && strconv.Itoa(n) == e.Name() && n >= 0 && n < maxLogs {
 			numbers = append(numbers, n)
 		}
 	}
-	if len(numbers) == 0 {
-		return nil, nil, fmt.Errorf("find the trail: %s has no file %s, and no folder 0", dir, proof.CheckpointFile)
+	switch {
+	case len(numbers) > 0:
+		return Dir(dir), ordered(numbers), nil
+	case isLog:
+		return Dir(dir), []string{""}, nil
 	}
-	return Dir(dir), ordered(numbers), nil
+	return nil, nil, fmt.Errorf("find the trail: %s has no file %s, and no folder 0", dir, proof.CheckpointFile)
 }
 
 // maxLogs bounds the generations of a trail. A folder such as 20260301 is none.

@@ -138,9 +138,13 @@ func (l *logCheck) takeNewest(s signed) {
 // takeKnown takes in the checkpoints known from elsewhere.
 func (l *logCheck) takeKnown(newest signed) {
 	for _, note := range l.o.Known {
+		if origin, _ := originIn(note); origin != l.origin {
+			continue // of another generation; Trail says if it is of none
+		}
 		s, _, err := l.open(note)
 		if err != nil {
-			continue // of another generation; Trail says if it is of none
+			l.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere: %v", err)})
+			continue
 		}
 		s.elsewhere = true
 		if s.size > newest.size {

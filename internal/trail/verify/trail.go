@@ -214,7 +214,13 @@ func (t *trailCheck) chain(made Log) {
 			Detail: fmt.Sprintf("its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root", said.Previous.Origin, said.Previous.Size, before.Origin, before.Size),
 		})
 	}
-	if end := before.Base + before.Size; end < made.Base {
+	switch end := before.Base + before.Size; {
+	case end > made.Base && made.Size > 0:
+		t.report.Integrity.add(truth.Finding{
+			Kind: truth.History, Log: made.Origin, From: -1, To: -1,
+			Detail: fmt.Sprintf("it begins with entry %d, and the generation before it has signed the entries up to %d: the trail has two histories", made.Base, end-1),
+		})
+	case end < made.Base:
 		t.report.Completeness.add(truth.Finding{Kind: truth.NotCovered, Log: before.Origin, From: end, To: made.Base - 1, Detail: "no checkpoint covers them: the generation ended before"})
 	}
 }

@@ -82,7 +82,8 @@ func (c *Cosigner) Run(ctx context.Context, trail *audit.Trail) {
 	again := time.NewTimer(cosignAgain)
 	defer again.Stop()
 	var o audit.Offer
-	for failing := false; ; {
+	var unkept []byte // the note of o with signatures that could not be kept
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -95,14 +96,19 @@ func (c *Cosigner) Run(ctx context.Context, trail *audit.Trail) {
 		}
 		again.Stop()
 		text, err := c.cosign(ctx, o)
-		var kept error
-		if text != nil {
-			kept = trail.KeepCosigned(ctx, o, text)
+		if text == nil && o.Again {
+			text = unkept
 		}
-		if kept != nil && !failing && ctx.Err() == nil {
-			c.log.Error("a cosigned checkpoint cannot be kept; it is tried again", "error", kept)
+		failing := unkept != nil
+		if unkept = nil; text != nil {
+			if kept := trail.KeepCosigned(ctx, o, text); kept != nil {
+				unkept, err = text, errors.Join(err, kept)
+				if !failing && ctx.Err() == nil {
+					c.log.Error("a cosigned checkpoint cannot be kept; it is tried again", "error", kept)
+				}
+			}
 		}
-		if failing = kept != nil; err != nil || failing {
+		if err != nil {
 			again.Reset(cosignAgain)
 			continue
 		}

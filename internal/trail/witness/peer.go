@@ -3,6 +3,7 @@ package witness
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	cosignature "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -27,6 +29,8 @@ const (
 	asksPerRound = 4
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 64 << 10
+	// endOfTime is the year 10000, in seconds since 1970.
+	endOfTime = 253_402_300_800
 	// unknownSize means that the witness is asked for its size, with an old size of 0.
 	unknownSize = -1
 )
@@ -146,6 +150,17 @@ func (p *peer) take(o audit.Offer, lines []byte) ([]note.Signature, error) {
 	}
 	if n.Text != string(text) {
 		return nil, errors.New("check the witness's signature: it is of another text")
+	}
+	for i := range n.Sigs {
+		sig := &n.Sigs[i]
+		if at, err := cosignature.CoSigV1Timestamp(*sig); err != nil || at.Unix() < 0 || at.Unix() >= endOfTime {
+			return nil, errors.New("check the witness's signature: it has no time before the year 10000")
+		}
+		raw, err := base64.StdEncoding.DecodeString(sig.Base64)
+		if err != nil {
+			return nil, fmt.Errorf("check the witness's signature: %w", err)
+		}
+		sig.Base64 = base64.StdEncoding.EncodeToString(raw) // a stranger may spell it in another way
 	}
 	p.old, p.most = o.Size, max(p.most, o.Size)
 	return n.Sigs, nil
