@@ -31,6 +31,13 @@ func (s *scene) pushOf(ctx context.Context, random int) (code int, retryAfter st
 	return s.pushBody(ctx, strings.NewReader(line), int64(len(line)))
 }
 
+// pushID pushes one event with an id, and reports whether it was acknowledged.
+func (s *scene) pushID(ctx context.Context, id string) bool {
+	line := fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["%d","{\"event_id\":\"%s\"}"]]}]}`, time.Now().UnixNano(), id)
+	code, _ := s.pushBody(ctx, strings.NewReader(line), int64(len(line)))
+	return code == http.StatusNoContent
+}
+
 func (s *scene) pushBody(ctx context.Context, body io.Reader, size int64) (code int, retryAfter string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

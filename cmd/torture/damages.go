@@ -125,18 +125,19 @@ func loseSegment(s *scene, rng *rand.Rand) (strike, error) {
 	return strike{about: filepath.Base(path) + " removed", records: hit}, errors.Join(err, os.Remove(path))
 }
 
-// spoilMarks harms what says where the events begin and end.
+// eventsMark is the file that says where the events begin and end.
+const eventsMark = eventsLog + ".end"
+
+// spoilMarks harms it.
 func spoilMarks(s *scene, rng *rand.Rand) (strike, error) {
-	d, err := spoilOne(s, rng, func(name string) bool {
-		return strings.HasPrefix(name, eventsLog+"/") && !strings.HasSuffix(name, ".seg")
-	})
+	d, err := spoilOne(s, rng, func(name string) bool { return name == eventsMark })
 	d.doubt = 1000
 	return d, err
 }
 
 // spoilTable harms the values of the table: positions and credentials.
 func spoilTable(s *scene, rng *rand.Rand) (strike, error) {
-	return spoilOne(s, rng, func(name string) bool { return !strings.Contains(name, "/") })
+	return spoilOne(s, rng, func(name string) bool { return name != eventsMark && !strings.Contains(name, "/") })
 }
 
 // spoilControl harms a file of the trail, its checkpoints or its key, of the quarantine or

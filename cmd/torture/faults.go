@@ -25,8 +25,8 @@ import (
 )
 
 // randomFaults harms one file of a killed relay's store at random and starts the relay there,
-// again and again, each time from the same files. The relay must take pushes. Each event that
-// was acknowledged before must arrive at each sink that lacks it, or be named in the
+// again and again, each time from the same files. The relay must take pushes, and deliver them. Each
+// event that was acknowledged before must arrive at each sink that lacks it, or be named in the
 // quarantine; and so must each dead letter.
 func randomFaults(ctx context.Context, t *trial) error {
 	o := &owing{t: t, acknowledged: map[string]bool{}, letters: map[store.Pos]string{}, at: map[store.Pos][]string{}}
@@ -306,18 +306,17 @@ func (o *owing) round(ctx context.Context, n int) (about string, found outcome, 
 	if err := s.startReady(ctx); err != nil {
 		return about, found, err
 	}
-	if err := s.until(ctx, "a push is taken", func() bool {
-		code, _ := s.push(ctx)
-		return code == http.StatusNoContent
-	}); err != nil {
+	fresh := fmt.Sprintf("event-after-fault-%d", n)
+	if err := s.until(ctx, "a push is taken", func() bool { return s.pushID(ctx, fresh) }); err != nil {
 		return about, found, err
 	}
-	found, err = o.settled(ctx, s)
+	found, err = o.settled(ctx, s, fresh)
 	return about, found, err
 }
 
-// settled waits until nothing is missing in silence, or nothing more comes.
-func (o *owing) settled(ctx context.Context, s *scene) (found outcome, err error) {
+// settled waits until nothing is missing in silence, or nothing more comes. The event fresh was
+// acknowledged after the fault.
+func (o *owing) settled(ctx context.Context, s *scene, fresh string) (found outcome, err error) {
 	left, look := int64(1), time.Time{}
 	err = s.while(ctx, "each event has arrived or is named", func() int64 {
 		if !found.held && s.gauge(ctx, "auditrelay_journal_damage_held") == "1" {
@@ -330,7 +329,7 @@ func (o *owing) settled(ctx context.Context, s *scene) (found outcome, err error
 			return left
 		}
 		look = time.Now()
-		if found.silent, found.named, err = o.silent(ctx, s); err == nil {
+		if found.silent, found.named, err = o.silent(ctx, s, fresh); err == nil {
 			left = int64(len(found.silent))
 		}
 		return left
@@ -343,7 +342,7 @@ func (o *owing) settled(ctx context.Context, s *scene) (found outcome, err error
 
 // silent are the events that a sink lacks, and the letters that are gone, of which the
 // quarantine says nothing.
-func (o *owing) silent(ctx context.Context, s *scene) (lost []string, named int, err error) {
+func (o *owing) silent(ctx context.Context, s *scene, fresh string) (lost []string, named int, err error) {
 	all, err := s.files().Quarantined(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -369,6 +368,9 @@ func (o *owing) silent(ctx context.Context, s *scene) (lost []string, named int,
 		return nil, 0, err
 	}
 	for _, there := range []map[string]bool{at, o.received()} {
+		if !there[fresh] {
+			lost = append(lost, fresh)
+		}
 		for _, id := range missing(o.acknowledged, there) {
 			if !excused[id] {
 				lost = append(lost, id)

@@ -131,6 +131,60 @@ func TestAKillInARecoveryCostsNothing(t *testing.T) {
 	}
 }
 
+// TestAFaultInARecoveryCostsNothing harms one file, and has an operation fail in each of the recoveries from
+// that, or the disk be full, or the salvage folder take nothing: what they take is there afterwards, and
+// nothing else is missing.
+func TestAFaultInARecoveryCostsNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range many(t, 300, 20, testing.Short()) {
+		m := newModel(t, seed)
+		earlier := live(m)
+		what := "nothing"
+		if m.rng.IntN(3) > 0 {
+			what = m.fs.harm(m.rng, earlier)
+			m.damaged = true
+		}
+		for range 1 + m.rng.IntN(3) {
+			switch m.rng.IntN(4) {
+			case 0:
+				m.fs.fail = diskFull
+			case 1:
+				m.fs.fail = salvageRefused
+			default:
+				m.failOnce()
+			}
+			m.open()
+			for range m.rng.IntN(3) {
+				m.append()
+				m.put()
+				m.trim()
+			}
+			m.fs.fail = nil
+			m.leave()
+		}
+		m.open()
+		m.check()
+		goesOn(m, what+", and faults in the recovery")
+	}
+}
+
+// diskFull is how a full disk fails.
+func diskFull(op, path string) error {
+	grows := strings.HasSuffix(path, segmentSuffix) || strings.HasSuffix(path, ".new")
+	if op == "allocate" || op == "write" && grows { // the slots of the marks are there already
+		return unix.ENOSPC
+	}
+	return nil
+}
+
+// salvageRefused is how a salvage folder fails that takes nothing.
+func salvageRefused(_, path string) error {
+	if strings.HasPrefix(path, "/salvage") {
+		return unix.EACCES
+	}
+	return nil
+}
+
 // Where writes fail, there is no room, whatever was allocated before. As soon as they succeed
 // there is some.
 func TestThereIsNoRoomWhileWritesFail(t *testing.T) {

@@ -171,6 +171,30 @@ func TestThingsAreMovedAsideWithoutASalvageFolder(t *testing.T) {
 	}
 }
 
+// Nothing can be renamed from one filesystem into another.
+func TestThingsAreMovedAsideWithASalvageFolderElsewhere(t *testing.T) {
+	t.Parallel()
+	const elsewhere = "/dev/shm"
+	dir, err := os.MkdirTemp(elsewhere, "")
+	if err != nil {
+		t.Skip("there is no other filesystem: ", err)
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	f := openFolder(t).(*folder)
+	appendTo(t, f.Log(t, "events"), 100)
+	require.NoError(t, f.store.Close())
+	for _, name := range []string{"lazy", "events.end", "events/" + segmentName(1)} {
+		require.NoError(t, os.Remove(f.at(name)))
+		require.NoError(t, os.MkdirAll(f.at(name, "x"), 0o700))
+	}
+	f.cfg.Salvage = filepath.Join(dir, "salvage")
+	f.open(t)
+	assert.Greater(t, appendTo(t, f.Log(t, "events"), 100), store.Pos(0))
+	logs, err := f.store.Logs(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"events"}, logs)
+}
+
 // readCounter counts the bytes that are read.
 type readCounter struct {
 	osFile

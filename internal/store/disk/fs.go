@@ -91,8 +91,8 @@ func openRegular(path string, flags int) (*os.File, error) {
 }
 
 // moveAside moves what stands at a path out of the way unless it is right, and reports whether it
-// could: into the folder for such things, or, where that is none either, to a name of its own. A
-// crash after it leaves nothing there, as if it had been removed.
+// could: into the folder for such things, or, where that takes nothing, to a name of its own next to
+// where it stood. A crash after it leaves nothing there, as if it had been removed.
 func (o osFS) moveAside(path string, right func(fs.FileMode) bool) bool {
 	info, err := os.Lstat(path)
 	if err != nil || right(info.Mode()) || o.aside == "" {
@@ -100,10 +100,13 @@ func (o osFS) moveAside(path string, right func(fs.FileMode) bool) bool {
 	}
 	name := fmt.Sprintf("%s-%s-%d", filepath.Base(filepath.Dir(path)), filepath.Base(path), time.Now().UnixNano())
 	to := filepath.Join(o.aside, name)
-	if os.MkdirAll(o.aside, 0o700) != nil {
-		to = filepath.Join(filepath.Dir(o.aside), name)
+	if err = os.MkdirAll(o.aside, 0o700); err == nil {
+		err = os.Rename(path, to)
 	}
-	err = os.Rename(path, to)
+	if err != nil { // the folder is none, or another filesystem's
+		to = filepath.Join(filepath.Dir(path), name)
+		err = os.Rename(path, to)
+	}
 	o.log.Error("something else stands where the store has a file or a folder, and is moved aside", "path", path, "to", to, "error", err)
 	return err == nil
 }
@@ -190,9 +193,10 @@ func isFull(err error) bool {
 }
 
 // isPassing reports whether a file could not be opened for a reason that lies outside of it,
-// and that may be another one soon: no descriptors, no memory, no permission.
+// and that may be another one soon: no descriptors, no memory, no permission, a filesystem that became
+// read-only.
 func isPassing(err error) bool {
-	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN, fs.ErrPermission} {
+	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN, unix.EROFS, fs.ErrPermission} {
 		if errors.Is(err, passing) {
 			return true
 		}

@@ -234,3 +234,31 @@ func TestARefusedRecordDoesNotComeBack(t *testing.T) {
 	require.Equal(t, store.Damaged, m.gaps[segments[1].base])
 	m.leave()
 }
+
+// The end mark is lost, and a segment of another store's log of the same name stands among those of this
+// one, as the newest. The table knows whose it is not.
+func TestASegmentOfAnotherStoreIsNoneWithoutAMark(t *testing.T) {
+	t.Parallel()
+	other, m := newModel(t, 1), newModel(t, 2)
+	for range 120 {
+		m.append()
+		other.append()
+	}
+	other.leave()
+	before, err := m.log.State(t.Context())
+	require.NoError(t, err)
+	m.leave()
+	foreign := other.log.(*Log)
+	foreignBase := foreign.segments[len(foreign.segments)-1].base
+	h := segmentHeader{log: foreign.id, secret: foreign.secret, name: "events", base: before.End + 100, before: foreignBase}
+	m.fs.set(m.log.(*Log).path(h.base), h.encode())
+	require.NoError(t, m.fs.Remove("/s/events"+endSuffix))
+	m.open()
+	after, err := m.log.State(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	m.check()
+	_, gaps := read(t, m.log)
+	assert.Empty(t, gaps)
+	goesOn(m, "a segment of another store")
+}

@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process without descriptors cannot open a segment. That is no damage: a reader gets an
-// error, a start is refused, and everything is there afterwards.
+// A process without descriptors cannot open a segment, and neither can one on a filesystem that became
+// read-only. That is no damage: a reader gets an error, a start is refused, and everything is there
+// afterwards.
 func TestAFileThatCannotBeOpenedNowIsNotLost(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []error{unix.EMFILE, unix.ENFILE, unix.EACCES, unix.ENOSPC} {
+	for _, cause := range []error{unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EROFS, unix.ENOSPC} {
 		m := newModel(t, 4)
 		for range 30 {
 			m.append()

@@ -138,9 +138,10 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 	return &onDisk{segment: segment{base: base, size: length}, header: header, length: length}, nil
 }
 
-// identify chooses the log's id and secret: the mark's, or those of the newest segment, or the id that
-// was asked for, or the one that the table knows, or new ones. A segment that names another log says
-// nothing, and neither does a mark if the newest segment and the table agree on another id.
+// identify chooses the log's id and secret: the mark's, or those of the newest segment whose id the table
+// knows, or of the newest one, or the id that was asked for, or the one that the table knows, or new ones.
+// A segment that names another log says nothing, and neither does a mark if a segment and the table agree
+// on another id.
 func (r *recovery) identify() {
 	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
 		r.id = r.told.log
@@ -151,7 +152,8 @@ func (r *recovery) identify() {
 	_, _ = rand.Read(r.secret[:])
 	r.bare = true
 	for _, s := range r.found {
-		if s.header != nil && s.header.base == s.base && s.header.of(r.name) {
+		agreed := !r.bare && r.id == r.told.log
+		if s.header != nil && s.header.base == s.base && s.header.of(r.name) && (!agreed || s.header.log == r.id) {
 			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
 		}
 	}
