@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,7 +56,7 @@ func signByCommand(command, named []string) func(context.Context, []byte) ([]byt
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("signing command %s: no answer within %s", command[0], commandTimeout)
-		case err != nil:
+		case err != nil && !errors.Is(err, exec.ErrWaitDelay): // then it has ended well, and answered
 			return nil, fmt.Errorf("signing command %s: %w: %s", command[0], err, complaint.firstLine())
 		}
 		sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(out.text)))

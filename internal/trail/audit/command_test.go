@@ -222,6 +222,14 @@ func TestTheDocumentedSigningCommand(t *testing.T) {
 	requireWhole(t, openTrail(t, st, o), 3)
 }
 
+// A program has answered once it has ended, though a child of it holds its output open.
+func TestAChildOfASigningCommandHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	sign := signByCommand([]string{"/bin/sh", "-c", "cat >/dev/null; sleep 5 & echo AAAA"}, nil)
+	_, err := sign(t.Context(), []byte("message"))
+	require.NoError(t, err)
+}
+
 // The program may use a token that bears one process at a time.
 func TestASigningCommandIsCalledOnceAtATime(t *testing.T) {
 	t.Parallel()
