@@ -75,14 +75,18 @@ func TestDeadLettersFromTheCommandLine(t *testing.T) {
 // checkHistory asks what became of the deliveries to the sink, one of which was refused.
 func checkHistory(t *testing.T, s *stand) {
 	t.Helper()
-	var h struct {
-		Minutes []struct{ Delivered, Refused int64 }
-	}
-	require.NoError(t, json.Unmarshal([]byte(s.run(t, cli.ExitOK, "sinks", "history", "kafka", "--json")), &h))
 	delivered, refused := int64(0), int64(0)
-	for _, m := range h.Minutes {
-		delivered, refused = delivered+m.Delivered, refused+m.Refused
-	}
+	waiting.Until(t, func() bool { // a letter is there before it is counted
+		var h struct {
+			Minutes []struct{ Delivered, Refused int64 }
+		}
+		require.NoError(t, json.Unmarshal([]byte(s.run(t, cli.ExitOK, "sinks", "history", "kafka", "--json")), &h))
+		delivered, refused = 0, 0
+		for _, m := range h.Minutes {
+			delivered, refused = delivered+m.Delivered, refused+m.Refused
+		}
+		return refused > 0
+	})
 	assert.GreaterOrEqual(t, delivered, int64(2), "the relay's own events come with the two that fit")
 	assert.EqualValues(t, 1, refused)
 	table := s.run(t, cli.ExitOK, "sinks", "history", "kafka")

@@ -39,8 +39,9 @@ func TestStreamingFromTheCommandLine(t *testing.T) {
 		json.RawMessage(`{"grafana_loki":{"hostname":"logs.example.com","username":"u","password":"pass-word-1234"}}`)))
 	o.start(t)
 	waiting.Until(t, func() bool {
-		return exec.CommandContext(t.Context(), "auditrelay", "streaming", "plan", "--config", o.config).Run() != nil
-	})
+		cmd := exec.CommandContext(t.Context(), "auditrelay", "streaming", "plan", "--config", o.config)
+		return cmd.Run() != nil && cmd.ProcessState.ExitCode() == cli.ExitTrouble
+	}, "no difference is planned")
 	out, _ := o.streaming(t, cli.ExitTrouble, "plan", o.name)
 	assert.Contains(t, out, o.name+": would change (mode observe, status ACTIVE)")
 	assert.Regexp(t, `\* hostname +logs\.example\.com +127\.0\.0\.1:1\n`, out)

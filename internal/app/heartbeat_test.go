@@ -38,7 +38,7 @@ sinks:
 	broken["ca.crt"], broken["tls.key"] = broken["ca.crt"][:100], ""
 	v.put(broken)
 	waiting.Until(t, func() bool { return r.pushAs("u", "the-push-password-two", 1) == 204 }, "a broken file holds up no other")
-	assert.Equal(t, "0", r.usable())
+	waiting.Until(t, func() bool { return r.usable() == "0" })
 	_, ready := r.get("/readyz")
 	assert.Contains(t, ready, "heartbeat.tls: read CA file ")
 	calls := receiver.count()

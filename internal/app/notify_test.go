@@ -108,6 +108,7 @@ func TestNotificationsAndSilences(t *testing.T) {
 	for _, e := range refused {
 		require.Equal(t, http.StatusNoContent, r.pushAs(e.Environment, "a-password-of-"+e.Environment, 1))
 	}
+	require.Equal(t, http.StatusNoContent, r.pushAs("busy", "a-password-of-busy", 50), "a batch begins after it")
 	var wrong sync.WaitGroup // wrong credentials are answered late
 	for _, e := range refused {
 		wrong.Go(func() { assert.Equal(t, http.StatusUnauthorized, r.pushAs(e.Environment, "wrong", 1)) })

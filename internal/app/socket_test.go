@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,12 +67,15 @@ func TestTheSocketOutlivesTheRelay(t *testing.T) {
 		kept = append(kept, dial(t, address))
 		assert.False(t, rawPush(t, kept[len(kept)-1])())
 	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- r.stop() }()
-	for len(kept) > 0 { // until the farewell of each
-		kept = slices.DeleteFunc(kept, func(conn net.Conn) bool { return rawPush(t, conn)() })
+	var pushing sync.WaitGroup // on all at once: one that is quiet for long is closed without a farewell
+	for _, conn := range kept {
+		pushing.Go(func() {
+			for !rawPush(t, conn)() { //nolint:revive // until the farewell
+			}
+		})
 	}
-	require.NoError(t, <-stopped)
+	require.NoError(t, r.stop())
+	pushing.Wait()
 
 	between := rawPush(t, dial(t, address))
 	r = begin()

@@ -286,7 +286,8 @@ func TestPeopleActOnDeadLetters(t *testing.T) {
 	}
 
 	assert.Contains(t, p.viewer.sees("/sinks"), `<a href="/sinks/history/picky">`)
-	passed := p.history("picky") // delivered events, failed attempts, refused events
+	var passed [3]int // delivered events, failed attempts, refused events
+	waiting.Until(t, func() bool { passed = p.history("picky"); return passed[2] >= 3 }, "a letter is there before it is counted")
 	assert.GreaterOrEqual(t, passed[1], 3)
 	assert.Equal(t, 3, passed[2])
 	errors := p.viewer.sees("/sinks/history/picky?hours=12")

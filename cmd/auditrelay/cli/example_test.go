@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/cmd/auditrelay/cli"
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -233,10 +233,9 @@ func metric(ctx context.Context, url, name string) string {
 }
 
 func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := rig.FreeAddresses(context.Background(), 1)
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return free[0]
 }

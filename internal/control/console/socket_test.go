@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 func listenAt(t *testing.T, dir string) (*console.Server, error) {
@@ -108,7 +108,7 @@ func TestAClientThatDoesNotReadHoldsUpNoStop(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Read(make([]byte, 1)) // the answer has begun
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	assert.NoError(t, server.Close(ctx))
 }
