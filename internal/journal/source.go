@@ -275,10 +275,11 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 			return s.piece()
 		}
 		first, err := s.wait(ctx)
-		if err == nil {
-			err = s.turn.Await(ctx)
-		}
 		if err != nil {
+			return relay.Batch{}, err
+		}
+		if err := s.turn.Await(ctx); err != nil {
+			s.spare = &first // whoever asks again gets it
 			return relay.Batch{}, err
 		}
 		events, last := s.gather(ctx, first)

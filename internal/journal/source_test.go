@@ -47,6 +47,25 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	assert.Equal(t, ids(events[3:]), ids(read(t, s, 2, true)))
 }
 
+// Whoever asks with a context that has ended, and then again, lacks nothing.
+func TestAnEndedContextCostsNoEvent(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	events := relaytest.Events(2)
+	j.push(t, events[:1])
+	j.push(t, events[1:])
+	s := j.source(t, "k")
+	defer s.Close()
+	waiting.Until(t, func() bool { return len(s.decoded) == 2 })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // a record that is there counts as much as the end
+		_, err := s.Next(ended)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	assert.Equal(t, ids(events), ids(read(t, s, 2, true)))
+}
+
 // Records set aside make no batch. To pass over them must not acknowledge a batch before
 // them, still under way.
 func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
