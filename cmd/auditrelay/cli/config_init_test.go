@@ -17,12 +17,21 @@ import (
 // asked plays an interview whose answers are lines.
 func asked(t *testing.T, answers ...string) (*interview, string, error) {
 	t.Helper()
+	return askedUnseen(t, []string{"typed-and-not-shown"}, answers...)
+}
+
+// askedUnseen is asked, with the secrets that are typed without being shown.
+func askedUnseen(t *testing.T, secrets []string, answers ...string) (*interview, string, error) {
+	t.Helper()
 	in := bufio.NewReader(strings.NewReader(strings.Join(answers, "\n") + "\n"))
 	var out strings.Builder
 	i := &interview{
 		file: filepath.Join(t.TempDir(), "relay.yaml"), out: &out,
-		line:   func() (string, error) { return in.ReadString('\n') },
-		unseen: func(string) (string, error) { return "typed-and-not-shown", nil },
+		line: func() (string, error) { return in.ReadString('\n') },
+		unseen: func(string) (typed string, err error) {
+			typed, secrets = secrets[0], secrets[1:]
+			return typed, nil
+		},
 	}
 	err := i.run()
 	return i, out.String(), err
@@ -83,6 +92,47 @@ func TestEveryDestinationCanBeAnswered(t *testing.T) {
 	require.ErrorIs(t, err, errNothingWritten, "the input ended")
 }
 
+// What a person types by mistake is asked again, and none of it is taken for something else.
+func TestOddAnswers(t *testing.T) {
+	t.Parallel()
+	i, out, err := asked(t,
+		"caf\xe9", "my\u200bdata", "relay data", // whatever has no picture is no answer
+		"http://127.0.0.1:8099/pwa/v3", "key-1\x1b[D", "key-1", "${KEY_SECRET}",
+		"münchen", "live", "maybe", "YES", "", "test", "No",
+		"rélay.example.com", "relay.example.com:443", "https://relay.example.com/loki", "relay.example.com/", "localhost:3100", "-",
+		"", "", "", "")
+	require.NoError(t, err, out)
+	assert.Equal(t, 3, strings.Count(out, "a character that cannot be seen"), out)
+	assert.Equal(t, 1, strings.Count(out, "it is y or n"), out)
+	cfg, warnings, err := config.Kinds{}.CheckText(i.file, i.draft.text(), orSetLater)
+	require.NoError(t, err, string(i.draft.text()))
+	assert.Empty(t, warnings)
+	assert.Equal(t, "relay data", cfg.DataDir)
+	assert.Equal(t, "key-1", cfg.Workspace.KeyID)
+	assert.Contains(t, string(i.draft.text()), "secret: ${KEY_SECRET}\n")
+	require.Len(t, cfg.Environments, 2)
+	assert.Equal(t, "münchen", cfg.Environments[1].Project)
+	assert.Equal(t, "localhost:3100", cfg.Ingest.Listen)
+	assert.Equal(t, "relay data/archive/events.jsonl", cfg.Sinks[0].File.Path)
+}
+
+// A typed secret that is refused is typed again, and each destination has a file for its own.
+func TestRefusedSecretsAreTypedAgain(t *testing.T) {
+	t.Parallel()
+	secrets := []string{"of-the-workspace", "whsec_short", "whsec_" + strings.Repeat("YWJj", 8), "of-another-webhook-with-some-length"}
+	i, out, err := askedUnseen(t, secrets, "", "http://127.0.0.1:8099", "key-1", "-", "shop", "live", "", "", "-",
+		"webhook", "https://one.example.com", "-", "-", "", "webhook", "https://two.example.com", "-", "two", "")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "must have 24 to 64 bytes")
+	cfg, _, err := config.Kinds{}.CheckText(i.file, i.draft.text(), orSetLater)
+	require.NoError(t, err, string(i.draft.text()))
+	assert.Equal(t, secrets[2], cfg.Sinks[0].Webhook.Secret.Reveal())
+	assert.Equal(t, secrets[3], cfg.Sinks[1].Webhook.Secret.Reveal())
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(i.file), "*secret*"))
+	require.NoError(t, err)
+	assert.ElementsMatch(t, i.made, files, "a refused secret is left behind")
+}
+
 // interviewed plays the interview on a terminal. The question for the secret is answered with
 // these keys, and more questions may follow. It returns the file and what came of it.
 func interviewed(t *testing.T, x *terminal, secret string, more ...[2]string) (file string, err error) {
@@ -124,6 +174,26 @@ func TestInitAsksOnATerminal(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, config.Schema(), schema)
 	require.ErrorContains(t, Program{}.interviewAt(t.Context(), x.tty, x.tty, file, false), "exists; give --force")
+}
+
+// A person answers everything only where the answers can be kept.
+func TestInitTriesItsFolderFirst(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t, 200, 50)
+	err := Program{}.interviewAt(t.Context(), x.tty, x.tty, filepath.Join(t.TempDir(), "missing", "relay.yaml"), false)
+	require.ErrorContains(t, err, "nothing can be written in the folder")
+	assert.Empty(t, x.text(), "it has asked something")
+}
+
+// Ctrl-D at a question ends them, and leaves nothing behind: not even a secret that was typed.
+func TestCtrlDAtAQuestion(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t, 200, 50)
+	file, err := interviewed(t, x, "hunter2-of-some-length\n", [2]string{"Slug of a project", "\x04"})
+	require.ErrorIs(t, err, errNothingWritten)
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 // Ctrl-C at a secret ends the questions, and leaves the terminal as it was.

@@ -11,7 +11,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -36,6 +39,9 @@ var errNothingWritten = errors.New("nothing was written")
 func (p Program) interviewAt(ctx context.Context, in, out *os.File, file string, force bool) error {
 	if _, err := os.Lstat(file); err == nil && !force {
 		return errExists(file)
+	}
+	if err := unix.Access(filepath.Dir(file), unix.W_OK|unix.X_OK); err != nil { // before a person has answered everything
+		return fmt.Errorf("nothing can be written in the folder %s: %w; make it, or name a FILE elsewhere", filepath.Dir(file), err)
 	}
 	typed := bufio.NewReader(in)
 	before, err := term.GetState(int(in.Fd()))
@@ -88,21 +94,44 @@ func orEnded(ctx context.Context, read func() (string, error)) (text string, err
 
 func (i *interview) say(format string, args ...any) { _, _ = fmt.Fprintf(i.out, format+"\n", args...) }
 
-// answer asks once. An empty answer means the usual one.
+// answer asks for a line that can be read on the screen: the arrow keys, for one, put something else into it.
+// An empty answer means the usual one.
 func (i *interview) answer(question, usual string) (string, error) {
 	if usual != "" {
 		question += " [" + usual + "]"
 	}
-	_, _ = fmt.Fprintf(i.out, "%s: ", question)
-	line, err := i.line()
-	if err != nil && line == "" {
-		i.say("")
-		return "", errNothingWritten // the input has ended, or the person has ended it
+	for {
+		_, _ = fmt.Fprintf(i.out, "%s: ", question)
+		line, err := i.line()
+		if err != nil && line == "" {
+			i.say("")
+			return "", errNothingWritten // the input has ended, or the person has ended it
+		}
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+			return usual, nil
+		case utf8.ValidString(line) && !strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }):
+			return line, nil
+		}
+		i.say("  it holds a character that cannot be seen; type it again")
 	}
-	if line = strings.TrimSpace(line); line == "" {
-		return usual, nil
+}
+
+// yes asks whether to do something.
+func (i *interview) yes(question string) (bool, error) {
+	for {
+		answer, err := i.answer(question+", y or n", "n")
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no", "-":
+			return false, nil
+		}
+		i.say("  it is y or n")
 	}
-	return line, nil
 }
 
 // ask asks until the answer, once it is written, passes the checks of the field and those below it.
@@ -161,7 +190,8 @@ func orSetLater(name string) (string, bool) {
 	return "set-before-the-start-of-the-relay", true
 }
 
-var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+// variableName is NAME, $NAME or ${NAME}.
+var variableName = regexp.MustCompile(`^(?:\$?([A-Z_][A-Z0-9_]*)|\$\{([A-Z_][A-Z0-9_]*)\})$`)
 
 // secret asks where a secret is. It never asks for the secret itself on the screen.
 func (i *interview) secret(field, what, variable string) error {
@@ -169,6 +199,7 @@ func (i *interview) secret(field, what, variable string) error {
 	if err != nil {
 		return err
 	}
+	keep = unused(keep)
 	i.say("%s: the NAME of an environment variable, file:PATH,\n  or - to type it unseen; it is then kept in %s", what, keep)
 	for {
 		answer, err := i.answer("Where is it", variable)
@@ -183,7 +214,7 @@ func (i *interview) secret(field, what, variable string) error {
 				continue
 			}
 		case variableName.MatchString(answer):
-			answer = "${" + answer + "}"
+			answer = variableName.ReplaceAllString(answer, "$${$1$2}")
 		case !strings.HasPrefix(answer, "file:"):
 			i.say("  that is neither of them; if it was the secret itself, it was on the screen: make a new one")
 			continue
@@ -194,6 +225,30 @@ func (i *interview) secret(field, what, variable string) error {
 			return nil
 		}
 		i.say("  %s", wrong)
+		if answer == "file:"+keep {
+			i.discard(keep)
+		}
+	}
+}
+
+// unused is a path where nothing is yet: this one, or one with a number after it.
+func unused(path string) string {
+	free := path
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(free); err != nil {
+			return free
+		}
+		free = fmt.Sprintf("%s_%d", path, n)
+	}
+}
+
+// discard removes a file with a secret that was refused, so that another one can be typed.
+func (i *interview) discard(file string) {
+	if n := slices.Index(i.made, file); n >= 0 {
+		i.made = slices.Delete(i.made, n, n+1)
+		if err := os.Remove(file); err != nil {
+			i.say("  %v", err)
+		}
 	}
 }
 

@@ -33,17 +33,31 @@ func (i *interview) run() error {
 	if os.Getuid() == 0 {
 		folder = "/var/lib/auditrelay"
 	}
-	err := i.put("",
-		prompt{field: "data_dir", text: "Folder for the relay's data, on a local disk", usual: folder},
-		prompt{field: "workspace.base_url", text: "Address of the Workspace Management API"},
-		prompt{field: "workspace.key_id", text: "Id of a workspace management key"},
-		prompt{field: "workspace.secret", text: "Secret of that key", usual: "WORKSPACE_KEY_SECRET", secret: true})
-	for _, part := range []func() error{i.environments, i.host, i.console, i.sinks} {
+	err := i.put("", prompt{field: "data_dir", text: "Folder for the relay's data, on a local disk", usual: folder})
+	for _, part := range []func() error{i.budget, i.workspace, i.environments, i.host, i.console, i.sinks} {
 		if err == nil {
 			err = part()
 		}
 	}
 	return err
+}
+
+// budget asks for the size of the journal, if the usual one is more than the whole disk.
+func (i *interview) budget() error {
+	const field = "journal.max_bytes"
+	wrong := i.wrong(field)
+	if wrong == "" {
+		return nil
+	}
+	i.say("  %s", wrong)
+	return i.put("", prompt{field: field, text: "Most room for events, such as 500MiB"})
+}
+
+func (i *interview) workspace() error {
+	return i.put("workspace.",
+		prompt{field: "base_url", text: "Address of the Workspace Management API"},
+		prompt{field: "key_id", text: "Id of a workspace management key"},
+		prompt{field: "secret", text: "Secret of that key", usual: "WORKSPACE_KEY_SECRET", secret: true})
 }
 
 // put asks for fields below a place.
@@ -73,7 +87,7 @@ func (i *interview) environments() error {
 		if err != nil {
 			return err
 		}
-		if more, err := i.answer("Another environment, y or n", "n"); err != nil || !strings.HasPrefix(more, "y") {
+		if more, err := i.yes("Another environment"); err != nil || !more {
 			return err
 		}
 	}
