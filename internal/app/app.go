@@ -65,7 +65,7 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		live:  map[string][]relay.Sink{},
 		kinds: opts.Kinds, socket: opts.Socket, arrivals: newArrivals(cfg.Environments),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
-		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}},
+		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}, places: map[string]*place{}},
 	}
 	r.apply(cfg)
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
@@ -83,6 +83,7 @@ func (r *process) serveUntil(ctx context.Context, opts Options) error {
 		if opts.Started != nil {
 			opts.Started(at)
 		}
+		r.followReloads() // who is told of both hears of the start first
 	})
 }
 

@@ -71,7 +71,13 @@ func startWith(t *testing.T, cfg *config.Config, o Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	started, ended := make(chan Addresses, 1), make(chan error, 1)
 	go func() {
-		o.Started = func(a Addresses) { started <- a }
+		told := o.Started
+		o.Started = func(a Addresses) {
+			if told != nil {
+				told(a)
+			}
+			started <- a
+		}
 		ended <- Run(ctx, cfg, o)
 	}()
 	r := &running{t: t, data: cfg.DataDir}

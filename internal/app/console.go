@@ -81,6 +81,9 @@ func (c *control) openForReplay(cfg config.Sink) (relay.Sink, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		live := c.live[cfg.Name]
+		if len(live) == 0 && !c.inCluster() {
+			return nil, fmt.Errorf("the sink %s has one writer, which a reload is changing at present; try again", cfg.Name)
+		}
 		if len(live) == 0 {
 			return nil, fmt.Errorf("the sink %s has one writer, and another relay of the cluster is that at present", cfg.Name)
 		}

@@ -35,6 +35,7 @@ type couriers struct {
 	mu      sync.Mutex
 	newest  map[string]*edition     // by sink; guarded by mu
 	working map[string]bool         // the sinks with a goroutine, on a disk; guarded by mu
+	places  map[string]*place       // by what is written; guarded by mu
 	begin   func(string, *delivery) // begins a goroutine; nil in a cluster, and once the sinks stop; guarded by mu
 }
 
@@ -78,6 +79,52 @@ func (c *couriers) replace(sinks []config.Sink, touched func(name string) bool) 
 		}
 	}
 	return fresh
+}
+
+// place is what only one sink may write, such as a file, while one does.
+type place struct {
+	sink  string
+	uses  int           // guarded by the couriers' mu
+	freed chan struct{} // closed when the sink has left it
+}
+
+// occupy waits until no other sink writes what this one does, which another one may have written until the
+// newest reload. The same sink may occupy it several times.
+func (c *couriers) occupy(ctx context.Context, cfg *config.Sink) (leave func(), err error) {
+	one := cfg.Exclusive()
+	if one == nil {
+		return func() {}, nil
+	}
+	field, name := one.Resource()
+	key := field + " " + name
+	for {
+		c.mu.Lock()
+		p := c.places[key]
+		if p == nil {
+			p = &place{sink: cfg.Name, freed: make(chan struct{})}
+			c.places[key] = p
+		}
+		if p.sink == cfg.Name {
+			p.uses++
+			c.mu.Unlock()
+			return func() { c.leave(key, p) }, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-p.freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *couriers) leave(key string, p *place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.uses--; p.uses == 0 {
+		delete(c.places, key)
+		close(p.freed)
+	}
 }
 
 // isOpen reports whether there is such an edition, and it is delivered to, or was.
@@ -157,6 +204,14 @@ func (r *process) deliverTo(ctx context.Context, e *edition, shard int, turn *le
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.over, cancel)()
+	leave, err := r.couriers.occupy(ctx, &e.cfg)
+	if err != nil {
+		if d != nil {
+			err = errors.Join(err, d.close())
+		}
+		return err
+	}
+	defer leave()
 	for said := false; d == nil; said = true {
 		if d, err = r.openSink(ctx, e.cfg, shard, turn); err == nil {
 			break

@@ -75,7 +75,6 @@ func (r *process) startActing(ctx context.Context) error {
 	r.stack.push("acting control", r.control.stopActing)
 	r.admin.Running()
 	close(r.up)
-	r.followReloads()
 	if r.reload.Source.Again != nil {
 		r.followFiles()
 	}

@@ -64,6 +64,9 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	}
 	report := console.Reloaded{DryRun: dryRun, Changes: r.changes(loaded.Config), Files: append([]string{}, used.since(r.reload.used, loaded.Files)...), ChangingOver: []string{}, ConfigSHA256: hash}
 	if dryRun {
+		if err := r.try(loaded.Config, nil); err != nil {
+			report.Refused = err.Error()
+		}
 		return report, nil
 	}
 	if err := r.prepare(ctx, &report, loaded.Config, nil); err != nil {
@@ -109,6 +112,19 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 	if wrong := report.Restarts(); len(wrong) > 0 {
 		return fmt.Errorf("%w: %s", errTakesRestart, fieldsOf(wrong))
 	}
+	if err := r.try(next, files); err != nil {
+		return err
+	}
+	for _, cfg := range next.Sinks {
+		if err := r.journal.Register(ctx, cfg.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try makes what is made of a configuration, and leaves nothing behind. Of a change of files alone, it is told whose.
+func (r *process) try(next *config.Config, files []string) error {
 	for _, cfg := range next.Sinks {
 		if files != nil && !hasFile(next, cfg.Name, files) {
 			continue
@@ -129,11 +145,6 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 	if files == nil { // a change of files alone tries its own in any case
 		if _, err := next.Heartbeat.TLS.ClientConfig(); err != nil {
 			return fmt.Errorf("heartbeat.tls: %w", err)
-		}
-	}
-	for _, cfg := range next.Sinks {
-		if err := r.journal.Register(ctx, cfg.Name); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -1,12 +1,13 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,95 +17,12 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks"
 )
 
 // runsWith gives a process its configuration.
 func runsWith(p *process, cfg *config.Config) *process {
 	p.apply(cfg)
 	return p
-}
-
-// gated is the section of a sink that a test holds up.
-type gated struct {
-	Gate  string `yaml:"gate"`
-	Wrong bool   `yaml:"wrong"`
-}
-
-func (*gated) SetDefaults()               {}
-func (*gated) Problems() []config.Problem { return nil }
-
-// gates are the sinks of a test that it can hold up, and what they got, by their gates' names.
-type gates struct {
-	mu   sync.Mutex
-	held map[string]chan struct{} // guarded by mu
-	got  map[string][]string      // ids of pushed events; guarded by mu
-	at   map[string]int           // deliveries under way; guarded by mu
-}
-
-func newGates() *gates {
-	return &gates{held: map[string]chan struct{}{}, got: map[string][]string{}, at: map[string]int{}}
-}
-
-func (g *gates) kinds() sinks.Kinds {
-	return sinks.Kinds{sinks.NewKind("gated", func(s *gated, _ sinks.Options) (relay.Sink, error) {
-		if s.Wrong {
-			return nil, errors.New("gated.wrong: it is set")
-		}
-		return &gatedSink{g, s.Gate}, nil
-	})}
-}
-
-// hold makes deliveries through a gate wait, whatever their contexts say, until it is opened.
-func (g *gates) hold(name string) (open func()) {
-	wait := make(chan struct{})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held[name] = wait
-	return sync.OnceFunc(func() { close(wait) })
-}
-
-func (g *gates) ids(name string) []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.got[name])
-}
-
-func (g *gates) underWay(name string) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.at[name]
-}
-
-type gatedSink struct {
-	gates *gates
-	name  string
-}
-
-func (s *gatedSink) Deliver(_ context.Context, events []relay.Event) error {
-	s.gates.mu.Lock()
-	wait := s.gates.held[s.name]
-	s.gates.at[s.name]++
-	s.gates.mu.Unlock()
-	if wait != nil {
-		<-wait
-	}
-	s.gates.mu.Lock()
-	defer s.gates.mu.Unlock()
-	s.gates.at[s.name]--
-	for i := range events {
-		if events[i].Source != relay.TrailSource {
-			s.gates.got[s.name] = append(s.gates.got[s.name], events[i].ID)
-		}
-	}
-	return nil
-}
-
-func (*gatedSink) Close() error { return nil }
-
-func gatedSinkNamed(name, gate string) config.Sink {
-	return config.Sink{Name: name, Custom: &config.Custom{Kind: "gated", Section: &gated{Gate: gate}}}
 }
 
 // reloadable is a relay whose configuration a test edits.
@@ -254,6 +172,33 @@ func TestReloadWithASinkThatHangs(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
+// Sinks that exchange what only one may write, such as their files, never write it at once.
+func TestReloadExchangesPlaces(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir(), placedSinkNamed("a", "a", "x"), placedSinkNamed("b", "b", "y"))
+	r := startPatient(t, cfg, 50*time.Millisecond)
+	open := r.gates.hold("a")
+	defer open()
+	r.mustPush("one")
+	waiting.Until(t, func() bool { return r.gates.underWay("a") > 0 && slices.Contains(r.gates.ids("b"), "one") })
+
+	done := r.mustReload(cfg, func(c *config.Config) {
+		c.Sinks[1], c.Sinks[2] = placedSinkNamed("a", "a", "y"), placedSinkNamed("b", "b at x", "x")
+	})
+	assert.Contains(t, done.ChangingOver, "b", "it writes x at the same time as a")
+	waiting.Until(t, func() bool { // its old edition may just be ending
+		err := r.client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "b", Since: time.Now().Add(-time.Hour)}, func(*console.Progress) {})
+		return err != nil && strings.Contains(err.Error(), "which a reload is changing at present")
+	})
+	done = r.mustReload(cfg, func(c *config.Config) { c.Sinks = append(c.Sinks[:1:1], placedSinkNamed("c", "c at x", "x")) })
+	assert.Equal(t, []string{"c"}, done.ChangingOver)
+	open()
+	r.mustPush("two")
+	waiting.Until(t, func() bool { return slices.Contains(r.gates.ids("c at x"), "two") })
+	assert.Empty(t, r.gates.ids("b at x"))
+	require.NoError(t, r.stop())
+}
+
 // Either all of a configuration is applied or nothing, and the last failure is shown until a
 // reload succeeds.
 func TestReloadIsWholeOrNothing(t *testing.T) {
@@ -280,13 +225,17 @@ func TestReloadIsWholeOrNothing(t *testing.T) {
 			e.Log.Level = "debug"
 			c.change(e)
 		})
+		plan, planErr := r.client.Reload(t.Context(), console.Reload{DryRun: true})
 		done, err := r.reload()
 		if c.restart != "" {
 			require.NoError(t, err, name)
 			require.Len(t, done.Restarts(), 1, name)
 			assert.Equal(t, c.restart, done.Restarts()[0].Field)
+			assert.Equal(t, done.Changes, plan.Changes, "a dry run tells of it, too")
+			assert.Empty(t, plan.Refused)
 		} else {
 			require.ErrorContains(t, err, c.message, name)
+			assert.Contains(t, fmt.Sprint(plan.Refused, planErr), c.message, "a dry run tells of it, too")
 		}
 		assert.False(t, done.Applied, name)
 		assert.Equal(t, "0", r.metric(successful), name)
@@ -309,6 +258,50 @@ func TestReloadIsWholeOrNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, done.Applied)
 	assert.Equal(t, "1", r.metric(successful))
+	require.NoError(t, r.stop())
+}
+
+// Reloads that are asked for at once are applied one after the other, and dry runs come between them.
+func TestReloadsAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir(), gatedSinkNamed("a", "before"))
+	r := startReloadable(t, cfg)
+	r.edit(cfg, func(c *config.Config) { c.Sinks[1] = gatedSinkNamed("a", "after") })
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			done, err := r.client.Reload(t.Context(), console.Reload{DryRun: n%2 == 0})
+			assert.NoError(t, err)
+			assert.Equal(t, n%2 != 0, done.Applied)
+		})
+	}
+	all.Wait()
+	r.mustPush("one")
+	waiting.Until(t, func() bool { return slices.Contains(r.gates.ids("after"), "one") })
+	assert.Equal(t, []string{"one"}, r.gates.ids("after"))
+	assert.Empty(t, r.gates.ids("before"))
+	require.NoError(t, r.stop())
+}
+
+// A signal during the start is not lost, and its reload begins when the start has been told.
+func TestASignalDuringTheStart(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir(), gatedSinkNamed("a", "a"))
+	asked, told := make(chan os.Signal, 1), make(chan string, 3)
+	asked <- syscall.SIGHUP
+	r := startWith(t, cfg, Options{
+		Logger: slog.New(slog.DiscardHandler), Kinds: newGates().kinds(), Started: func(Addresses) { told <- "the start" },
+		Reloads: Reloads{
+			Asked: asked, Load: func(string) (Loaded, error) { return Loaded{Config: cfg}, nil },
+			Begun: func() func(string) {
+				told <- "a reload"
+				return func(refused string) { told <- refused }
+			},
+		},
+	})
+	assert.Equal(t, "the start", <-told)
+	assert.Equal(t, "a reload", <-told)
+	assert.Empty(t, <-told)
 	require.NoError(t, r.stop())
 }
 

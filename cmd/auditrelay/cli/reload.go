@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/signal"
@@ -25,11 +26,11 @@ func hangups() (asked <-chan os.Signal, ignore func()) {
 
 func newReload() *cobra.Command {
 	var req console.Reload
-	output := orJSON("print JSON: {\"applied\", \"dry_run\", \"changes\", \"files\", \"changing_over\", \"config_sha256\"}")
+	output := orJSON("print JSON: {\"applied\", \"dry_run\", \"refused\", \"changes\", \"files\", \"changing_over\", \"config_sha256\"}")
 	return question("reload", &relayFlags{}, output, func(cmd *cobra.Command, client *console.Client, _ []string) (console.Reloaded, error) {
 		done, err := client.Reload(cmd.Context(), req)
 		if err == nil {
-			err = errTrouble.when(len(done.Restarts()) > 0)
+			err = cmp.Or(errTrouble.when(len(done.Restarts()) > 0), errReported.when(done.Refused != ""))
 		}
 		return done, err
 	}, printReloaded, onOff(&req.DryRun, "dry-run", "show what would change, and change nothing"))
@@ -65,9 +66,14 @@ func printReloaded(p *page, done console.Reloaded) {
 	for _, file := range done.Files {
 		p.row(printable(file), "", "another content", "live")
 	}
-	switch restarts := len(done.Restarts()); {
+	restarts := len(done.Restarts())
+	if done.Refused != "" {
+		p.line("'auditrelay reload' would refuse it, and apply nothing: %s", printable(done.Refused))
+	}
+	switch {
 	case restarts > 0:
 		p.line("%d of the changes take a restart, so that nothing is applied: undo them, or restart the relay", restarts)
+	case done.Refused != "":
 	case len(done.Changes)+len(done.Files) == 0:
 		p.line("the relay runs with this configuration already")
 	case done.DryRun:

@@ -22,6 +22,9 @@ type Reloaded struct {
 	// a change takes a restart: then nothing at all was applied.
 	Applied bool `json:"applied"`
 	DryRun  bool `json:"dry_run"`
+	// Refused is why a reload would be refused, after a dry run: a part of the configuration cannot be used, such
+	// as a sink's certificate. It says nothing about changes that take a restart.
+	Refused string `json:"refused,omitempty"`
 	// Changes are the fields that differ from the running configuration.
 	Changes []config.Change `json:"changes"`
 	// Files are fields whose files have changed, while their names have not.

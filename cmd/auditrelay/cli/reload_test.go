@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/control/console"
+)
+
+// What is printed never says that an edit would be applied that would not be.
+func TestReloadsAreShown(t *testing.T) {
+	t.Parallel()
+	live, restart := config.Change{Field: "log.level", Old: "info", New: "debug", Rule: config.Live}, config.Change{Field: "data_dir", Rule: config.Restart, Reason: "the folder is locked"}
+	for want, done := range map[string]console.Reloaded{
+		"the relay runs with this configuration already":         {DryRun: true},
+		"'auditrelay reload' would apply it":                     {DryRun: true, Changes: []config.Change{live}},
+		"by a restart: the folder is locked":                     {DryRun: true, Changes: []config.Change{live, restart}},
+		"would refuse it, and apply nothing: there is no ca.crt": {DryRun: true, Changes: []config.Change{live}, Refused: "there is no ca.crt"},
+		"the relay runs with the edited configuration":           {Applied: true, Changes: []config.Change{live}},
+	} {
+		var out strings.Builder
+		require.NoError(t, show(&out, done, printReloaded))
+		assert.Contains(t, out.String(), want)
+		assert.Equal(t, want == "'auditrelay reload' would apply it", strings.Contains(out.String(), "would apply it"), out.String())
+	}
+}
