@@ -92,6 +92,13 @@ func filesOf(d *decoder, c *Config) map[string]string {
 // ownFile reports whether the relay makes the file of a field where there is none, and writes it.
 func ownFile(field string) bool { return field == "audit.key_file" || field == "audit.checkpoint_file" }
 
+// wholePath refuses a path that only a shell understands: a folder named ~ would be made.
+func (k *checker) wholePath(path, value string) {
+	if value == "~" || strings.HasPrefix(value, "~/") {
+		k.fail(path, value, "begins with ~, which only a shell replaces by your home folder; write the whole path")
+	}
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -31,6 +31,7 @@ func (c *File) Resource() (field, name string) {
 }
 
 func (c *File) check(k *checker, at string, _ *Sink) {
+	k.wholePath(at+".path", c.Path)
 	if c.RotateBytes > 0 && c.RotateBytes < 1<<10 {
 		k.fail(at+".rotate_bytes", c.RotateBytes, "must be at least 1KiB, or negative for never")
 	}

@@ -18,6 +18,7 @@ const (
 
 func (k *checker) config(c *Config) {
 	k.tagged(c, "")
+	k.wholePath("data_dir", c.DataDir)
 	k.workspace(c.Workspace)
 	k.environments(c)
 	k.ingest(c)

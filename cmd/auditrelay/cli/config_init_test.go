@@ -96,14 +96,15 @@ func TestEveryDestinationCanBeAnswered(t *testing.T) {
 func TestOddAnswers(t *testing.T) {
 	t.Parallel()
 	i, out, err := asked(t,
-		"caf\xe9", "my\u200bdata", "relay data", // whatever has no picture is no answer
+		"~/relay", "caf\xe9", "my\u200bdata", "relay data", // whatever has no picture is no answer
 		"http://127.0.0.1:8099/pwa/v3", "key-1\x1b[D", "key-1", "${KEY_SECRET}",
 		"münchen", "live", "maybe", "YES", "", "test", "No",
 		"rélay.example.com", "relay.example.com:443", "https://relay.example.com/loki", "relay.example.com/", "localhost:3100", "-",
-		"", "", "", "")
+		"", "~/events.jsonl", "", "", "")
 	require.NoError(t, err, out)
 	assert.Equal(t, 3, strings.Count(out, "a character that cannot be seen"), out)
 	assert.Equal(t, 1, strings.Count(out, "it is y or n"), out)
+	assert.Equal(t, 2, strings.Count(out, "write the whole path"), out)
 	cfg, warnings, err := config.Kinds{}.CheckText(i.file, i.draft.text(), orSetLater)
 	require.NoError(t, err, string(i.draft.text()))
 	assert.Empty(t, warnings)
