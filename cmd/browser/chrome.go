@@ -25,16 +25,17 @@ type chrome struct {
 	cancel []context.CancelFunc
 
 	mu      sync.Mutex
-	strange []string          // requests to elsewhere, and errors in consoles; guarded by mu
-	refused bool              // a page that is refused on purpose logs an error; guarded by mu
-	scripts map[string][2]int // the sizes of what pages have loaded, transferred and run, by address; guarded by mu
+	strange []string       // requests to elsewhere, and errors in consoles; guarded by mu
+	refused bool           // a page that is refused on purpose logs an error; guarded by mu
+	scripts map[string]int // the sizes of what pages have loaded, as transferred, by address; guarded by mu
+	most    heavy          // the page that runs most script; guarded by mu
 }
 
 // patience bounds one step in the browser, on a machine that may be busy.
 const patience = 2 * time.Minute
 
 func newChrome(ctx context.Context, chromium, dir string) (*chrome, error) {
-	b := &chrome{scripts: map[string][2]int{}}
+	b := &chrome{scripts: map[string]int{}}
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
@@ -99,12 +100,16 @@ type tab struct {
 
 // open opens a tab without cookies.
 func (b *chrome) open(l look) (*tab, error) {
-	whole := b.whole()
-	profile, err := target.CreateBrowserContext().Do(whole)
+	profile, err := target.CreateBrowserContext().Do(b.whole())
 	if err != nil {
 		return nil, fmt.Errorf("make a profile: %w", err)
 	}
-	id, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(whole)
+	return b.window(profile, l)
+}
+
+// window opens a window of a person.
+func (b *chrome) window(profile cdp.BrowserContextID, l look) (*tab, error) {
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(b.whole())
 	if err != nil {
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}
@@ -144,7 +149,8 @@ func (b *chrome) hear(event any) {
 		}
 	case *cdplog.EventEntryAdded:
 		b.mu.Lock()
-		expected := b.refused && strings.Contains(e.Entry.Text, "the server responded with a status of 4")
+		expected := b.refused && strings.Contains(e.Entry.Text, "the server responded with a status of 4") ||
+			strings.Contains(e.Entry.URL, "/mail?") // what the policy of a mail refuses
 		b.mu.Unlock()
 		if e.Entry.Level == cdplog.LevelError && !expected {
 			b.complain("the browser logged an error at %s: %s", e.Entry.URL, e.Entry.Text)

@@ -138,16 +138,19 @@ func (t *tab) inspect(path string, l look, axe string, r *report) (findings int)
 			r.fail("%s, %s: %v", path, l.name, err)
 		}
 	}
-	if err := t.noteScripts(); err != nil {
-		r.fail("%s, %s: %v", path, l.name, err)
-	}
 	if l == phone {
 		if err := t.narrow(); err != nil {
 			r.fail("%s, %s: %v", path, l.name, err)
 		}
 	}
-	if l.plain || axe == "" {
-		return 0 // axe is a script
+	if l.plain {
+		return 0
+	}
+	if err := t.noteScripts(path); err != nil {
+		r.fail("%s, %s: %v", path, l.name, err)
+	}
+	if axe == "" {
+		return 0
 	}
 	var violations []struct {
 		ID, Help string

@@ -124,8 +124,8 @@ func (s *stage) play(ctx context.Context) error {
 		return err
 	}
 	s.picky.status.Store(http.StatusNoContent)
-	s.api.edit("/password_strength_config", regexp.MustCompile(`"check_breach_on_creation": ?true`), `"check_breach_on_creation":false`)
-	s.api.edit("/email_templates", regexp.MustCompile(`"html_content": ?"`), `"html_content":"<a href=\"https://app.example.com(@evil.example/\">Sign in</a>`+strings.Trim(jsonText(hostile), `"`)+strings.Repeat("x", 1<<20))
+	s.api.edit(edit{"/password_strength_config", regexp.MustCompile(`"check_breach_on_creation": ?true`), `"check_breach_on_creation":false`})
+	s.api.edit(edit{"/email_templates", regexp.MustCompile(`"html_content": ?"`), `"html_content":"<a href=\"https://app.example.com(@evil.example/\">Sign in</a>` + strings.Trim(jsonText(hostile), `"`) + strings.Repeat("x", 1<<20)})
 	err := until("the changes are in the trail", func() bool {
 		for _, row := range s.rows(ctx, timeline.Filter{Type: "settings.changed", Setting: "password_strength_config"}) {
 			s.weakened = row.Index
@@ -276,10 +276,11 @@ func newEditedAPI(next http.Handler) *editedAPI {
 	return a
 }
 
-func (a *editedAPI) edit(path string, text *regexp.Regexp, by string) {
+// edit makes edits that are seen at once, or none of them.
+func (a *editedAPI) edit(edits ...edit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.edits = append(a.edits, edit{path, text, by})
+	a.edits = append(a.edits, edits...)
 }
 
 // witnessed is a witness, and the key of the log that it trusts.

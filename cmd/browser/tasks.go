@@ -46,6 +46,8 @@ var tasks = []task{
 	{name: "read a chart with the keys", play: readChart},
 	{name: "acknowledge a change", play: acknowledge},
 	{name: "follow the live events", play: follow, needs: "/live"},
+	{name: "follow the live events over a bad line", play: followOverABadLine, needs: "/live"},
+	{name: "follow the live events in many windows", play: followInManyWindows, needs: "/live"},
 	{name: "see a policy's violation", play: findViolation},
 	{name: "log in at the OpenID Connect provider", play: logIn, stranger: true},
 	{name: "be refused as a viewer", play: beRefused, stranger: true},
@@ -238,26 +240,6 @@ func acknowledge(t *tab, _ *stage) error {
 		return err
 	}
 	return t.until("it is reviewed", `document.querySelector(".badge.good")?.innerText === "reviewed"`)
-}
-
-func follow(t *tab, _ *stage) error {
-	if err := t.click(`//nav//a[. = "Live"]`); err != nil {
-		return err
-	}
-	if err := t.until("events are shown", `document.querySelectorAll("main article").length > 3`); err != nil {
-		return err
-	}
-	newest := `document.querySelector("#sample article").innerText`
-	if err := t.until("newer events come into the same page", `(window.first ??= `+newest+`) !== `+newest); err != nil {
-		return err
-	}
-	if err := t.until("the newest 50 are shown, over one stream", `document.querySelectorAll("main article").length === 50 && document.querySelector(".lost").hidden`); err != nil {
-		return err
-	}
-	if err := t.click(`//main//a[. = "Hold"]`); err != nil {
-		return err
-	}
-	return t.until("the page is held", `document.querySelector("#live[hx-sse\\:connect]") === null && document.querySelectorAll("main article").length > 3`)
 }
 
 // replayLetters replays what a destination has refused, once it accepts again.

@@ -39,19 +39,25 @@ func TestReadersThatStallAreCutOff(t *testing.T) {
 	cfg.Console.Listen = "127.0.0.1:0"
 	r := start(t, cfg)
 	defer func() { require.NoError(t, r.stop()) }()
-	opened, err := console.NewClient(cfg.DataDir).OpenWeb(t.Context())
-	require.NoError(t, err)
-	front, _, _ := strings.Cut(opened.URL, "/open/")
-	_, _, cookies := visit(t, opened.URL, nil)
-
-	const places = 16
-	reading := follow(t, front+"/live/events", cookies[0])
-	reading.until(t, "Since the page was opened")
-	for range places - 1 {
-		stall(t, front, cookies[0])
+	const places, ofEach = 16, 3
+	var front string
+	var sessions []*http.Cookie // each follows in few places
+	for range places/ofEach + 1 {
+		opened, err := console.NewClient(cfg.DataDir).OpenWeb(t.Context())
+		require.NoError(t, err)
+		front, _, _ = strings.Cut(opened.URL, "/open/")
+		_, _, cookies := visit(t, opened.URL, nil)
+		sessions = append(sessions, cookies[0])
 	}
+	reading := follow(t, front+"/live/events", sessions[0])
+	reading.until(t, "Since the page was opened")
+	for i := range places - 1 {
+		stall(t, front, sessions[i%len(sessions)])
+	}
+	asked := 0
 	letIn := func() (*live, bool) {
-		other := follow(t, front+"/live/events", cookies[0])
+		asked++
+		other := follow(t, front+"/live/events", sessions[asked%len(sessions)])
 		return other, !strings.Contains(other.until(t, "</p>"), "followed at 16 places already")
 	}
 	other, in := letIn()

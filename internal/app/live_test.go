@@ -74,6 +74,24 @@ func TestTheLiveEventsAreStreamed(t *testing.T) {
 	assert.NotContains(t, seen, "event-2<")
 	assert.NotContains(t, seen, "<script>")
 
+	// More streams than a browser can well have end the oldest one of the same session.
+	opened, err = console.NewClient(cfg.DataDir).OpenWeb(t.Context())
+	require.NoError(t, err)
+	_, _, others := visit(t, opened.URL, nil)
+	var many []*live
+	for range 5 {
+		many = append(many, follow(t, front+"/live/events", others[0]))
+		many[len(many)-1].until(t, "event-2")
+	}
+	assert.Contains(t, many[0].until(t, "event: over"), "you follow the live events in other pages")
+	_, err = io.ReadAll(many[0].lines)
+	require.NoError(t, err)
+	code, _ := r.push("event-4")
+	require.Less(t, code, 300)
+	for _, one := range append(many[1:], all) {
+		one.until(t, "event-4")
+	}
+
 	// Whoever is logged out sees nothing more, and is told so.
 	_, err = console.NewClient(cfg.DataDir).RevokeSession(t.Context(), console.RevokeSession{ID: console.AllSessions})
 	require.NoError(t, err)

@@ -69,6 +69,8 @@ type Access struct {
 type Visitor struct {
 	Person audit.Person
 	Role   Role
+	// Session is the id of the session; empty for whoever shows a certificate.
+	Session string
 }
 
 // New makes an access, with the sessions that the table has.
@@ -138,14 +140,14 @@ func (a *Access) Still(r *http.Request) (Visitor, bool) { return a.visitor(r, fa
 func (a *Access) visitor(r *http.Request, used bool) (Visitor, bool) {
 	if token := Cookie(r, cookieName); token != "" {
 		if s, in := a.sessions.of(r.Context(), token, used); in {
-			return Visitor{s.Person, s.Role}, true
+			return Visitor{s.Person, s.Role, s.ID}, true
 		}
 	}
 	if a.cfg.Certificates == nil {
 		return Visitor{}, false
 	}
 	by, role := byCertificate(a.cfg.Certificates.Roles, r)
-	return Visitor{by, role}, role > 0
+	return Visitor{by, role, ""}, role > 0
 }
 
 // Link makes the path of a link that logs in its first visitor as an operator: whoever runs commands
@@ -238,7 +240,7 @@ func (a *Access) toProvider(w http.ResponseWriter, r *http.Request) {
 	to, err := a.provider.authorize(r.Context(), f)
 	if err != nil {
 		a.log.Error("the provider that people log in at cannot be asked about itself; the next login tries it again", "issuer", a.provider.cfg.Issuer, "error", err)
-		a.refuse(w, http.StatusBadGateway, "The relay cannot reach "+a.provider.host()+", where people log in. Try again in a minute; the relay's log has the reason.")
+		a.refuse(w, http.StatusBadGateway, "The relay cannot ask "+a.provider.host()+", where people log in, about itself. Try again in a minute; the relay's log has the reason.")
 		return
 	}
 	kept, _ := json.Marshal(f) // texts can be encoded

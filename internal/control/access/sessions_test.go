@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +115,26 @@ func TestSessionsAreBounded(t *testing.T) {
 	v, err := table.Get(t.Context(), sessionsKey)
 	require.NoError(t, err)
 	assert.Less(t, len(v.Data), 200<<10)
+}
+
+// Of many who open a link at once, one is let in.
+func TestALinkThatManyOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSessions(t, &memory{})
+	for range 100 {
+		token, _ := s.link(person("ann"))
+		var in atomic.Int64
+		var opening sync.WaitGroup
+		for range 8 {
+			opening.Go(func() {
+				if _, ok := s.open(token); ok {
+					in.Add(1)
+				}
+			})
+		}
+		opening.Wait()
+		require.EqualValues(t, 1, in.Load())
+	}
 }
 
 // Neither a token nor anything that it can be made from is on the disk.

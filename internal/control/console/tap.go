@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -30,6 +31,21 @@ type Tap struct {
 	// Sample, if set, asks for a sample of the events to come, too: so many of them twice a second, at
 	// most.
 	Sample int `json:"sample,omitempty"`
+}
+
+// sampled reports whether it asks for a sample, as pages do, and not for all events.
+func (t *Tap) sampled() bool { return t.Newest > 0 || t.Sample > 0 }
+
+// longestSampled bounds the expression of a sample, in bytes, since any viewer may ask for one: a
+// regular expression of a few bytes may take many kilobytes of memory.
+const longestSampled = 4 << 10
+
+// Check refuses an expression that is too long for a sample.
+func (t *Tap) Check() error {
+	if t.sampled() && len(t.Match) > longestSampled {
+		return fmt.Errorf("the expression has %d bytes, and here it may have %d; 'auditrelay tap --match' takes a longer one", len(t.Match), longestSampled)
+	}
+	return nil
 }
 
 // Tapped is a live event.
@@ -79,19 +95,19 @@ var (
 )
 
 func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
-	t, err := s.openTap(ctx, &req)
-	if err != nil {
-		return err
-	}
 	places, full := s.taps, errTaps
-	if req.Newest > 0 || req.Sample > 0 {
-		places, full, t.samples = s.samples, errSamples, s.samples
+	if req.sampled() {
+		places, full = s.samples, errSamples
 	}
 	select {
 	case places <- struct{}{}:
 		defer func() { <-places }()
 	default:
 		return full
+	}
+	t, err := s.openTap(ctx, &req)
+	if err != nil {
+		return err
 	}
 	if err := t.newest(ctx, min(req.Newest, tapEvents), out); err != nil {
 		return err
@@ -108,6 +124,9 @@ func (s *Server) tap(ctx context.Context, req Tap, out *stream) error {
 // openTap makes a tap that begins now.
 func (s *Server) openTap(ctx context.Context, req *Tap) (*tap, error) {
 	t := &tap{logs: s.opts.Journal.Logs()}
+	if req.sampled() {
+		t.samples = s.samples
+	}
 	if req.Sink != "" {
 		sink, err := s.sink(req.Sink)
 		if err == nil {

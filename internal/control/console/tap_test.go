@@ -95,6 +95,9 @@ func TestATapShowsWhatPasses(t *testing.T) {
 	}
 	require.ErrorContains(t, s.Tap(t.Context(), console.Tap{Sink: "nope"}, nil, nil), `there is no sink "nope"`)
 	require.ErrorContains(t, s.Tap(t.Context(), console.Tap{Match: "1"}, nil, nil), "match.cel: column 1: it is of the type int")
+	long := strings.Repeat("true || ", 1000) + "false"
+	require.ErrorContains(t, s.Tap(t.Context(), console.Tap{Match: long, Newest: 1}, nil, nil), "may have 4096")
+	require.ErrorIs(t, s.tap(console.Tap{Match: long}).end(), context.Canceled)
 }
 
 // A client that reads nothing holds up nobody.

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 )
 
@@ -22,7 +25,44 @@ const (
 var (
 	errStopping  = errors.New("the relay is shutting down")
 	errLoggedOut = errors.New("you are logged out, or have another role now: load the page again")
+	errElsewhere = errors.New("you follow the live events in other pages, which are newer: to go on here, close one of them, and load this page again")
 )
+
+// mostStreams bounds the streams of one visitor. A browser keeps at most six connections to a server
+// that speaks HTTP/1, and all other pages would wait for ever if streams took all of them.
+const mostStreams = 4
+
+// streams are the open ones.
+type streams struct {
+	mu  sync.Mutex
+	all []*openStream // the oldest first; guarded by mu
+}
+
+type openStream struct {
+	of  access.Visitor
+	end context.CancelCauseFunc
+}
+
+// begin adds a stream, in place of the visitor's oldest one if there are too many. ended removes it.
+func (s *streams) begin(of access.Visitor, end context.CancelCauseFunc) (ended func()) {
+	it, n := &openStream{of, end}, 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, it)
+	for _, o := range slices.Backward(s.all) {
+		if o.of != of {
+			continue
+		}
+		if n++; n > mostStreams {
+			o.end(errElsewhere)
+		}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all = slices.DeleteFunc(s.all, func(o *openStream) bool { return o == it })
+	}
+}
 
 // follow streams the live events as they pass, as server-sent events, each of them the whole of what
 // a page shows. So a browser that reads slowly misses nothing but what has passed meanwhile, and one
@@ -30,7 +70,9 @@ var (
 func (c *Console) follow(w http.ResponseWriter, a *asked) {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.streams, func() { cancel(errStopping) })()
+	defer context.AfterFunc(c.stopping, func() { cancel(errStopping) })()
+	visitor, _ := c.opts.Access.Still(a.request) // each piece asks again
+	defer c.streams.begin(visitor, cancel)()
 	ctx, end := context.WithTimeout(ctx, longestStream)
 	defer end()
 	out, live, before := newEventStream(w), sample{Followed: true}, console.TapCounts{Shown: -1}
@@ -53,7 +95,7 @@ func (c *Console) follow(w http.ResponseWriter, a *asked) {
 	})
 	var refused *console.Refused
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errLoggedOut):
+	case errors.Is(cause, errLoggedOut), errors.Is(cause, errElsewhere):
 		live.Error = cause.Error()
 		_ = c.sendSample(out, live, "event: over\ndata:\n\n") // the browser has gone
 	case errors.As(err, &refused):

@@ -3,6 +3,7 @@ package web
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -185,6 +186,25 @@ func (p *proven) export(names ...string) {
 	p.file("proofs.zip", out.String())
 }
 
+// bomb packs an archive of a megabyte that unpacks to a gibibyte.
+func (p *proven) bomb() {
+	p.t.Helper()
+	var piece, out bytes.Buffer
+	packing, err := flate.NewWriter(&piece, flate.BestCompression)
+	require.NoError(p.t, err)
+	_, err = packing.Write(make([]byte, 1<<20))
+	require.NoError(p.t, err)
+	require.NoError(p.t, packing.Flush()) // what follows does not need what is before
+	data := bytes.Repeat(piece.Bytes(), 1<<10)
+	z := zip.NewWriter(&out)
+	w, err := z.CreateRaw(&zip.FileHeader{Name: "3.json", Method: zip.Deflate, CompressedSize64: uint64(len(data)) + 5, UncompressedSize64: 1 << 30})
+	require.NoError(p.t, err)
+	_, err = w.Write(append(data, 1, 0, 0, 0xff, 0xff)) // the last block, which is empty
+	require.NoError(p.t, err)
+	require.NoError(p.t, z.Close())
+	p.file("bomb.zip", out.String())
+}
+
 // The scripts of the page Prove find what is altered: here outside of a browser, which runs the same
 // scripts in cmd/browser.
 func TestTheScriptsProveATrailAndFindWhatWasAltered(t *testing.T) {
@@ -205,6 +225,7 @@ func TestTheScriptsProveATrailAndFindWhatWasAltered(t *testing.T) {
 	require.NoError(t, err)
 	p.file("bundle.json", string(text))
 	p.export("3.json", "3.tlog-proof", "49.json", "49.tlog-proof", "first.policy")
+	p.bomb()
 	seeds := trailtest.Seeds(t, 60)
 	cmd := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "prove.mjs"), p.dir, fmt.Sprint(seeds[0]), fmt.Sprint(len(seeds)))
 	out, err := cmd.CombinedOutput()

@@ -51,7 +51,8 @@ type Console struct {
 	opts      Options
 	templates map[string]*template.Template // by file
 	all       http.Handler
-	streams   context.Context // ends when the streams of live events do
+	streams   streams         // of live events
+	stopping  context.Context // ends when they have to
 	end       context.CancelFunc
 }
 
@@ -59,7 +60,7 @@ type Console struct {
 func New(o Options) *Console {
 	o.jobs, o.deeds = &jobs{}, &deeds{}
 	c := &Console{opts: o, templates: parse()}
-	c.streams, c.end = context.WithCancel(context.Background())
+	c.stopping, c.end = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for _, p := range pages {
 		mux.Handle("GET "+exactly(p.path), c.guard(p.least, c.page(p)))

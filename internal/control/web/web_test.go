@@ -97,7 +97,9 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 		Dir:    filepath.Join(s.dir, tiles.Dir),
 	}
 	visitors, err := access.New(ctx, access.Options{
-		Console: config.Console{SessionLength: 8 * time.Hour, IdleLength: time.Hour}, Table: kept.Table(), Logger: log,
+		Console: config.Console{SessionLength: 8 * time.Hour, IdleLength: time.Hour, Certificates: &config.ConsoleCertificates{Roles: []config.CertificateRole{
+			{Role: "viewer", Subject: "CN=viewer"}, {Role: "auditor", Subject: "CN=auditor"}, {Role: "operator", Subject: "CN=operator"},
+		}}}, Table: kept.Table(), Logger: log,
 	})
 	require.NoError(t, err)
 	s.Console = New(Options{

@@ -7,10 +7,15 @@ htmx.registerExtension("eval-free", {
   },
 });
 
-// A page says so while the stream that it follows is interrupted.
-for (const [event, lost] of [["htmx:sse:before:connection", true], ["htmx:sse:after:connection", false]]) {
-  document.addEventListener(event, e => {
-    const note = e.target.querySelector?.(".lost");
-    if (note) note.hidden = !lost;
-  });
+// A page says so while the stream that it follows is interrupted. A stream that has begun is tried again by
+// its extension, and the first request here.
+const says = lost => e => {
+  const note = e.target.querySelector?.(".lost");
+  if (note) note.hidden = !lost;
+};
+document.addEventListener("htmx:sse:before:connection", says(true));
+document.addEventListener("htmx:sse:after:connection", says(false));
+for (const event of ["htmx:error", "htmx:response:error"]) {
+  document.addEventListener(event, says(true));
+  document.addEventListener(event, e => setTimeout(() => htmx.trigger(e.target, "again"), 3000));
 }

@@ -1,7 +1,7 @@
 // The page "Prove": the browser itself checks the trail, and keeps in its own storage whom it
 // trusts and what it has seen. What is checked, and how, stands in trail.js and tlog.js.
 import { parsePolicy, fingerprint } from "./tlog.js";
-import { proveEntry, sorted, check } from "./trail.js";
+import { proveEntry, sorted, check, mostBytes } from "./trail.js";
 
 const at = id => document.getElementById(id);
 const storage = "auditrelay.trail";
@@ -114,6 +114,8 @@ function proveOne(index) {
 async function checkFiles() {
   const result = new Result(at("files-result"));
   await result.run(async () => {
+    const large = Array.from(at("files").files).find(f => f.size > mostBytes);
+    if (large) throw new Error(`${large.name} is larger than this page reads`);
     const files = await Promise.all(Array.from(at("files").files, async f => ({ name: f.name, bytes: new Uint8Array(await f.arrayBuffer()) })));
     // Several texts may be pasted one after the other: a proof begins with its first line.
     for (const text of at("pasted").value.split(/^(?=c2sp\.org\/tlog-proof@)/m)) {

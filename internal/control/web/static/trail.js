@@ -202,19 +202,26 @@ export async function check(one, trust, tell) {
   return { ok: made.ok, record: made.ok ? one.bundle.cloud_event : null };
 }
 
+// mostBytes bounds a file to check, and all of what an archive holds: few bytes may unpack to very many.
+export const mostBytes = 64 << 20;
+
 // unpacked reads the files of a zip archive, such as the console's export of proofs; a file of
 // another kind is itself. The list of the files stands at the end.
 async function unpacked({ name, bytes }) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset), files = [], most = 64 << 20;
+  const view = new DataView(bytes.buffer, bytes.byteOffset), files = [];
   if (bytes.length < 22 || view.getUint32(0, true) !== 0x04034b50) return [{ name, text: decode(bytes) }];
   let end = bytes.length - 22, total = 0;
+  const bounded = () => new TransformStream({ transform(piece, out) {
+    if ((total += piece.length) > mostBytes) fail("the archive is larger than this page reads");
+    out.enqueue(piece);
+  } });
   while (view.getUint32(end, true) !== 0x06054b50) if (--end < 0) fail("the archive is damaged");
   for (let n = view.getUint16(end + 10, true), at = view.getUint32(end + 16, true); n > 0; n--) {
     const [size, , nameLength, extra, comment] = [20, 24, 28, 30, 32].map((o, i) => i < 2 ? view.getUint32(at + o, true) : view.getUint16(at + o, true));
     const local = view.getUint32(at + 42, true), from = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
-    const method = view.getUint16(at + 10, true), data = new Blob([bytes.slice(from, from + size)]);
-    const out = new Uint8Array(await new Response(method === 8 ? data.stream().pipeThrough(new DecompressionStream("deflate-raw")) : data).arrayBuffer());
-    if ((total += out.length) > most) fail("the archive is larger than this page reads");
+    const method = view.getUint16(at + 10, true), data = new Blob([bytes.slice(from, from + size)]).stream();
+    const plain = method === 8 ? data.pipeThrough(new DecompressionStream("deflate-raw")) : data;
+    const out = new Uint8Array(await new Response(plain.pipeThrough(bounded())).arrayBuffer());
     files.push({ name: decode(bytes.slice(at + 46, at + 46 + nameLength)), text: decode(out) });
     at += 46 + nameLength + extra + comment;
   }

@@ -125,6 +125,9 @@ for (const index of [3, 49]) {
 }
 must((await check(["3.json", "3.tlog-proof", "49.json", "49.tlog-proof"].map(file))).ok, "several proofs do not hold");
 must((await check([{ name: "proofs.zip", bytes: new Uint8Array(readFileSync(join(dir, "proofs.zip"))) }])).ok, "an export of proofs does not hold");
+const bomb = await check([{ name: "bomb.zip", bytes: new Uint8Array(readFileSync(join(dir, "bomb.zip"))) }]);
+must(!bomb.ok && bomb.why.includes("larger than this page reads"), `an archive that unpacks to very much is read: ${bomb.why}`);
+must(process.memoryUsage().rss < 700 << 20, "an archive is unpacked before it is found to be too large");
 must((await check(["655.json", "655.tlog-proof"].map(file), newest)).ok, "a proof under the newest key does not hold");
 must(!(await check(["655.json", "655.tlog-proof"].map(file))).ok, "a proof under a key that is not trusted holds");
 must(!(await check([file("3.tlog-proof")])).ok, "a proof without its entry holds");
