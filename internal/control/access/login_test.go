@@ -300,9 +300,11 @@ func TestTooManyLogins(t *testing.T) {
 	s := newStand(t)
 	b := newBrowser(t)
 	assert.Equal(t, http.StatusForbidden, b.visit(s.server.URL+linkPath+"guess").status)
+	s.attempts.mu.Lock()
 	for from := range s.attempts.of {
 		s.attempts.of[from] = rate.NewLimiter(0, 0)
 	}
+	s.attempts.mu.Unlock()
 	assert.Equal(t, http.StatusTooManyRequests, b.visit(s.server.URL+linkPath+"guess").status)
 }
 
