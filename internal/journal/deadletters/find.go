@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,15 +140,19 @@ func (c *cursor) close() {
 }
 
 // record reads a letter. It returns nil for one that was removed meanwhile, or lost: then
-// its position is named.
+// its position is named. Where nothing stands, the index may be behind: another relay may have
+// appended the letter again, and trimmed the log.
 func (c *cursor) record(e entry) (*store.Record, error) {
 	for {
 		item, err := c.read(e.pos)
+		if err == nil && item.Record != nil {
+			return item.Record, nil
+		}
+		if err == nil {
+			_, err = c.s.catchUp(c.ctx)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read dead letter %d: %w", e.id, err)
-		}
-		if item.Record != nil {
-			return item.Record, nil
 		}
 		now, found := c.s.index.next(e.id, e.id, func(*entry) bool { return true })
 		switch {
@@ -161,11 +166,15 @@ func (c *cursor) record(e entry) (*store.Record, error) {
 	}
 }
 
-// forget removes a letter that was lost.
+// forget removes a letter that was lost. Unlike one that was removed, it comes back if another relay
+// appends it again.
 func (x *index) forget(id, pos store.Pos) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.take(id, pos)
+	if at, found := x.find(id); found && x.entries[at].pos == pos {
+		x.count(&x.entries[at], -1)
+		x.entries = slices.Delete(x.entries, at, at+1)
+	}
 }
 
 // read reads the item at a position. A reader ends where the log did when it was made, so a

@@ -2,7 +2,10 @@ package deadletters
 
 import (
 	"context"
+	"iter"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -152,4 +156,96 @@ func TestAFrozenRelayBringsNoLetterBack(t *testing.T) {
 	for _, s := range []*Store{frozen, other} {
 		assert.Equal(t, map[string][]uint64{events[0].ID: {1}, events[2].ID: {3}}, numbers(t, s))
 	}
+}
+
+// lagging is the store of a relay whose index hears of nothing more for a while.
+type lagging struct {
+	store.Store
+	held  sync.RWMutex // locked meanwhile
+	asked atomic.Int64 // how often it asked for the log's end
+}
+
+func (g *lagging) Log(ctx context.Context, name string, o store.Options) (store.Log, error) {
+	l, err := g.Store.Log(ctx, name, o)
+	return &laggingLog{l, g}, err
+}
+
+type laggingLog struct {
+	store.Log
+	of *lagging
+}
+
+func (l *laggingLog) State(ctx context.Context) (store.State, error) {
+	l.of.asked.Add(1)
+	return l.Log.State(ctx)
+}
+
+func (l *laggingLog) Read(ctx context.Context, from store.Pos, follow bool) iter.Seq2[store.Item, error] {
+	return func(yield func(store.Item, error) bool) {
+		for item, err := range l.Log.Read(ctx, from, follow) {
+			if follow {
+				l.of.held.RLock()
+				l.of.held.RUnlock() //nolint:staticcheck // it only waits
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// A relay reads letters while another one tidies up, and has not heard of that yet. It takes none of
+// them for lost, so that it never drops what the other one has appended again.
+func TestTwoRelaysTidyUp(t *testing.T) {
+	t.Parallel()
+	url := natstest.Run(t, t.TempDir()).ClientURL()
+	behind := &lagging{}
+	one := ofRelay(t, url, func(s store.Store) store.Store { return s })
+	other := ofRelay(t, url, func(s store.Store) store.Store { behind.Store = s; return behind })
+	events := relaytest.Events(3)
+	require.NoError(t, one.Reject(t.Context(), "k", refused(events)))
+	want := map[string][]uint64{events[0].ID: {1}, events[1].ID: {2}, events[2].ID: {3}}
+	require.Equal(t, want, numbers(t, other))
+
+	behind.held.Lock()
+	_, _, err := one.move(t.Context(), 1, 3)
+	require.NoError(t, err)
+	require.NoError(t, one.letters.Trim(t.Context(), one.index.oldest()))
+	before := behind.asked.Load()
+	type found struct {
+		record *store.Record
+		err    error
+	}
+	read := make(chan found, 1)
+	go func() {
+		e, _ := other.index.next(1, 1, func(*entry) bool { return true })
+		c := &cursor{s: other, ctx: context.Background()}
+		defer c.close()
+		r, err := c.record(e)
+		read <- found{r, err}
+	}()
+	waiting.Until(t, func() bool { return len(read) > 0 || behind.asked.Load() > before })
+	behind.held.Unlock()
+	got := <-read
+	require.NoError(t, got.err)
+	require.NotNil(t, got.record, "it stands further on")
+	assert.Equal(t, want, numbers(t, other))
+
+	var both sync.WaitGroup
+	for _, s := range []*Store{one, other} {
+		both.Go(func() {
+			state, err := s.catchUp(t.Context())
+			assert.NoError(t, err)
+			for from, more := store.Pos(1), true; more; {
+				from, more, err = s.move(t.Context(), from, state.End)
+				if !assert.NoError(t, err) {
+					return
+				}
+			}
+			assert.NoError(t, s.letters.Trim(t.Context(), s.index.oldest()))
+		})
+	}
+	both.Wait()
+	assert.Equal(t, want, numbers(t, one))
+	assert.Equal(t, want, numbers(t, other))
 }

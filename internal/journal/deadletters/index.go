@@ -109,10 +109,10 @@ func (x *index) put(id store.Pos, key shareKey, r *store.Record) {
 	x.count(&x.entries[at], 1)
 }
 
-// take removes a letter, if it stands at pos or pos is 0. mu is held.
-func (x *index) take(id, pos store.Pos) {
+// take removes a letter. mu is held.
+func (x *index) take(id store.Pos) {
 	at, found := x.find(id)
-	if !found || x.entries[at].pos == 0 || pos != 0 && x.entries[at].pos != pos {
+	if !found || x.entries[at].pos == 0 {
 		return
 	}
 	x.count(&x.entries[at], -1)
@@ -215,7 +215,7 @@ func (s *Store) apply(ctx context.Context, r *store.Record) {
 		}
 		s.index.mu.Lock()
 		for _, id := range ids {
-			s.index.take(id, 0)
+			s.index.take(id)
 		}
 		s.index.mu.Unlock()
 		s.tidySoon()
