@@ -1,11 +1,11 @@
 package journal
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -277,55 +277,29 @@ func TestAJournalFollowsTheOtherRelays(t *testing.T) {
 	assert.Positive(t, held[events[3].Source])
 }
 
-// freezing is the table of a relay that is frozen right before it writes a key.
-type freezing struct {
-	store.Table
-	key            string
-	frozen, goesOn chan struct{}
-}
-
-func (f *freezing) Put(ctx context.Context, key string, data []byte, c store.If) (uint64, error) {
-	if key == f.key {
-		close(f.frozen)
-		<-f.goesOn
-	}
-	return f.Table.Put(ctx, key, data, c)
-}
-
-// A relay with an older configuration is frozen before it registers a sink, and the sink is retired
-// meanwhile. What it registers when it goes on keeps everything for the sink, moves nobody's
-// position, and is retired again.
-func TestAFrozenRelayRegistersARetiredSink(t *testing.T) {
+// The cluster lost a sink's position and its name with the table's end. Nothing is trimmed that the
+// sink lacks, as far as anybody can know, and it gets everything that is kept.
+func TestTheClusterLosesAPosition(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
-	j := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k"} })
-	old := share(t, srv.ClientURL())
-	j.TrimUnder(j.takes(t, "control"))
-	k := j.under(t, j.takes(t, "sink/k"), "k")
-	at := &freezing{old.table, keysOf(0).sink + "gone", make(chan struct{}), make(chan struct{})}
-	old.table = at
-	registered := make(chan error, 1)
-	go func() { registered <- old.register(context.Background(), "gone") }()
-	<-at.frozen
-	j.under(t, j.takes(t, "sink/gone"), "gone").Close()
-	require.NoError(t, j.Retire(t.Context(), "gone"))
+	sinks := func(o *Options) { o.Sinks = []string{"k"} }
+	j := share(t, srv.ClientURL(), sinks)
 	events := relaytest.Events(6)
 	for i := range events {
 		j.push(t, events[i:i+1])
 	}
-	read(t, k, 6, true)
+	source := j.under(t, j.takes(t, "sink/k"), "k")
+	read(t, source, 6, true)
 	require.NoError(t, j.table.Sync(t.Context()))
-	before, err := j.table.Get(t.Context(), keysOf(0).position+"k")
+	source.Close()
+	stream, err := natstest.JetStream(t, srv).Stream(t.Context(), "TEST_TABLE")
 	require.NoError(t, err)
-
-	close(at.goesOn)
-	require.NoError(t, <-registered)
-	require.NoError(t, j.trimAll(t))
-	assert.Zero(t, j.Trimmed(), "the sink that is back has had nothing")
-	after, err := j.table.Get(t.Context(), keysOf(0).position+"k")
-	require.NoError(t, err)
-	assert.Equal(t, before, after)
-	require.NoError(t, j.Retire(t.Context(), "gone"))
-	require.NoError(t, j.trimAll(t))
-	assert.EqualValues(t, 6, j.Trimmed())
+	for _, key := range []string{"position", "sink"} {
+		require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("TEST_TABLE.key."+key+".k")))
+	}
+	other := share(t, srv.ClientURL(), sinks)
+	other.TrimUnder(other.takes(t, "control"))
+	require.NoError(t, other.trimAll(t))
+	assert.Zero(t, other.Trimmed())
+	assert.Equal(t, ids(events), ids(read(t, other.under(t, other.takes(t, "sink/k"), "k"), 6, true)))
 }

@@ -333,7 +333,8 @@ func PositionsIn(ctx context.Context, s store.Store) ([]SinkPosition, error) {
 // The caller makes sure that nothing reads for the sink.
 //
 // A crash between the two writes leaves a registered sink without a position: everything is
-// kept for it until it is retired again.
+// kept for it until it is retired again. A relay that is frozen in here, and goes on once the sink
+// has come back, removes nothing: both writes are conditional on the position.
 func (j *Journal) Retire(ctx context.Context, sink string) error {
 	sinks, err := j.registered(ctx)
 	if err != nil {
@@ -342,14 +343,36 @@ func (j *Journal) Retire(ctx context.Context, sink string) error {
 	if !slices.Contains(sinks, sink) {
 		return fmt.Errorf("retire sink %s: %w", sink, ErrNoPosition)
 	}
-	if err := j.table.PutLazy(ctx, j.keys.position+sink, nil, store.If{}); err != nil {
-		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	gone, err := j.removePosition(ctx, sink)
+	if err == nil {
+		_, err = j.table.Put(ctx, j.keys.sink+sink, nil, gone)
 	}
-	if err := j.table.Sync(ctx); err != nil {
-		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	if errors.Is(err, store.ErrConflict) {
+		err = fmt.Errorf("some relay reads for it at present; take it out of every relay's configuration first: %w", err)
 	}
-	if _, err := j.table.Put(ctx, j.keys.sink+sink, nil, store.If{}); err != nil {
+	if err != nil {
 		return fmt.Errorf("retire sink %s: %w", sink, err)
 	}
 	return nil
+}
+
+// removePosition removes a sink's position, unless it moves, and returns the condition that there
+// is none.
+func (j *Journal) removePosition(ctx context.Context, sink string) (gone store.If, err error) {
+	key := j.keys.position + sink
+	was, err := j.table.Get(ctx, key)
+	if err == nil {
+		err = j.table.PutLazy(ctx, key, nil, store.If{Key: key, Rev: was.Rev})
+	}
+	if err == nil {
+		err = j.table.Sync(ctx)
+	}
+	if err != nil && !errors.Is(err, store.ErrConflict) { // it may be about another value
+		return gone, err
+	}
+	now, err := j.table.Get(ctx, key)
+	if err == nil && now.Data != nil {
+		err = store.ErrConflict
+	}
+	return store.If{Key: key, Rev: now.Rev}, err
 }
