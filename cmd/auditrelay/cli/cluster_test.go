@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +54,21 @@ func printed(t *testing.T, s app.ClusterStatus) string {
 	printCluster(p, s)
 	require.NoError(t, p.end())
 	return b.String()
+}
+
+// What looks into files says where to look if a cluster keeps the journal.
+func TestNoFilesOfACluster(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("data_dir: "+t.TempDir()+`
+journal: {url: "nats://127.0.0.1:1", shards: 3}
+environments: [{project: shop, environment: live, credentials: [{username: push, password: a-password-of-some-length}]}]
+sinks: [{name: out, webhook: {url: "http://127.0.0.1:1/"}}]
+`), 0o600))
+	for _, command := range []string{"inspect", "verify", "repair"} {
+		code, out, stderr := execute(t, "journal", command, "--config", file)
+		assert.Equal(t, ExitFailure, code)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, "'auditrelay cluster status'", command)
+	}
 }

@@ -42,7 +42,8 @@ func (f *filesFlags) load() (*config.Config, error) {
 		return nil, err
 	}
 	if cfg.Journal.URL != "" {
-		return nil, errors.New("journal.url is set: an external cluster keeps the events, so look after them there ('nats stream info', 'nats stream report')")
+		return nil, errors.New("journal.url is set, so that an external cluster keeps the events: the relays read them back once an hour; see 'auditrelay sinks list', 'auditrelay cluster status', " +
+			"and for what was lost 'auditrelay trail list --type journal.quarantined'; 'nats stream report' shows the streams")
 	}
 	return cfg, nil
 }

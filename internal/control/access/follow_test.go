@@ -29,3 +29,14 @@ func TestSessionsOfAnotherRelay(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// Two relays log somebody in at once, and neither knows of the other one: nobody is logged out.
+func TestSessionsOfTwoRelaysAtOnce(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable(t, t.TempDir())
+	one, other := newSessions(t, table), newSessions(t, table)
+	one.begin(t.Context(), person("ann"), Viewer)
+	other.begin(t.Context(), person("bob"), Viewer)
+	assert.Len(t, other.list(), 2)
+	assert.Len(t, newSessions(t, table).list(), 2)
+}

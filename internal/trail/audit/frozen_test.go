@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // A relay is frozen between its signature and the checkpoint's append, and another one signs more
@@ -46,4 +48,64 @@ func TestACheckpointOfAFrozenRelayIsRefused(t *testing.T) {
 	appendEntries(t, frozen, 5, 6)
 	require.NoError(t, frozen.Sign(t.Context()))
 	requireWhole(t, other, 6)
+}
+
+// A relay is frozen while it keeps what witnesses have signed, and another one signs more meanwhile.
+// What it keeps when it goes on is refused.
+func TestACosignedCheckpointOfAFrozenRelayIsRefused(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	frozen := openTrail(t, st, o)
+	offers := frozen.Offers()
+	appendEntries(t, frozen, 0, 1)
+	waitSigned(t, frozen, 1)
+	offer := <-offers
+	other := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+
+	atLine, goOn := make(chan struct{}), make(chan struct{})
+	tries := 0
+	st.log(CheckpointsLog).failing = func() error {
+		if tries++; tries == 1 {
+			close(atLine)
+			<-goOn
+		}
+		return nil
+	}
+	kept := make(chan error, 1)
+	go func() { kept <- frozen.KeepCosigned(t.Context(), offer, offer.Note) }()
+	<-atLine
+	appendEntries(t, other, 1, 3)
+	require.NoError(t, other.Sign(t.Context()))
+	before := records(t, st, CheckpointsLog)
+	close(goOn)
+	require.ErrorIs(t, <-kept, store.ErrConflict)
+	require.Equal(t, before, records(t, st, CheckpointsLog))
+	require.NoError(t, frozen.KeepCosigned(t.Context(), offer, offer.Note), "the newest one is on its way to the witnesses")
+	require.Equal(t, before, records(t, st, CheckpointsLog))
+	requireWhole(t, frozen, 3)
+}
+
+// A relay that was thought dead keeps no place of its way through the trail after another one has
+// gone on.
+func TestAFrozenRelayMovesNoPlaceInTheTrail(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	o.Shared = true
+	one, other := openTrail(t, st, o), openTrail(t, st, o)
+	appendEntries(t, one, 0, 3)
+	way := func(trail *Trail) *forwarder {
+		f := &forwarder{Trail: trail, table: trail.store.Table(), key: "trail/journal"}
+		require.NoError(t, f.take(t.Context()))
+		return f
+	}
+	frozen := way(one)
+	frozen.at.Entries = 1
+	next := way(other)
+	next.at.Entries = 3
+	require.NoError(t, next.save(t.Context()))
+	require.ErrorIs(t, frozen.save(t.Context()), errAnother)
+	require.EqualValues(t, 3, way(one).at.Entries)
 }
