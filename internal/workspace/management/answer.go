@@ -180,20 +180,25 @@ func (e *APIError) Error() string {
 
 // IsNotFound reports whether err is, or wraps, a 404. It does not prove anything missing:
 // see [Client.Confirm].
-func IsNotFound(err error) bool {
-	var e *APIError
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
-}
+func IsNotFound(err error) bool { return answered(err).Status == http.StatusNotFound }
 
 // IsDenied reports whether err is, or wraps, an answer denying the key something.
 func IsDenied(err error) bool {
-	var e *APIError
-	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
+	return isUnauthorized(err) || answered(err).Status == http.StatusForbidden
 }
 
-func isUnauthorized(err error) bool {
+func isUnauthorized(err error) bool { return answered(err).Status == http.StatusUnauthorized }
+
+// RequestOf is the request id of the answer that err is, or wraps; empty without one.
+func RequestOf(err error) string { return answered(err).RequestID }
+
+// answered is the API's answer that err is, or wraps; an empty one without any.
+func answered(err error) APIError {
 	var e *APIError
-	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
+	if !errors.As(err, &e) {
+		return APIError{}
+	}
+	return *e
 }
 
 // errorBody is the document's error body. Its members are decoded one by one: a proxy's

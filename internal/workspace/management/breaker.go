@@ -310,12 +310,8 @@ func (b *breaker) grow() time.Duration {
 // set changes reach. Needs mu.
 func (b *breaker) set(cause Cause, err error) {
 	b.reach = Reach{Known: true, Cause: cause, Since: time.Now()}
-	var e *APIError
 	if cause != "" {
-		b.reach.Error = err.Error()
-	}
-	if errors.As(err, &e) {
-		b.reach.RequestID = e.RequestID
+		b.reach.Error, b.reach.RequestID = err.Error(), RequestOf(err)
 	}
 	close(b.changed)
 	b.changed = make(chan struct{})

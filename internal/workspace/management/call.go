@@ -165,8 +165,8 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 // hold keeps the API's wish in a 429, for all calls: nothing is sent before its end. Calls
 // with too little patience for it are refused.
 func (c *Client) hold(err error) {
-	var e *APIError
-	if !errors.As(err, &e) || e.holds() == 0 {
+	e := answered(err)
+	if e.holds() == 0 {
 		return
 	}
 	until := time.Now().Add(e.holds())

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
@@ -15,16 +14,21 @@ import (
 
 // A scrubber removes known secrets from the API's answers: a message may echo one of
 // ours, as it came or encoded.
-type scrubber struct{ forms []string }
+type scrubber struct {
+	text *strings.Replacer
+	raw  *strings.Replacer // for JSON as it came
+}
 
 // rawMinimum is the least length of a secret to search for in raw JSON. A shorter one may
 // well be an ordinary word there.
 const rawMinimum = 8
 
-func newScrubber(secrets ...secret.Text) *scrubber { return &scrubber{formsOf(secrets)} }
+func newScrubber(secrets ...secret.Text) *scrubber {
+	forms := formsOf(secrets)
+	return &scrubber{text: secret.Hide(1, forms...), raw: secret.Hide(rawMinimum, forms...)}
+}
 
-// formsOf lists the possible echoes of each secret. The longest comes first, so replacing
-// one leaves no rest of another.
+// formsOf lists the possible echoes of each secret.
 func formsOf(secrets []secret.Text) []string {
 	var all []string
 	for _, s := range secrets {
@@ -36,8 +40,7 @@ func formsOf(secrets []secret.Text) []string {
 		all = append(all, v, url.QueryEscape(v), url.PathEscape(v), string(quoted[1:len(quoted)-1]),
 			base64.StdEncoding.EncodeToString([]byte(v)))
 	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(all)
+	return all
 }
 
 // ownSecrets are the client's own: the secret, and the value of the Authorization header.
@@ -45,18 +48,12 @@ func ownSecrets(keyID string, s secret.Text) []secret.Text {
 	return []secret.Text{s, secret.New(base64.StdEncoding.EncodeToString([]byte(keyID + ":" + s.Reveal())))}
 }
 
-func (s *scrubber) clean(text string) string {
-	for _, form := range s.forms {
-		text = strings.ReplaceAll(text, form, secret.Redacted)
-	}
-	return text
-}
+func (s *scrubber) clean(text string) string { return s.text.Replace(text) }
 
 func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
-	for _, form := range s.forms {
-		if len(form) >= rawMinimum && bytes.Contains(raw, []byte(form)) {
-			raw = bytes.ReplaceAll(raw, []byte(form), []byte(secret.Redacted))
-		}
+	text := string(raw)
+	if cleaned := s.raw.Replace(text); cleaned != text {
+		return json.RawMessage(cleaned)
 	}
 	return raw
 }

@@ -34,7 +34,7 @@ func explainRBAC(c *collector, before, after any) {
 func allHolders(before, after *policy) []holder {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(before.holders)), maps.Keys(after.holders))
 	slices.SortFunc(all, func(a, b holder) int {
-		return cmp.Or(compareText(a.kind, b.kind), compareText(a.name, b.name), compareText(a.path, b.path))
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.path, b.path))
 	})
 	return slices.Compact(all)
 }

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -63,7 +64,7 @@ anything became weaker and anything stronger; weaker stays weaker together with 
 | rule | direction | severity | what happened | why so severe |
 |---|---|---|---|---|
 `)
-	for _, r := range slices.SortedFunc(maps.Values(rules), func(a, b Rule) int { return compareText(a.ID, b.ID) }) {
+	for _, r := range slices.SortedFunc(maps.Values(rules), func(a, b Rule) int { return cmp.Compare(a.ID, b.ID) }) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.ID, r.Direction, r.Severity, r.Means, r.Reason)
 	}
 	return b.String()

@@ -1,7 +1,6 @@
 package meaning
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
-
-func compareText(a, b string) int { return cmp.Compare(a, b) }
 
 // objects gives the objects of an array, and skips other elements.
 func objects(v any) []map[string]any {

@@ -156,9 +156,8 @@ func (w *Watcher) confirmEach(ctx context.Context, g *group, kind kinds.Setting,
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(absent)) {
 		errs = append(errs, absent[name])
-		var api *management.APIError
-		if errors.As(absent[name], &api) {
-			got.requests = append(got.requests, api.RequestID)
+		if id := management.RequestOf(absent[name]); id != "" {
+			got.requests = append(got.requests, id)
 		}
 	}
 	began := time.Now()

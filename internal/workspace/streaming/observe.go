@@ -74,7 +74,7 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 		return observation{}, err
 	}
 	if w.nowhere && management.NamesResource(main.absent) && management.NamesResource(other.absent) {
-		return observation{at: time.Now(), requests: []string{requestOf(main.absent), requestOf(other.absent)}, repeated: true}, nil
+		return observation{at: time.Now(), requests: []string{management.RequestOf(main.absent), management.RequestOf(other.absent)}, repeated: true}, nil
 	}
 	if main.absent != nil {
 		if main.receipt, err = w.believe(w.options.Client.Confirm(ctx, w.env.Project, w.env.Environment, main.absent)); err != nil {
@@ -134,15 +134,6 @@ func (w *watcher) unknownSoFar(ctx context.Context, subject string, t management
 	}
 	return fmt.Errorf("read event log streaming: %w: the config of type %s has no destination any more, and no 404 says that it is gone; it changes nothing",
 		errImplausible, t)
-}
-
-// requestOf is the request id of a 404.
-func requestOf(err error) string {
-	var api *management.APIError
-	if !errors.As(err, &api) {
-		return ""
-	}
-	return api.RequestID
 }
 
 // seen joins the config of the environment, and a second one, if there is any.

@@ -2,7 +2,6 @@ package streaming
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -193,9 +192,8 @@ func (r *preflightRun) note(change func()) {
 
 // why is the cause of a failed call, and its request where the API gave an id.
 func why(err error) string {
-	var api *management.APIError
-	if errors.As(err, &api) && api.RequestID != "" {
-		return management.CauseOf(err) + ", request " + api.RequestID
+	if request := management.RequestOf(err); request != "" {
+		return management.CauseOf(err) + ", request " + request
 	}
 	return management.CauseOf(err)
 }
