@@ -19,7 +19,7 @@ import (
 func newArrivals(environments []config.Environment) *received.Book {
 	book := received.New(time.Now)
 	for _, e := range environments {
-		book.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
+		book.Of(credentials.EnvironmentOf(e))
 	}
 	return book
 }

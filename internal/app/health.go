@@ -39,7 +39,7 @@ func (c *control) startForeign() error {
 			return fmt.Errorf("environments[%d].%w", i, err)
 		}
 		if source != nil {
-			page := c.arrivals.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
+			page := c.arrivals.Of(credentials.EnvironmentOf(*e))
 			targets = append(targets, health.Target{Page: page, Destination: source})
 		}
 	}
@@ -55,7 +55,7 @@ func (c *control) startSilences(context.Context) error {
 
 func (r *process) environments() (names []credentials.Environment) {
 	for _, e := range r.cfg().Environments {
-		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
+		names = append(names, credentials.EnvironmentOf(e))
 	}
 	return names
 }

@@ -91,7 +91,7 @@ func (r *process) startIngest(ctx context.Context) error {
 func quotas(environments []config.Environment) map[credentials.Environment]config.Quota {
 	all := map[credentials.Environment]config.Quota{}
 	for _, e := range environments {
-		all[credentials.Environment{Project: e.Project, Environment: e.Environment}] = e.Quota
+		all[credentials.EnvironmentOf(e)] = e.Quota
 	}
 	return all
 }

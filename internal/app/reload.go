@@ -217,7 +217,7 @@ func (r *process) turnPages(before *config.Config) {
 		r.arrivals.Of(env)
 	}
 	for _, e := range before.Environments {
-		if env := (credentials.Environment{Project: e.Project, Environment: e.Environment}); !now[env] {
+		if env := credentials.EnvironmentOf(e); !now[env] {
 			r.arrivals.Forget(env)
 		}
 	}

@@ -55,7 +55,7 @@ func (r *process) cfg() *config.Config { return r.applied.Load().Config }
 func (r *process) apply(cfg *config.Config) {
 	now := &applied{Config: cfg, environments: map[credentials.Environment]bool{}}
 	for _, e := range cfg.Environments {
-		now.environments[credentials.Environment{Project: e.Project, Environment: e.Environment}] = true
+		now.environments[credentials.EnvironmentOf(e)] = true
 	}
 	r.applied.Store(now)
 }

@@ -69,7 +69,7 @@ func New(o Options) (*Keeper, error) {
 	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), byName: map[credentials.Environment]*watch{}, absent: map[string]*keptOfWatch{}}
 	k.writer = writer{keeper: k, wake: make(chan struct{}, 1)}
 	for i := range o.Environments {
-		w := k.newWatch(nameOf(&o.Environments[i]))
+		w := k.newWatch(credentials.EnvironmentOf(o.Environments[i]))
 		k.configure(w, &o.Environments[i])
 		k.watches, k.byName[w.name] = append(k.watches, w), w
 	}

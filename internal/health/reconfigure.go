@@ -11,10 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
-func nameOf(e *config.Environment) credentials.Environment {
-	return credentials.Environment{Project: e.Project, Environment: e.Environment}
-}
-
 // newWatch makes the watch of an environment, which is to be configured.
 func (k *Keeper) newWatch(name credentials.Environment) *watch {
 	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &rhythm.Model{}, refused: map[string]*hour{}}
@@ -37,7 +33,7 @@ func (k *Keeper) Reconfigure(environments []config.Environment, interval time.Du
 	now, before := time.Now(), k.byName
 	k.watches, k.byName = nil, map[credentials.Environment]*watch{}
 	for i := range environments {
-		name := nameOf(&environments[i])
+		name := credentials.EnvironmentOf(environments[i])
 		w := before[name]
 		if w == nil {
 			w = k.comes(name, now)

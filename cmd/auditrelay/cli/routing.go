@@ -133,14 +133,15 @@ func (c *routingTry) event(cfg *config.Config, value []byte) (relay.Event, error
 
 func (c *routingTry) origin(cfg *config.Config) (credentials.Environment, error) {
 	if c.environment == "" && len(cfg.Environments) > 0 {
-		return credentials.Environment{Project: cfg.Environments[0].Project, Environment: cfg.Environments[0].Environment}, nil
+		return credentials.EnvironmentOf(cfg.Environments[0]), nil
 	}
 	var known []string
 	for _, e := range cfg.Environments {
-		if e.Project+"/"+e.Environment == c.environment {
-			return credentials.Environment{Project: e.Project, Environment: e.Environment}, nil
+		of := credentials.EnvironmentOf(e)
+		if of.String() == c.environment {
+			return of, nil
 		}
-		known = append(known, e.Project+"/"+e.Environment)
+		known = append(known, of.String())
 	}
 	return credentials.Environment{}, fmt.Errorf("there is no environment %q in %s; it has %s", c.environment, c.file, strings.Join(known, ", "))
 }

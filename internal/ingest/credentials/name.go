@@ -5,10 +5,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/config"
 )
 
 // Environment is the scope of a credential.
 type Environment struct{ Project, Environment string }
+
+// EnvironmentOf is the scope of a configured environment's credentials.
+func EnvironmentOf(e config.Environment) Environment { return Environment{e.Project, e.Environment} }
 
 // Username is the name of the environment's generated credential: its slugs, readable,
 // and a hash of both. So no two environments share one ("a.b"/"c" and "a"/"b.c", or

@@ -197,7 +197,7 @@ func (w *watcher) desired() (Desired, error) {
 }
 
 func (w *watcher) environment() credentials.Environment {
-	return credentials.Environment{Project: w.env.Project, Environment: w.env.Environment}
+	return credentials.EnvironmentOf(w.env)
 }
 
 // finding names the fault in a look.

@@ -148,7 +148,7 @@ func DestinationText(s *Shape) string {
 // wanted is e's desired destination without the relay's credentials: the user name is the
 // relay's own, and any password is taken for right. e must have a desired Stream.
 func wanted(e config.Environment, shown *Shape) Desired {
-	own := credentials.State{Username: credentials.Environment{Project: e.Project, Environment: e.Environment}.Username()}
+	own := credentials.State{Username: credentials.EnvironmentOf(e).Username()}
 	if shown != nil {
 		own.Current = shown.LastFour
 	}
