@@ -127,7 +127,7 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 		return err
 	}
 	defer func() { err = errors.Join(err, names.Close()) }()
-	return move.Run(ctx, move.Options{From: from, To: to, Names: names, Fused: onDisk, Logger: o.Logger, Progress: o.Progress, Keep: keepOf(cfg), Alone: func(ctx context.Context) error {
+	return move.Run(ctx, move.Options{From: from, To: to, Names: names, Fused: onDisk, Logger: o.Logger, Progress: o.Progress, Keep: KeepOf(cfg), Alone: func(ctx context.Context) error {
 		if onDisk {
 			return nil // the lock on the data directory says so
 		}
@@ -135,8 +135,8 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 	}})
 }
 
-// keepOf says how logs are kept: the events within their budget.
-func keepOf(cfg *config.Config) func(string) store.Options {
+// KeepOf says how logs are kept: the events within their budget.
+func KeepOf(cfg *config.Config) func(string) store.Options {
 	return func(name string) store.Options {
 		if journal.IsEvents(name) {
 			return store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}

@@ -85,11 +85,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 		if isTrail(name) {
 			continue // the trail names its own damage, as at a start
 		}
-		opts := store.Options{}
-		if journal.IsEvents(name) {
-			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
-		}
-		if err := repairLog(ctx, s, names, name, opts); err != nil {
+		if err := repairLog(ctx, s, names, name, app.KeepOf(cfg)(name)); err != nil {
 			return fmt.Errorf("repair the log %s: %w", name, err)
 		}
 	}
