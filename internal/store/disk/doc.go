@@ -9,8 +9,14 @@
 // What a start finds is judged by the end mark. Up to it, whatever cannot be read is
 // damage, and a reader gets it as a gap. After it, whole records are taken, and what
 // remains is a torn write that nobody was told about. That is certain while the machine
-// has not been started again since the mark was written; afterwards the mark is a lower
-// bound, and what is cut is kept in the salvage folder and named.
+// has not been started again since the mark was written. Afterwards the mark is a lower
+// bound, since it is synced once a second only: what is no record then is kept in the salvage
+// folder, and named as so many records as may have stood there.
+//
+// So after a power cut the records of the last second vouch for themselves. Where the disk has also
+// lost every trace of the newest of them, they are lost without a name: it gives zeros in their place,
+// as before they were written, or the whole file as it was earlier. To know of them, each append would
+// have to sync two files, and a disk that confirms what it does not keep would lose both.
 //
 // The table is told of each new segment and of each trim. So where the end mark is lost together
 // with the oldest or the newest segment, that segment's records are lost, and named: neither are

@@ -36,6 +36,7 @@ type model struct {
 	lazy     map[string][]string // what a lazy value may be: written since the last sync
 	cuts     int                 // power cuts so far
 	damaged  bool                // somebody harmed a file
+	erased   bool                // and left no trace of the newest records, perhaps
 	appended int
 }
 

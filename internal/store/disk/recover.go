@@ -335,7 +335,7 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 		clean = r.cutTail(t)
 	}
 	if !r.exact {
-		clean = !r.doubt(t, sure) && clean
+		clean = !t.doubt() && clean
 	}
 	if !clean { // what stands there is kept, as far as it is missing
 		t.offset = t.w.filled(t.offset, t.length)
@@ -348,11 +348,12 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 	return clean, nil
 }
 
-// tailOf is the part of the newest segment from where the mark says that it is durable.
+// tailOf is the part of the newest segment from where the mark says that it is durable. Where that is no
+// more than a lower bound it is all of it, since a page that was lost there shows in what stood before.
 func (r *recovery) tailOf(s *onDisk, f file) *tail {
 	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length, newest: s.made}
-	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
-		t.end, t.offset, t.written = r.known.end, r.known.offset, r.exact
+	if r.exact && r.known.base == s.base && r.known.offset <= s.length {
+		t.end, t.offset, t.written = r.known.end, r.known.offset, true
 	}
 	if r.known != nil {
 		t.synced = r.known.end
@@ -384,17 +385,4 @@ func (r *recovery) settle(t *tail, start int64) bool {
 func (r *recovery) cutTail(t *tail) bool {
 	return t.w.filled(t.offset, t.length) == t.offset ||
 		r.cut(r.f, t.offset, max(t.length, r.segmentSize())) == nil && r.f.Sync() == nil
-}
-
-// doubt takes what is no record at the end of the newest segment for records that somebody
-// was perhaps told about. It reports whether there is any. They stay, as a gap.
-func (r *recovery) doubt(t *tail, sure store.Pos) bool {
-	if t.w.filled(t.offset, t.length) == t.offset {
-		return false
-	}
-	if t.end >= sure {
-		t.end++
-	}
-	t.end = max(t.end, t.seen)
-	return true
 }

@@ -14,6 +14,7 @@ type tail struct {
 	offset int64     // where its record ends
 	length int64
 	seen   store.Pos // the last position in a header, whatever its body is
+	headed int64     // where the last record with a header ends
 	// confirmed is the largest position that was durable when one of the records was written.
 	confirmed store.Pos
 	newest    time.Time
@@ -33,7 +34,7 @@ func (t *tail) run() {
 		if !ok {
 			return
 		}
-		t.seen, t.confirmed = max(t.seen, h.pos), max(t.confirmed, h.confirmed)
+		t.seen, t.headed, t.confirmed = max(t.seen, h.pos), found+h.size(), max(t.confirmed, h.confirmed)
 		if !t.w.record(found, &h, t.seed, &t.record) {
 			at = found + 1
 			continue
@@ -53,4 +54,18 @@ func (t *tail) next(at int64) (found int64, h head, ok bool) {
 		t.written = false
 	}
 	return t.w.find(at, t.length, t.seed, t.end+1, ^store.Pos(0))
+}
+
+// doubt takes what is no record at the end for records that somebody was perhaps told about: those that
+// have a header, and as many as fit into what follows, up to the end of its last page, of which a part may
+// be lost. It reports whether there is any. They stay, as a gap.
+func (t *tail) doubt() bool {
+	filled := t.w.filled(t.offset, t.length)
+	if filled == t.offset {
+		return false
+	}
+	from, smallest := max(t.offset, t.headed), frameSize(0, 0)
+	to := (max(from, filled+headSize) + pageSize - 1) / pageSize * pageSize // a header may lack its end
+	t.end = max(t.end, t.seen) + store.Pos((to-from+smallest-1)/smallest)
+	return true
 }

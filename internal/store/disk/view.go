@@ -83,7 +83,7 @@ func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 		t.run()
 		sure := max(t.synced, t.confirmed)
 		r.exact = r.exact && t.confirmed <= t.synced
-		if !r.exact && r.doubt(t, sure) {
+		if !r.exact && t.doubt() {
 			r.segments[len(r.segments)-1].doubtful, t.offset = sure+1, t.length
 		}
 	}
