@@ -175,7 +175,7 @@ func TestThingsAreMovedAsideWithoutASalvageFolder(t *testing.T) {
 func TestThingsAreMovedAsideWithASalvageFolderElsewhere(t *testing.T) {
 	t.Parallel()
 	const elsewhere = "/dev/shm"
-	dir, err := os.MkdirTemp(elsewhere, "")
+	dir, err := os.MkdirTemp(elsewhere, "") //nolint:usetesting // it has to be on another filesystem
 	if err != nil {
 		t.Skip("there is no other filesystem: ", err)
 	}
