@@ -16,19 +16,26 @@ const (
 	// source's limit counts instead of both.
 	linger       = 5 * time.Millisecond
 	lingerEvents = 1000
+	// backlogLinger is how long a batch of a backlog is added to, while each of its records comes
+	// within linger. Without it a slow sink would get, after an outage, the few records of each batch
+	// that were decoded while it delivered the one before.
+	backlogLinger = 50 * time.Millisecond
 )
 
 // gather adds the records that are there already, and those that arrive until the next
 // batch is due. It also returns the last record.
 func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
-	until := s.last.Add(linger)
+	began, until := time.Now(), s.last.Add(linger)
 	if s.limit.Wait > 0 {
-		until = time.Now().Add(s.limit.Wait)
+		until = began.Add(s.limit.Wait)
 	}
 	for s.spare == nil && first.large == nil && n < s.limit.Events && size < s.limit.Bytes {
 		if n >= lingerEvents && s.limit.Wait == 0 {
 			until = s.last // only records that are there already
+		}
+		if now := time.Now(); s.backlog {
+			until = latest(until, now.Add(min(linger, backlogLinger-now.Sub(began))))
 		}
 		r, ok := s.more(ctx, until)
 		if !ok {
@@ -41,6 +48,13 @@ func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Even
 		records, n, size = append(records, r), n+len(r.events), size+r.size
 	}
 	return s.join(records, n)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // more gives the next record, if one is there or arrives by until.

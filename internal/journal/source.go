@@ -38,6 +38,7 @@ type Source struct {
 
 	rest     *pieces   // of the record given last; Next's own
 	spare    *fetched  // read from decoded, but did not fit into the batch; Next's own
+	backlog  bool      // the reading goroutine waited for Next, so more records stand in the log; Next's own
 	last     time.Time // when the last batch was given; Next's own
 	placed   bool      // events tell where they stand; set before the first Next
 	gathered []fetched // memory for the records of a batch; Next's own
@@ -274,6 +275,7 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 		if s.rest != nil {
 			return s.piece()
 		}
+		s.backlog = len(s.decoded) == cap(s.decoded)
 		first, err := s.wait(ctx)
 		if err != nil {
 			return relay.Batch{}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -161,6 +162,37 @@ func TestGather(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A sink that was away, or delivers slowly, gets full batches however small the records are.
+func TestTheBatchesOfABacklogAreFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Source{turn: new(lease.Turn), limit: relay.BatchLimit{Events: 100, Bytes: 1 << 20}, decoded: make(chan fetched, decodedAhead), last: time.Now().Add(-time.Hour)}
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		reading.Go(func() {
+			for i := range store.Pos(230) {
+				if i >= 200+decodedAhead+1 {
+					time.Sleep(linger - time.Millisecond) // they come one by one now
+				}
+				s.decoded <- fetched{mark: mark{pos: i + 1}, size: 100, events: make([]relay.Event, 1)}
+			}
+		})
+		next := func(events int, after time.Duration) {
+			synctest.Wait()
+			start := time.Now()
+			batch, err := s.Next(t.Context())
+			require.NoError(t, err)
+			assert.Len(t, batch.Events, events)
+			assert.Equal(t, after, time.Since(start))
+			time.Sleep(time.Second - time.Since(start)) // the sink delivers
+		}
+		next(100, 0)
+		next(100, 0)
+		next(decodedAhead+1+int(backlogLinger/(linger-time.Millisecond)), backlogLinger)
+		next(230-200-15, backlogLinger)
+	})
 }
 
 // A place is the same whatever else is in the batch, and after a restart, so that a sink knows an
