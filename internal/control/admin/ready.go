@@ -54,7 +54,7 @@ type Part struct {
 	Reason string `json:"reason"`
 }
 
-// readyGauge is the readiness as a metric, for who scrapes but does not probe.
+// readyGauge is the readiness as a metric, for programs that scrape but do not probe.
 func (h *Handler) readyGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ready", Help: "1 while pushes are taken, as /readyz says; else 0.",
