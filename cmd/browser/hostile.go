@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -29,39 +27,13 @@ const (
 	hostileName, hostileText = 1 << 20, 250_000
 )
 
-// tracking is a mail that tells a tracker that somebody looks at it.
-const tracking = `<style>@import "TRACKER/import"; body { background: url("TRACKER/background") }</style><link rel="stylesheet" href="TRACKER/style"><link rel="preconnect" href="TRACKER">
-<meta http-equiv="refresh" content="0;url=TRACKER/refresh"><img src="TRACKER/image" srcset="TRACKER/set 2x"><video src="TRACKER/video" poster="TRACKER/poster" autoplay></video><svg><image href="TRACKER/svg"/></svg>
-<object data="TRACKER/object"></object><iframe src="TRACKER/frame"></iframe><input autofocus onfocus="fetch('TRACKER/script')">`
-
-// tracker counts its calls.
-type tracker struct {
-	*httptest.Server
-	calls atomic.Int64
-}
-
-func newTracker() *tracker {
-	t := &tracker{}
-	t.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.calls.Add(1) }))
-	return t
-}
-
-// mails loads the frames of a page that show mails, and counts them.
-func (t *tab) mails() (n int, err error) {
-	return n, t.eval(`Promise.all(Array.from(document.querySelectorAll("iframe"), f => new Promise(done => {
-		f.addEventListener("load", done);
-		[f.loading, f.src] = ["eager", f.src];
-	}))).then(all => all.length)`, &n)
-}
-
 // attack has each who can send texts send one that is markup, turns its direction, and is long: an
 // event, a role's name, a template and its name, and what a destination says when it refuses the event.
 // It gives the pages that show them.
-func (s *stage) attack(ctx context.Context, tracker string) (paths []string, err error) {
+func (s *stage) attack(ctx context.Context) (paths []string, err error) {
 	name := hostile + strings.Repeat("n", hostileName)
-	mail := strings.Trim(jsonText(strings.ReplaceAll(tracking, "TRACKER", tracker)), `"`)
 	s.api.edit(edit{"/rbac_policy", regexp.MustCompile(`"custom_roles": ?\[`), `"custom_roles":[{"role_id":"` + name + `","description":"","permissions":[]},`})
-	s.api.edit(edit{"/email_templates", regexp.MustCompile(`"name": ?"`), `"name":"` + name}, edit{"/email_templates", regexp.MustCompile(`"html_content": ?"`), `"html_content":"` + mail})
+	s.api.edit(edit{"/email_templates", regexp.MustCompile(`"name": ?"`), `"name":"` + name})
 	letter, err := s.hostileLetter(ctx)
 	if err != nil {
 		return nil, err
@@ -104,9 +76,7 @@ func (s *stage) pushHostile(ctx context.Context) error {
 // lookAtHostile looks at what is hostile: it must be text that stays within its bounds. The browser's
 // ears hear dialogs, errors and requests to elsewhere.
 func lookAtHostile(b *chrome, s *stage, axe string, o options, r *report) error {
-	tracker, mails := newTracker(), 0
-	defer tracker.Close()
-	paths, err := s.attack(b.ctx, tracker.URL)
+	paths, err := s.attack(b.ctx)
 	if err != nil {
 		return err
 	}
@@ -127,12 +97,6 @@ func lookAtHostile(b *chrome, s *stage, axe string, o options, r *report) error 
 			if err := t.harmless(); err != nil {
 				r.fail("%s, %s: %v", path, l.name, err)
 			}
-			if !l.plain {
-				n, err := t.mails()
-				if mails += n; err != nil {
-					r.fail("%s, %s: the mails: %v", path, l.name, err)
-				}
-			}
 			if err := t.keep(o, "hostile"+path, l); err != nil {
 				r.fail("%s, %s: %v", path, l.name, err)
 			}
@@ -143,10 +107,6 @@ func lookAtHostile(b *chrome, s *stage, axe string, o options, r *report) error 
 			}
 		}
 		t.close()
-	}
-	r.say("\n%d times a mail that calls a tracker was shown: it got %d calls", mails, tracker.calls.Load())
-	if mails == 0 || tracker.calls.Load() > 0 {
-		r.fail("a tracker got %d calls from %d looks at a mail", tracker.calls.Load(), mails)
 	}
 	return nil
 }
