@@ -9,6 +9,19 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
+// freezeAtAppend has the first append to a log stop at that line until goOn is closed. It counts the tries.
+func freezeAtAppend(l *testLog) (atLine, goOn chan struct{}, tries *int) {
+	atLine, goOn, tries = make(chan struct{}), make(chan struct{}), new(int)
+	l.failing = func() error {
+		if *tries++; *tries == 1 {
+			close(atLine)
+			<-goOn
+		}
+		return nil
+	}
+	return atLine, goOn, tries
+}
+
 // A relay is frozen between its signature and the checkpoint's append, and another one signs more
 // meanwhile. What it appends when it goes on is refused: it takes up the other one's checkpoint, and
 // the trail has one history.
@@ -23,15 +36,7 @@ func TestACheckpointOfAFrozenRelayIsRefused(t *testing.T) {
 	other := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
 	appendEntries(t, frozen, 1, 3)
 
-	atLine, goOn := make(chan struct{}), make(chan struct{})
-	tries := 0
-	st.log(CheckpointsLog).failing = func() error {
-		if tries++; tries == 1 {
-			close(atLine)
-			<-goOn
-		}
-		return nil
-	}
+	atLine, goOn, tries := freezeAtAppend(st.log(CheckpointsLog))
 	signed := make(chan error, 1)
 	go func() { signed <- frozen.Sign(t.Context()) }()
 	<-atLine
@@ -40,7 +45,7 @@ func TestACheckpointOfAFrozenRelayIsRefused(t *testing.T) {
 	before := records(t, st, CheckpointsLog)
 	close(goOn)
 	require.NoError(t, <-signed)
-	require.Equal(t, 1, tries, "it was refused, and has nothing to sign")
+	require.Equal(t, 1, *tries, "it was refused, and has nothing to sign")
 	require.Equal(t, before, records(t, st, CheckpointsLog))
 	for _, trail := range []*Trail{frozen, other} {
 		requireWhole(t, trail, 5)
@@ -64,15 +69,7 @@ func TestACosignedCheckpointOfAFrozenRelayIsRefused(t *testing.T) {
 	offer := <-offers
 	other := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
 
-	atLine, goOn := make(chan struct{}), make(chan struct{})
-	tries := 0
-	st.log(CheckpointsLog).failing = func() error {
-		if tries++; tries == 1 {
-			close(atLine)
-			<-goOn
-		}
-		return nil
-	}
+	atLine, goOn, _ := freezeAtAppend(st.log(CheckpointsLog))
 	kept := make(chan error, 1)
 	go func() { kept <- frozen.KeepCosigned(t.Context(), offer, offer.Note) }()
 	<-atLine
