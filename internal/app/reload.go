@@ -123,7 +123,7 @@ func (r *process) prepare(ctx context.Context, report *console.Reloaded, next *c
 	return nil
 }
 
-// try makes what is made of a configuration, and leaves nothing behind. Of a change of files alone, it is told whose.
+// try makes what is made of a configuration, and closes it again. Of a change of files alone, it is told whose.
 func (r *process) try(next *config.Config, files []string) error {
 	for _, cfg := range next.Sinks {
 		if files != nil && !hasFile(next, cfg.Name, files) {

@@ -186,7 +186,7 @@ func TestInitTriesItsFolderFirst(t *testing.T) {
 	assert.Empty(t, x.text(), "it has asked something")
 }
 
-// Ctrl-D at a question ends them, and leaves nothing behind: not even a secret that was typed.
+// Ctrl-D at a question ends them, and no file remains: not even a secret that was typed.
 func TestCtrlDAtAQuestion(t *testing.T) {
 	t.Parallel()
 	x := newTerminal(t, 200, 50)

@@ -68,17 +68,19 @@ func (s *Server) status(ctx context.Context, req AskStatus) (map[string]any, err
 	return sections, nil
 }
 
-// sections reads those that are named, or all where none is named, and makes the verdict.
+// sections reads those that are named, or all where none is named, and makes the verdict if it is among
+// them.
 func (s *Server) sections(ctx context.Context, names []string) map[string]any {
+	if len(names) > 0 && !slices.Contains(names, verdictSection) {
+		return s.opts.Status(ctx, names...)
+	}
 	read := names
-	if slices.Contains(names, verdictSection) {
+	if len(names) > 0 {
 		read = slices.Concat(names, judged)
 	}
 	all := s.opts.Status(ctx, read...)
 	all[verdictSection] = Judge(all)
-	if len(names) > 0 {
-		maps.DeleteFunc(all, func(name string, _ any) bool { return !slices.Contains(names, name) })
-	}
+	maps.DeleteFunc(all, func(name string, _ any) bool { return len(names) > 0 && !slices.Contains(names, name) })
 	return all
 }
 

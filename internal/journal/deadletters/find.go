@@ -140,7 +140,7 @@ func (c *cursor) close() {
 }
 
 // record reads a letter. It returns nil for one that was removed meanwhile, or lost: then
-// its position is named. Where nothing stands, the index may be behind: another relay may have
+// its position is named. Where nothing stands, the index may be out of date: another relay may have
 // appended the letter again, and trimmed the log.
 func (c *cursor) record(e entry) (*store.Record, error) {
 	for {
