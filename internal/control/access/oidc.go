@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +40,13 @@ type provider struct {
 	client   *http.Client
 	secret   atomic.Pointer[secret.Text] // the client's
 
-	mu    sync.Mutex     // held while the provider is asked about itself
-	found *oidc.Provider // guarded by mu
-	at    time.Time      // when it was found; guarded by mu
+	found atomic.Pointer[discovered]
+}
+
+// discovered is what the provider said of itself, and when.
+type discovered struct {
+	*oidc.Provider
+	at time.Time
 }
 
 func newProvider(cfg *config.OIDC, consoleURL string) (*provider, error) {
@@ -86,12 +89,11 @@ func (p *provider) host() string {
 	return u.Host
 }
 
-// discover asks the provider about itself.
+// discover asks the provider about itself. Logins at the same moment may each ask, since a login
+// that waited for another one's question would wait for each before it while the provider hangs.
 func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found != nil && time.Since(p.at) < providerLasts {
-		return p.found, nil
+	if last := p.found.Load(); last != nil && time.Since(last.at) < providerLasts {
+		return last.Provider, nil
 	}
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.cfg.Issuer)
 	if err != nil {
@@ -111,7 +113,7 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
 			return nil, fmt.Errorf("the provider names the address %q, which is not https", address)
 		}
 	}
-	p.found, p.at = found, time.Now()
+	p.found.Store(&discovered{found, time.Now()})
 	return found, nil
 }
 

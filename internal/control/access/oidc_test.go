@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,5 +88,31 @@ func TestClocksThatDiffer(t *testing.T) {
 			return key
 		})
 		assert.Equal(t, want, newBrowser(t).logIn(s.server.URL, "ann").status, "a clock that differs by %s", shift)
+	}
+}
+
+// A provider that hangs keeps no login waiting for the ones before it.
+func TestLoginsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const logins = 3
+	s := newStand(t)
+	var asked sync.WaitGroup
+	asked.Add(logins)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Done()
+		asked.Wait() // until all of them ask at the same time
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(front.Close)
+	s.Access.provider.cfg.Issuer = front.URL
+	failed := make(chan error, logins)
+	for range logins {
+		go func() {
+			_, err := s.Access.provider.authorize(t.Context(), flow{})
+			failed <- err
+		}()
+	}
+	for range logins {
+		assert.ErrorContains(t, <-failed, "503")
 	}
 }
