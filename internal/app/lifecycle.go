@@ -177,9 +177,11 @@ func editedOutside() workspace.Attribution {
 	}
 }
 
-// stopWithin bounds the wait for a stop's entry, and again the wait for the sinks to have
-// it. Both take at most a part of the time left to stop.
-const stopWithin = 2 * time.Second
+// Bounds of a stop. All of them together take at most a part of the time left to stop.
+const (
+	stopEntryWithin = 10 * time.Second // for the entry of the stop, on a slow disk or during an election
+	stopWithin      = 2 * time.Second  // for a start's entry before it, and for the sinks to have it
+)
 
 // enterStop enters the stop, and waits a while for the sinks that work to have it. It
 // holds the stop up no longer, and fails nothing: the next start tells of a missing entry,
@@ -262,12 +264,14 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 // stopWhen enters the stop after the start; failed is why the relay ended, nil where it
 // was told to.
 func (l *lifecycle) stopWhen(ctx context.Context, entered <-chan struct{}, failed error) (*audit.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	ctx, cancel := context.WithTimeout(ctx, stopEntryWithin)
 	defer cancel()
 	select {
 	case <-entered:
-	case <-ctx.Done():
+	case <-time.After(stopWithin):
 		return nil, errors.New("its start could not be entered either")
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	return audit.Update(ctx, l.trail, ownProject, "", l.subject, func(audit.Entry, bool) (*audit.Entry, error) {
 		config, d := l.now()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
 // told is an entry about a run, as a sink gets it.
@@ -122,6 +125,32 @@ func TestACrashIsTold(t *testing.T) {
 	assert.Equal(t, "the relay stopped, as a part of it failed; its log says which", newest().Summary)
 	require.NoError(t, l.started(t.Context()))
 	assert.True(t, newest().Last.Stopped)
+}
+
+// A stop's entry is made where the trail takes some seconds for what came before it, as on a disk
+// that is slow.
+func TestASlowTrailHasTheEntryOfTheStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		trail, end := trailtest.Serve(t, t.TempDir())
+		defer end()
+		l, err := (&control{process: runsWith(&process{}, testConfig("/var/lib/auditrelay"))}).newLifecycle()
+		require.NoError(t, err)
+		l.trail = trail
+		entered, slow := make(chan struct{}), make(chan error)
+		close(entered)
+		go func() {
+			_, err := audit.Update(t.Context(), trail, ownProject, "", l.subject, func(audit.Entry, bool) (*audit.Entry, error) {
+				time.Sleep(2 * stopWithin)
+				return nil, nil
+			})
+			slow <- err
+		}()
+		synctest.Wait()
+		_, err = l.stopWhen(t.Context(), entered, nil)
+		require.NoError(t, err)
+		require.NoError(t, <-slow)
+	})
 }
 
 // A sink that never answers holds the stop up for a moment only.
