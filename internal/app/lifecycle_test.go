@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -9,13 +10,14 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -127,29 +129,41 @@ func TestACrashIsTold(t *testing.T) {
 	assert.True(t, newest().Last.Stopped)
 }
 
-// A stop's entry is made where the trail takes some seconds for what came before it, as on a disk
-// that is slow.
-func TestASlowTrailHasTheEntryOfTheStop(t *testing.T) {
+// slowStore takes twice as long for each entry of the trail as a stop has for its other steps.
+type slowStore struct{ store.Store }
+
+func (s slowStore) Log(ctx context.Context, name string, o store.Options) (store.Log, error) {
+	log, err := s.Store.Log(ctx, name, o)
+	return slowLog{log}, err
+}
+
+type slowLog struct{ store.Log }
+
+func (l slowLog) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
+	if err := retry.Sleep(ctx, 2*stopWithin); err != nil {
+		return 0, err
+	}
+	return l.Log.AppendAt(ctx, after, drafts...)
+}
+
+// The entry of a stop is made on a disk that is slow, too: otherwise the next start would tell of a
+// crash.
+func TestASlowDiskHasTheEntryOfTheStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		trail, end := trailtest.Serve(t, t.TempDir())
-		defer end()
-		l, err := (&control{process: runsWith(&process{}, testConfig("/var/lib/auditrelay"))}).newLifecycle()
+		dir := t.TempDir()
+		s := trailtest.Store(t, dir)
+		trail, err := audit.Open(t.Context(), slowStore{s}, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}})
+		require.NoError(t, err)
+		l, err := (&control{process: runsWith(&process{}, testConfig(dir))}).newLifecycle()
 		require.NoError(t, err)
 		l.trail = trail
-		entered, slow := make(chan struct{}), make(chan error)
+		entered := make(chan struct{})
 		close(entered)
-		go func() {
-			_, err := audit.Update(t.Context(), trail, ownProject, "", l.subject, func(audit.Entry, bool) (*audit.Entry, error) {
-				time.Sleep(2 * stopWithin)
-				return nil, nil
-			})
-			slow <- err
-		}()
-		synctest.Wait()
 		_, err = l.stopWhen(t.Context(), entered, nil)
-		require.NoError(t, err)
-		require.NoError(t, <-slow)
+		assert.NoError(t, err)
+		require.NoError(t, trail.Close(t.Context()))
+		require.NoError(t, s.Close())
 	})
 }
 
