@@ -205,6 +205,57 @@ func TestALostAnswerStoresOnce(t *testing.T) {
 	}
 }
 
+// The servers have forgotten the message's id when the next try comes. A conditional write finds
+// what it has stored all the same.
+func TestAnAnswerIsLostForLong(t *testing.T) {
+	t.Parallel()
+	b, p, count := overLine(t)
+	l, table := b.log(t, "events"), b.store.table
+	const window = 100 * time.Millisecond // the shortest that servers have
+	for _, stream := range []string{l.stream, table.stream} {
+		info, err := b.store.info(t.Context(), stream)
+		require.NoError(t, err)
+		info.Config.Duplicates = window
+		_, err = b.store.js.UpdateStream(t.Context(), info.Config)
+		require.NoError(t, err)
+	}
+	late := func(answer string, do func() error) error {
+		t.Helper()
+		p.until.Store(answer)
+		done := make(chan error, 1)
+		go func() { done <- do() }()
+		waiting.Until(t, func() bool { return p.lost.Load() > 0 })
+		lost := time.Now()
+		waiting.Until(t, func() bool { return time.Since(lost) > 3*window })
+		p.cut()
+		p.lost.Store(0)
+		return <-done
+	}
+	held := store.If{Key: "epoch"}
+	var err error
+	held.Rev, err = table.Put(t.Context(), "epoch", []byte("one"), held)
+	require.NoError(t, err)
+	require.NoError(t, late(`"seq":`, func() (err error) {
+		held.Rev, err = table.Put(t.Context(), "epoch", []byte("two"), held)
+		return err
+	}))
+	_, err = table.Put(t.Context(), "position", []byte("1"), held)
+	require.NoError(t, err, "the epoch is the one that was written")
+
+	drafts := []store.Draft{{Data: []byte("1")}, {Data: []byte("2")}}
+	require.NoError(t, late(`"batch":`, func() error {
+		first, err := l.AppendAt(t.Context(), 0, drafts...)
+		assert.Equal(t, store.Pos(1), first)
+		return err
+	}))
+	assert.EqualValues(t, 2, count(l.stream, l.stream))
+
+	b.Kill(t)
+	l = b.log(t, "events") // the next start has the servers know ids for long enough
+	require.NoError(t, late(`"seq":`, func() error { _, err := l.Append(t.Context(), drafts[0]); return err }))
+	assert.EqualValues(t, 3, count(l.stream, l.stream))
+}
+
 // A heartbeat whose first answer is lost is tried again before other relays take its writer for dead.
 func TestALostAnswerCostsNoHeartbeat(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,11 @@ func (a *attempt) expect(after *store.Pos) error {
 		return nil
 	}
 	if *after+1 < a.turn.first() {
-		return fmt.Errorf("%w: the log %s goes on after position %d", store.ErrConflict, a.log.name, *after)
+		why := store.ErrConflict
+		if a.tries > 1 { // the turn has begun meanwhile, and may have what an earlier try stored
+			why = store.ErrUnknown
+		}
+		return fmt.Errorf("%w: the log %s goes on after position %d", why, a.log.name, *after)
 	}
 	seq := uint64(*after) - a.turn.Shift
 	a.after = &seq
@@ -203,14 +207,11 @@ func (l *Log) accept(ctx context.Context, last uint64, a *attempt) (store.Pos, e
 	n := uint64(len(a.drafts))
 	for i := range n {
 		pos, readable := l.meta().pos(last - n + 1 + i)
-		switch {
-		case !readable:
+		if !readable {
 			a.nonce = newNonce()
 			return 0, errElsewhere
-		case l.meta().last() != a.turn:
-			return 0, errElsewhere // the answer may be from before the loss
 		}
-		if _, fits := l.known.see(spot{pos, a.nonce + i}, true); !fits {
+		if _, fits := l.known.see(spot{pos, a.nonce + i}, a.turn, true); !fits { // the answer may be from before a loss
 			if err := l.compare(ctx); err != nil {
 				return 0, err
 			}

@@ -30,7 +30,10 @@ func (l *Log) compare(ctx context.Context) error {
 	l.comparing.Lock()
 	defer l.comparing.Unlock()
 	for until := time.Now().Add(l.store.certainty); ; {
-		newest, doubted := l.known.suspects() // first, since appends go on meanwhile
+		if err := l.refresh(ctx); err != nil { // another relay may have noticed it first
+			return err
+		}
+		newest, doubted := l.known.suspects() // before the stream's end, since appends go on meanwhile
 		info, err := l.store.info(ctx, l.stream)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
@@ -69,7 +72,7 @@ func (l *Log) replacedMeanwhile() error {
 
 // wentBack says whether the stream lacks what is known to have stood there.
 func (l *Log) wentBack(ctx context.Context, info *jetstream.StreamInfo, newest, doubted spot) (bool, error) {
-	if l.meta().end(info.State.LastSeq) < newest.Pos {
+	if _, ahead := l.known.isAhead(); ahead || l.meta().end(info.State.LastSeq) < newest.Pos {
 		return true, nil
 	}
 	for _, s := range []spot{newest, doubted} {
@@ -101,28 +104,47 @@ func (l *Log) isAnother(ctx context.Context, info *jetstream.StreamInfo, s spot)
 	return err == nil && f.nonce != s.Nonce, nil
 }
 
-// goBack begins a turn after the newest record that is still there.
+// goBack begins a turn after the newest record that is still there, with the first message after
+// that: another relay, which did not know what was lost, may have had it acknowledged. Where
+// several relays go back at once, the first one's turn counts.
+//
+// The turn begins after all positions that a relay knows. So a sink's position is either that of a
+// record which stays, or in the gap, and nothing in the turn is passed over.
 func (l *Log) goBack(ctx context.Context, info *jetstream.StreamInfo, newest spot) error {
+	was := l.meta()
 	stays, err := l.stays(ctx, info)
 	if err != nil {
 		return err
 	}
-	end := max(newest.Pos, l.meta().end(info.State.LastSeq))
+	told, err := l.loadEnd(ctx) // another relay may know of more
+	if err != nil {
+		return err
+	}
+	end := max(newest.Pos, was.end(info.State.LastSeq))
+	if told.Meta.ID == was.ID {
+		end = max(end, told.Newest.Pos)
+	}
 	l.store.log.Error("the cluster lost the end of a log; the lost positions are named, and the log goes on after them",
 		"log", l.name, "stream", l.stream, "lost_from", stays+1, "lost_to", end)
 	l.store.rewinds.Inc()
-	// The last message may be one that has just been stored, and whose append is about to be
-	// refused: it counts as lost. A later one is in the new turn.
-	err = l.changeMeta(ctx, func(m *meta) { m.rewind(stays, end, info.State.LastSeq+1) })
+	err = l.changeMeta(ctx, func(m *meta) {
+		if m.last() == was.last() {
+			m.rewind(stays, end, was.after(stays))
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("note what the cluster lost of the log %s: %w", l.name, err)
 	}
-	return l.begin(spot{Pos: end}, stays, end)
+	return nil
 }
 
 // stays is the newest position that still has its record. All earlier ones have theirs, too,
-// so that it is found by halves.
+// so that it is found by halves. Where this relay has counted on while another one began a turn, it
+// is the newest one that both count alike.
 func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos, error) {
+	if agreed, ahead := l.known.isAhead(); ahead {
+		return agreed, nil
+	}
 	end := l.meta().reach(info.State.LastSeq)
 	all := l.known.spots(end)
 	var failed error
@@ -145,12 +167,19 @@ func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos,
 	return min(end, all[0].Pos-1), nil
 }
 
-// begin starts over with what is known about the log.
-func (l *Log) begin(newest spot, after, end store.Pos) error {
-	l.known.begin(newest, after, end)
-	l.tail.reach(end)
-	if end == 0 {
-		return nil
+// become puts a newer meta in the place of one. It reports false if another goroutine has replaced
+// that. After a loss, whoever has noticed it, this relay starts over with what it knows about the
+// log, unless it knows newer positions than the turn counts as lost: then the next comparison begins
+// another turn. A crash before the note leaves one whose position is in the gap, or beyond it.
+func (l *Log) become(was, now *meta) (bool, error) {
+	l.known.mu.Lock()
+	swapped, turn := l.current.CompareAndSwap(was, now), now.last()
+	begun := swapped && turn != was.last() && l.known.follow(turn, now.agrees(was))
+	l.known.mu.Unlock()
+	if !begun {
+		return swapped, nil
 	}
-	return l.remember(newest)
+	end := turn.first() - 1
+	l.tail.reach(end)
+	return true, l.remember(spot{Pos: end})
 }

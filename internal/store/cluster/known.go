@@ -27,6 +27,12 @@ type known struct {
 	// doubt is the lowest position that was another record's, until the log is compared with
 	// the stream; 0 for none.
 	doubt store.Pos
+	// turn is the newest one by which positions were counted here.
+	turn turn
+	// ahead says that newest is after the begin of that turn, which another relay began: some known
+	// positions would be given out again. Up to agreed they are what they were before the turn.
+	ahead  bool
+	agreed store.Pos
 }
 
 // at returns the nonce at a position, if it is known. mu is held.
@@ -35,12 +41,15 @@ func (k *known) at(pos store.Pos) (nonce uint64, ok bool) {
 	return s.Nonce, s.Pos == pos && pos > 0
 }
 
-// see notes a record that was appended just now, or read. It reports whether it is the
-// newest, and false in fits if the position is another record's, or may be: then the log
-// has to be compared with the stream.
-func (k *known) see(s spot, appended bool) (newest, fits bool) {
+// see notes a record that was appended just now, or read, and whose position was counted by a
+// turn. It reports whether it is the newest, and false in fits if the position is another
+// record's, or may be: then the log has to be compared with the stream.
+func (k *known) see(s spot, by turn, appended bool) (newest, fits bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if by != k.turn { // another one began meanwhile
+		return false, false
+	}
 	nonce, seen := k.at(s.Pos)
 	old := s.Pos+ringSize <= k.newest.Pos
 	switch {
@@ -85,6 +94,14 @@ func (k *known) spots(to store.Pos) (all []spot) {
 	return all
 }
 
+// isAhead reports whether known positions are after the begin of a turn that another relay began,
+// and up to where they are what they were.
+func (k *known) isAhead() (agreed store.Pos, is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.agreed, k.ahead
+}
+
 // settle ends a doubt: the cluster lost nothing.
 func (k *known) settle() {
 	k.mu.Lock()
@@ -92,10 +109,32 @@ func (k *known) settle() {
 	k.doubt = 0
 }
 
-// begin starts over after a loss, or at an open: the log ends with end, and newest is known.
-func (k *known) begin(newest spot, after, end store.Pos) {
+// follow goes on by another turn, whoever began it: up to agreed positions are what they were
+// before. It reports false if newer positions are known here than that turn counts as lost. mu is
+// held.
+func (k *known) follow(t turn, agreed store.Pos) bool {
+	k.turn = t
+	if k.ahead {
+		agreed = min(agreed, k.agreed)
+	}
+	end := t.first() - 1
+	k.ahead, k.agreed = k.newest.Pos > end, agreed
+	if !k.ahead {
+		k.begin(spot{Pos: end}, agreed, end)
+	}
+	return !k.ahead
+}
+
+// open starts with a log that ends with end, and whose newest record is known.
+func (k *known) open(newest spot, t turn, end store.Pos) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.turn, k.ahead = t, false
+	k.begin(newest, ^store.Pos(0), end)
+}
+
+// begin starts over: the log ends with end, and newest is known. mu is held.
+func (k *known) begin(newest spot, after, end store.Pos) {
 	for i := range k.ring {
 		if k.ring[i].Pos > after {
 			k.ring[i] = spot{}

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // A position that is or may have been another record's is noticed, at an append and at a
@@ -13,9 +11,9 @@ import (
 func TestAPositionThatIsGivenOutAgainIsNoticed(t *testing.T) {
 	t.Parallel()
 	var k known
-	k.begin(spot{10, 100}, ^store.Pos(0), 10)
+	k.open(spot{10, 100}, turn{Seq: 1}, 10)
 	fits := func(s spot, appended bool) bool {
-		_, fits := k.see(s, appended)
+		_, fits := k.see(s, turn{Seq: 1}, appended)
 		return fits
 	}
 	assert.False(t, fits(spot{7, 70}, true), "the log was longer when it was opened")
@@ -31,4 +29,27 @@ func TestAPositionThatIsGivenOutAgainIsNoticed(t *testing.T) {
 	k.settle()
 	assert.True(t, fits(spot{13 + ringSize, 5}, true))
 	assert.False(t, fits(spot{13, 6}, true), "it is far too old to be new")
+}
+
+// Another relay begins a turn after a loss that it knows less of than this one does. A later turn, which
+// begins after all known positions, ends that.
+func TestATurnOfAnotherRelay(t *testing.T) {
+	t.Parallel()
+	var k known
+	first, short, long := turn{Seq: 1}, turn{After: 10, Seq: 11, Shift: 2}, turn{After: 8, Seq: 9, Shift: 20}
+	k.open(spot{10, 100}, first, 10)
+	_, fits := k.see(spot{15, 150}, first, true)
+	assert.True(t, fits)
+	assert.False(t, k.follow(short, 10), "its positions begin with 13")
+	_, fits = k.see(spot{16, 160}, first, true)
+	assert.False(t, fits, "it was counted by the turn before")
+	agreed, ahead := k.isAhead()
+	assert.True(t, ahead)
+	assert.EqualValues(t, 10, agreed)
+	assert.True(t, k.follow(long, 12))
+	assert.Equal(t, []spot{{10, 100}}, k.spots(30), "what is known up to 10 is as before")
+	newest, _ := k.suspects()
+	assert.Equal(t, spot{Pos: 28}, newest)
+	_, ahead = k.isAhead()
+	assert.False(t, ahead)
 }

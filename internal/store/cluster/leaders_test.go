@@ -261,6 +261,22 @@ func TestLeadersComeAndGo(t *testing.T) {
 		l.end()
 	})
 
+	t.Run("two take over from each other", func(t *testing.T) {
+		b := newBackend(t, c.URL, 3)
+		r := race(t, b, b.another(t))
+		r.goesOn()
+		for range 3 {
+			stepDown(t, b, b.store.table.stream)
+			r.goesOn()
+		}
+		leader := leaderOf(t, c, b.store.table.stream)
+		c.Kill(leader)
+		r.goesOn()
+		require.NoError(t, c.Restart(t.Context(), leader))
+		r.goesOn()
+		r.end()
+	})
+
 	t.Run("without a quorum", func(t *testing.T) {
 		b := newBackend(t, c.URL, 3)
 		b.store.patience = time.Second
@@ -287,4 +303,93 @@ func TestLeadersComeAndGo(t *testing.T) {
 			assert.Equal(t, text, records[pos])
 		}
 	})
+}
+
+// contest is two relays that take a job over from each other all the time, and write under each
+// epoch that they have got.
+type contest struct {
+	t       *testing.T
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu        sync.Mutex        // guards the fields below
+	epochs    map[uint64]uint64 // revisions, by number
+	positions map[uint64]uint64 // numbers of the epochs that they were written under, by revision
+}
+
+func race(t *testing.T, relays ...*backend) *contest {
+	c := &contest{t: t, epochs: map[uint64]uint64{}, positions: map[uint64]uint64{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.cancel = cancel
+	for i, b := range relays {
+		c.running.Go(func() { c.contend(ctx, b.Table(), i) })
+	}
+	t.Cleanup(func() { cancel(); c.running.Wait() })
+	return c
+}
+
+// contend takes the job over, and reads whether it has where nobody says so.
+func (c *contest) contend(ctx context.Context, table store.Table, relay int) {
+	for next := uint64(0); ctx.Err() == nil; {
+		time.Sleep(pace)
+		v, err := table.Get(context.Background(), "epoch")
+		if err != nil {
+			continue
+		}
+		var number uint64
+		var holder int
+		_, _ = fmt.Sscan(string(v.Data), &number, &holder)
+		if number == next && holder == relay && number > 0 {
+			c.hold(table, number, v.Rev)
+		}
+		next = number + 1
+		rev, err := table.Put(context.Background(), "epoch", fmt.Append(nil, next, " ", relay), store.If{Key: "epoch", Rev: v.Rev})
+		if err == nil {
+			c.hold(table, next, rev)
+			next = 0
+		}
+	}
+}
+
+// hold writes positions under an epoch, until somebody else has replaced it.
+func (c *contest) hold(table store.Table, number, rev uint64) {
+	c.mu.Lock()
+	was, twice := c.epochs[number]
+	c.epochs[number] = rev
+	c.mu.Unlock()
+	assert.False(c.t, twice, "the epoch %d has two holders, with the revisions %d and %d", number, was, rev)
+	for i := range 5 {
+		at, err := table.Put(context.Background(), "position", fmt.Append(nil, number, "/", i), store.If{Key: "epoch", Rev: rev})
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.positions[at] = number
+		c.mu.Unlock()
+	}
+}
+
+func (c *contest) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.epochs)
+}
+
+func (c *contest) goesOn() {
+	c.t.Helper()
+	before := c.count()
+	waiting.While(c.t, func() any { return c.count() }, func() bool { return c.count() >= before+5 }, "nobody takes over")
+}
+
+// end stops it, and looks whether each position was written before the next epoch.
+func (c *contest) end() {
+	c.cancel()
+	c.running.Wait()
+	assert.NotEmpty(c.t, c.positions)
+	for at, number := range c.positions {
+		assert.Greater(c.t, at, c.epochs[number])
+		for later, rev := range c.epochs {
+			assert.False(c.t, later > number && rev < at, "a position of the epoch %d at %d, after the epoch %d at %d", number, at, later, rev)
+		}
+	}
 }

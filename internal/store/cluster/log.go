@@ -71,7 +71,11 @@ func (l *Log) look(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if newest, _ := l.known.suspects(); l.meta().end(info.State.LastSeq) < newest.Pos || info.Created.UnixNano() != l.meta().Created {
+	if err := l.refresh(ctx); err != nil {
+		return nil, err
+	}
+	newest, _ := l.known.suspects()
+	if _, ahead := l.known.isAhead(); ahead || l.meta().end(info.State.LastSeq) < newest.Pos || info.Created.UnixNano() != l.meta().Created {
 		if err := l.compare(ctx); err != nil {
 			return nil, err
 		}
@@ -79,23 +83,25 @@ func (l *Log) look(ctx context.Context) (*jetstream.StreamInfo, error) {
 			return nil, err
 		}
 	}
-	if err := l.refresh(ctx); err != nil {
-		return nil, err
-	}
 	l.tail.reach(l.meta().end(info.State.LastSeq))
 	return info, nil
 }
 
-// refresh takes over what another process wrote about the log.
+// refresh takes over what another process wrote about the log. Where the table lost what this one
+// knows, that is written again, before others count positions in another way.
 func (l *Log) refresh(ctx context.Context) error {
 	m, ok, err := l.loadMeta(ctx)
 	if err != nil || !ok {
 		return err
 	}
-	if now := l.meta(); m.rev > now.rev && (len(m.Turns) >= len(now.Turns) || m.Created != now.Created) {
-		l.current.CompareAndSwap(now, &m)
+	now := l.meta()
+	switch {
+	case m.isOlder(now):
+		return l.changeMeta(ctx, func(*meta) {})
+	case m.rev > now.rev, now.isOlder(&m):
+		_, err = l.become(now, &m)
 	}
-	return nil
+	return err
 }
 
 // Trim implements [store.Log]. A crash before the purge leaves messages below the mark,

@@ -104,9 +104,17 @@ type place struct {
 	until store.Pos
 	// lost says that there is nothing to look for up to until, and why.
 	lost store.Reason
+	// by is the newest turn that this is known by.
+	by turn
 }
 
 func (m *meta) find(pos store.Pos) place {
+	at := m.search(pos)
+	at.by = m.last()
+	return at
+}
+
+func (m *meta) search(pos store.Pos) place {
 	if pos <= m.Trimmed {
 		return place{until: m.Trimmed, lost: store.Trimmed}
 	}
@@ -123,6 +131,40 @@ func (m *meta) find(pos store.Pos) place {
 		}
 	}
 	return place{seq: uint64(pos) - t.Shift, until: ^store.Pos(0)}
+}
+
+// agrees is the position up to which both say the same.
+func (m *meta) agrees(with *meta) store.Pos {
+	for i := range max(len(m.Turns), len(with.Turns)) {
+		if i >= len(m.Turns) {
+			return with.Turns[i].After
+		}
+		if i >= len(with.Turns) {
+			return m.Turns[i].After
+		}
+		if m.Turns[i] != with.Turns[i] {
+			return min(m.Turns[i].After, with.Turns[i].After)
+		}
+	}
+	return ^store.Pos(0)
+}
+
+// isOlder reports whether m lacks a turn that another meta of the same stream has. A shift grows with
+// each turn, however many earlier turns are lost with it.
+func (m *meta) isOlder(than *meta) bool {
+	return m.Created == than.Created && m.last().Shift < than.last().Shift
+}
+
+// after is the sequence after that of a position which has its record, or is the last of a gap.
+func (m *meta) after(pos store.Pos) uint64 {
+	t := turn{Seq: 1}
+	for i := range m.Turns {
+		if m.Turns[i].first() > pos+1 {
+			break
+		}
+		t = m.Turns[i]
+	}
+	return uint64(pos) + 1 - t.Shift
 }
 
 // rewind adds a turn: the positions after one are lost, up to end, and the next message is
@@ -171,7 +213,7 @@ func (l *Log) changeMeta(ctx context.Context, change func(*meta)) error {
 		if err != nil {
 			return err
 		}
-		if !ok || len(m.Turns) < len(l.meta().Turns) && m.Created == l.meta().Created {
+		if !ok || m.isOlder(l.meta()) {
 			// The cluster lost the newest value of the table, too: the relay knows better.
 			rev := m.rev
 			m = *l.meta()
@@ -185,8 +227,10 @@ func (l *Log) changeMeta(ctx context.Context, change func(*meta)) error {
 		subject := l.metaSubject()
 		m.rev, err = l.store.table.put(ctx, put{subject: subject, key: l.name, data: data, guard: subject, rev: m.rev, guarded: true})
 		if err == nil {
-			l.current.Store(&m)
-			return nil
+			for done := false; !done && err == nil; {
+				done, err = l.become(l.meta(), &m)
+			}
+			return err
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return err

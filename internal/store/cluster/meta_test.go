@@ -46,10 +46,18 @@ func TestPositionsOverManyLosses(t *testing.T) {
 				}
 				for lastSeq = stays; random.IntN(2) == 0; {
 					lastSeq++
-					stale[lastSeq] = true
 				}
-				m.rewind(after, max(end, m.end(lastSeq)), lastSeq+1)
+				first := m.after(after)
+				require.LessOrEqual(t, first, stays+1)
+				m.rewind(after, max(end, m.end(lastSeq)), first)
 				require.GreaterOrEqual(t, m.end(lastSeq), end)
+				for seq := first; seq <= lastSeq; seq++ {
+					pos, ok := m.pos(seq)
+					require.True(t, ok)
+					require.False(t, given[pos])
+					delete(stale, seq)
+					given[pos], stream[seq] = true, pos
+				}
 				end = m.end(lastSeq)
 			case 4:
 				if random.IntN(4) == 0 {
@@ -106,4 +114,34 @@ func TestAMetaSurvivesItsEncoding(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &again))
 	assert.Equal(t, m, again)
 	require.Error(t, json.Unmarshal([]byte(`{"id":"00"}`), &again))
+}
+
+// Two relays' metas are compared after one of them has dropped turns with a later loss.
+func TestWhichMetaIsOlder(t *testing.T) {
+	t.Parallel()
+	none := &meta{}
+	two := &meta{Turns: []turn{{After: 10, Seq: 11, Shift: 5}, {After: 20, Seq: 16, Shift: 9}}}
+	deeper := &meta{Turns: []turn{{After: 8, Seq: 9, Shift: 20}}}
+	assert.True(t, none.isOlder(two))
+	assert.True(t, two.isOlder(deeper))
+	assert.False(t, deeper.isOlder(two))
+	assert.False(t, two.isOlder(two))
+	assert.False(t, two.isOlder(&meta{Created: 1, Turns: deeper.Turns}), "it is about another stream")
+	assert.EqualValues(t, 10, none.agrees(two))
+	assert.EqualValues(t, 8, two.agrees(deeper))
+	assert.EqualValues(t, 20, two.agrees(&meta{Turns: two.Turns[:1]}))
+	assert.Equal(t, ^store.Pos(0), two.agrees(two))
+}
+
+// A turn begins while a conditional append is tried. It may have what the first try stored.
+func TestAConditionalAppendInAnotherTurn(t *testing.T) {
+	t.Parallel()
+	a, after := &attempt{log: &Log{}}, store.Pos(10)
+	a.log.current.Store(&meta{})
+	require.NoError(t, a.expect(&after))
+	a.log.current.Store(&meta{Turns: []turn{{After: 10, Seq: 11, Shift: 20}}})
+	err := a.expect(&after)
+	require.ErrorIs(t, err, store.ErrUnknown)
+	require.NotErrorIs(t, err, store.ErrConflict)
+	require.ErrorIs(t, (&attempt{log: a.log}).expect(&after), store.ErrConflict)
 }

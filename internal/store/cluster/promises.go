@@ -141,12 +141,12 @@ func (a *asked) account(ctx context.Context) {
 	if tier, ok := info.Tiers[fmt.Sprintf("R%d", a.cfg.Replicas)]; ok {
 		limits = tier.Limits
 	}
-	wanted := int64(a.cfg.MaxBytes)
+	wanted := int64(a.cfg.MaxBytes) * int64(max(a.cfg.Shards, 1))
 	switch {
 	case limits.MaxStore < 0:
 		a.found(Kept, "account", "has no limit of storage")
 	case limits.MaxStore < wanted:
-		a.found(Weak, "account", "may store %d bytes, less than journal.max_bytes, which is %d: pushes are refused before the budget is spent", limits.MaxStore, wanted)
+		a.found(Weak, "account", "may store %d bytes, less than journal.max_bytes of all shards, which is %d: pushes are refused before the budget is spent", limits.MaxStore, wanted)
 	default:
 		a.found(Kept, "account", "may store %d bytes", limits.MaxStore)
 	}
@@ -156,7 +156,11 @@ func (a *asked) account(ctx context.Context) {
 // a list leaves out streams without a leader.
 func (a *asked) streams(ctx context.Context) error {
 	some := false
-	for _, name := range []string{tableName, "EVENTS", "DEADLETTERS", "QUARANTINE", "TRAIL-ENTRIES", "TRAIL-CHECKPOINTS"} {
+	names := []string{tableName, "EVENTS", "DEADLETTERS", "QUARANTINE", "TRAIL-ENTRIES", "TRAIL-CHECKPOINTS"}
+	for shard := 1; shard < a.cfg.Shards; shard++ {
+		names = append(names, fmt.Sprintf("EVENTS_%d", shard))
+	}
+	for _, name := range names {
 		stream, err := a.js.Stream(ctx, a.cfg.StreamPrefix+"_"+name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue

@@ -35,8 +35,9 @@ func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 		made jetstream.StreamConfig
 		want string
 	}{
-		"async":  {jetstream.StreamConfig{Storage: jetstream.FileStorage, PersistMode: jetstream.AsyncPersistMode}, "persist_mode async"},
-		"memory": {jetstream.StreamConfig{Storage: jetstream.MemoryStorage}, "is kept in memory"},
+		"async":             {jetstream.StreamConfig{Name: "TEST_EVENTS", Storage: jetstream.FileStorage, PersistMode: jetstream.AsyncPersistMode}, "persist_mode async"},
+		"memory":            {jetstream.StreamConfig{Name: "TEST_EVENTS", Storage: jetstream.MemoryStorage}, "is kept in memory"},
+		"memory of a shard": {jetstream.StreamConfig{Name: "TEST_EVENTS_2", Storage: jetstream.MemoryStorage}, "is kept in memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,17 +49,18 @@ func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 			defer nc.Close()
 			js, err := jetstream.New(nc)
 			require.NoError(t, err)
-			c.made.Name, c.made.Subjects = "TEST_EVENTS", []string{"test.events"}
+			cfg.Shards = 3
+			c.made.Subjects = []string{"test.events"}
 			_, err = js.CreateStream(t.Context(), c.made)
 			require.NoError(t, err)
 
 			promises, err := Check(t.Context(), cfg)
 			require.NoError(t, err)
-			found := of(promises, "stream TEST_EVENTS")
+			found := of(promises, "stream "+c.made.Name)
 			require.Len(t, found, 1)
 			assert.Equal(t, Broken, found[0].Verdict)
 			assert.Contains(t, found[0].Found, c.want)
-			require.ErrorContains(t, Refusal(promises), "stream TEST_EVENTS: ")
+			require.ErrorContains(t, Refusal(promises), "stream "+c.made.Name+": ")
 
 			_, err = Open(t.Context(), Config{Journal: cfg, Logger: slog.New(slog.DiscardHandler)})
 			require.ErrorContains(t, err, c.want)

@@ -182,7 +182,7 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 		if err != nil {
 			break // the leader may have it
 		}
-		if newest, fits := r.log.known.see(spot{pos, f.nonce}, false); !fits {
+		if newest, fits := r.log.known.see(spot{pos, f.nonce}, at.by, false); !fits {
 			break
 		} else if newest {
 			if err := r.log.remember(spot{pos, f.nonce}); err != nil {
@@ -225,9 +225,8 @@ func (r *reader) confirm(ctx context.Context, at place) ([]store.Item, error) {
 	case err != nil:
 		return r.gap(ctx, at, at.seq, l.store.keep(l.stream, &got))
 	}
-	if _, fits := l.known.see(spot{r.next, f.nonce}, false); !fits {
-		before := len(l.meta().Turns)
-		if err := l.compare(ctx); err != nil || len(l.meta().Turns) != before {
+	if _, fits := l.known.see(spot{r.next, f.nonce}, at.by, false); !fits {
+		if err := l.compare(ctx); err != nil || l.meta().find(r.next) != at {
 			return nil, err
 		}
 	}

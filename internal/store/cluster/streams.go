@@ -65,10 +65,10 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *
 	if id := have.Metadata[metaLog]; id != "" {
 		want.Metadata[metaLog] = id
 	}
-	if have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas && have.Metadata[metaVersion] == want.Metadata[metaVersion] {
+	if have.MaxBytes == want.MaxBytes && have.Replicas == want.Replicas && have.Duplicates >= duplicates && have.Metadata[metaVersion] == want.Metadata[metaVersion] {
 		return info, nil
 	}
-	have.MaxBytes, have.Replicas = want.MaxBytes, want.Replicas
+	have.MaxBytes, have.Replicas, have.Duplicates = want.MaxBytes, want.Replicas, max(have.Duplicates, duplicates)
 	maps.Copy(have.Metadata, want.Metadata)
 	changed, err := s.js.UpdateStream(ctx, have)
 	if err != nil {
@@ -201,7 +201,7 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 		newest = note{}
 	}
 	if kept.Meta.ID == m.ID {
-		if len(kept.Meta.Turns) > len(m.Turns) && kept.Meta.Created == m.Created { // the table lost its end, too
+		if m.isOlder(&kept.Meta) { // the table lost its end, too
 			m.Turns = kept.Meta.Turns
 		}
 		if kept.Newest.Pos >= newest.Newest.Pos {
@@ -217,7 +217,7 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 		}
 	}
 	end := l.meta().end(info.State.LastSeq)
-	l.known.begin(newest.Newest, ^store.Pos(0), end)
+	l.known.open(newest.Newest, l.meta().last(), end)
 	if last, err := l.store.next(ctx, l.stream, info.State.LastSeq); err == nil {
 		if f, err := decode(l.stream, last.data); err == nil {
 			l.stamp = f.time
