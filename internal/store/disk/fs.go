@@ -166,8 +166,18 @@ func (f osFile) Data(offset int64) int64 {
 
 // replaceFile makes a file of these bytes. A crash leaves the old file or the new one.
 func replaceFile(fs filesystem, path string, b []byte) error {
-	next := path + ".new"
-	f, err := fs.Open(next, true)
+	if err := stageFile(fs, path, b); err != nil {
+		return err
+	}
+	return takePlace(fs, path)
+}
+
+// staged is where the bytes stand that are to replace a file.
+func staged(path string) string { return path + ".new" }
+
+// stageFile writes what is to replace a file, next to it. After an error there is nothing.
+func stageFile(fs filesystem, path string, b []byte) error {
+	f, err := fs.Open(staged(path), true)
 	if err != nil {
 		return err
 	}
@@ -179,9 +189,14 @@ func replaceFile(fs filesystem, path string, b []byte) error {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, fs.Remove(next))
+		return errors.Join(err, fs.Remove(staged(path)))
 	}
-	if err := fs.Rename(next, path); err != nil {
+	return nil
+}
+
+// takePlace puts what was staged in the place of a file.
+func takePlace(fs filesystem, path string) error {
+	if err := fs.Rename(staged(path), path); err != nil {
 		return err
 	}
 	return fs.SyncDir(filepath.Dir(path))

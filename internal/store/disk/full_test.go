@@ -1,11 +1,14 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -110,4 +113,71 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 			m.leave()
 		}
 	}
+}
+
+// On a full disk a durable value is not stored, and that is known: whoever puts it may go on without.
+// The table stays as it was, and no file of it counts as damaged.
+func TestAFullDiskTakesNoDurableValue(t *testing.T) {
+	t.Parallel()
+	for _, full := range []string{"values.a.new", "values.b.new"} {
+		l := newLedger(t, 1)
+		l.puts(10)
+		l.leave()
+		var logged bytes.Buffer
+		var err error
+		l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, l.fs, l.boot)
+		require.NoError(t, err)
+		l.store.stop() // nobody else writes into logged
+		<-l.store.stopped
+		l.fs.fail = func(op, path string) error {
+			if op == "write" && strings.HasSuffix(path, full) {
+				return unix.ENOSPC
+			}
+			return nil
+		}
+		_, err = l.store.table.Put(t.Context(), "k1", []byte("no room"), store.If{})
+		require.ErrorIs(t, err, store.ErrFull)
+		require.NotErrorIs(t, err, store.ErrUnknown)
+		for range 3 {
+			l.store.table.watch(true)
+		}
+		require.Empty(t, logged.String())
+		for _, next := range []string{valuesA + ".new", valuesB + ".new"} {
+			require.NotContains(t, l.fs.snapshot(), next, "it would take room")
+		}
+		l.fs.fail = nil
+		l.open()
+		require.Equal(t, l.newest["k1"], string(l.get("k1").Data))
+		l.put("k1")
+		l.leave()
+		l.open()
+		require.Equal(t, l.newest["k1"], string(l.get("k1").Data))
+		l.leave()
+	}
+}
+
+// A damaged file that cannot be written again, as the disk is full, is named once.
+func TestADamagedFileOnAFullDiskIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, 1)
+	l.puts(10)
+	l.leave()
+	var logged bytes.Buffer
+	var err error
+	l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, l.fs, l.boot)
+	require.NoError(t, err)
+	l.store.stop()
+	<-l.store.stopped
+	require.NoError(t, l.fs.Remove(valuesA))
+	l.fs.fail = diskFull
+	for range 3 {
+		l.store.table.watch(false)
+	}
+	assert.Equal(t, 1, strings.Count(logged.String(), "removed or damaged"), logged.String())
+	assert.Equal(t, 1, strings.Count(logged.String(), "cannot be written again"), logged.String())
+	assert.Contains(t, logged.String(), "no space left on device")
+	l.fs.fail = nil
+	l.store.table.watch(false)
+	require.Contains(t, l.fs.snapshot(), valuesA)
+	assert.Contains(t, logged.String(), "the files of the table are whole again")
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -66,6 +67,7 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 	if s.view || found[0].is(v.generation) && found[1].is(v.generation) {
 		return v, nil
 	}
+	v.stale = true
 	if err := v.rewrite(into); err != nil {
 		// Both files stay as they are, and the next put tries it again.
 		s.log.Warn("making the two files of the table's values alike failed", "folder", v.dir, "error", err)
@@ -212,7 +214,7 @@ func (v *values) put(key string, e *entry, all map[string]entry) error {
 	}
 	next[key] = *e
 	if err := v.rewrite(next); err != nil {
-		return fmt.Errorf("%w: write the table: %w", store.ErrUnknown, err)
+		return fmt.Errorf("write the table: %w", err)
 	}
 	return nil
 }
@@ -232,16 +234,30 @@ func appendEntry(b []byte, key string, e *entry) []byte {
 const generationLength = 8
 
 // rewrite makes both files from the entries, one after the other, so that one of them is
-// whole at any time. A generation that failed is never written again: one file may have it.
+// whole at any time. A generation that failed is never written again: one file may have it. The
+// error wraps [store.ErrUnknown] if it is so; else the files are as they were.
 func (v *values) rewrite(all map[string]entry) error {
+	b := v.encode(all, v.generation+1)
+	if err := v.stage(b); err != nil {
+		return err
+	}
 	v.stale = true
 	v.generation++
-	h := segmentHeader{base: store.Pos(v.generation), made: time.Now(), writer: v.writer}
+	if err := v.exchange(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
+	v.stale = false
+	return nil
+}
+
+// encode is a generation of the files.
+func (v *values) encode(all map[string]entry, generation uint64) []byte {
+	h := segmentHeader{base: store.Pos(generation), made: time.Now(), writer: v.writer}
 	b := h.encode()
 	add := func(key string, e *entry) {
 		at := len(b)
 		b = appendEntry(b, key, e)
-		finish(b[at:], valuesSeed, int64(at), store.Pos(e.rev), 0, time.Unix(0, int64(v.generation)))
+		finish(b[at:], valuesSeed, int64(at), store.Pos(e.rev), 0, time.Unix(0, int64(generation)))
 	}
 	for key, e := range all {
 		if !e.lazy {
@@ -253,33 +269,59 @@ func (v *values) rewrite(all map[string]entry) error {
 	}
 	h.beforeEnd = int64(len(b))
 	copy(b, h.encode()) // where they end is known now
+	return b
+}
+
+// stage writes what is to replace both files, before it replaces one: so a disk without room is no doubt
+// about a value. A crash in it leaves files that nobody reads and the next one replaces.
+func (v *values) stage(b []byte) error {
 	for i := range valuesFiles {
-		if err := replaceFile(v.fs, v.path(i), b); err != nil {
+		if err := stageFile(v.fs, v.path(i), b); err != nil {
+			for before := range i {
+				err = errors.Join(err, v.fs.Remove(staged(v.path(before))))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange replaces both files by what was staged, and marks it.
+func (v *values) exchange() error {
+	for i := range valuesFiles {
+		if err := takePlace(v.fs, v.path(i)); err != nil {
 			return err
 		}
 	}
 	// A crash before this line leaves a mark of the generation before, which is no more than
 	// there is.
 	v.durable.Store(v.generation)
-	if _, err := v.mark.write(markKey, binary.LittleEndian.AppendUint64(nil, v.generation)); err != nil {
-		return err
-	}
-	v.stale = false
-	return nil
+	_, err := v.mark.write(markKey, binary.LittleEndian.AppendUint64(nil, v.generation))
+	return err
 }
 
 // check makes the files again if one of them was removed, or if the disk does not give what
-// was written.
+// was written. It is tried at each look, and told of once.
 func (v *values) check(all map[string]entry, fromDisk bool) error {
+	known := v.stale
 	for i := range valuesFiles {
-		if v.stale = v.stale || !v.sound(i, fromDisk); v.stale {
-			v.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
-			if err := v.rewrite(all); err != nil {
-				return err
-			}
+		if v.stale || v.sound(i, fromDisk) {
+			continue
 		}
+		v.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
+		v.stale = true
 	}
-	return nil
+	if !v.stale {
+		return nil
+	}
+	err := v.rewrite(all)
+	if err != nil && !known {
+		v.log.Warn("the files of the table cannot be written again; it is tried each second", "error", err)
+	}
+	if err == nil && known {
+		v.log.Info("the files of the table are whole again")
+	}
+	return err
 }
 
 // sound reports whether one of the files is there, and as it was written if that is asked for.
