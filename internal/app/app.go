@@ -194,6 +194,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.stack.push("journal", func(context.Context) error { r.journal.Close(); return nil })
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
+	r.admin.AddCheck(admin.Check{Name: "disk", Probe: r.diskRemark})
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
 	r.showCluster(r.journal.Positions)
 	return nil

@@ -1,22 +1,50 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/config"
 )
 
-// diskFree is the room that the data directory's disk has for the relay, whoever fills it; NaN
-// where it cannot be asked.
+// littleRoom on the disk is no room for all that is not an event: the trail, and how far sinks are. Pushes
+// are taken nevertheless, for as long as the room that the journal has reserved lasts.
+const littleRoom = 16 << 20
+
+// freeOn is the room that a folder's disk has for the relay, whoever fills it.
+func freeOn(dir string) (config.Size, error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return 0, err
+	}
+	return config.Size(disk.Bavail) * config.Size(disk.Bsize), nil
+}
+
+// diskFree is the room of the data directory's disk; NaN where it cannot be asked.
 func diskFree(dir string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_disk_free_bytes", Help: "Free room on the data directory's disk.",
 	}, func() float64 {
-		var disk unix.Statfs_t
-		if unix.Statfs(dir, &disk) != nil {
+		free, err := freeOn(dir)
+		if err != nil {
 			return math.NaN()
 		}
-		return float64(disk.Bavail) * float64(disk.Bsize)
+		return float64(free)
 	})
+}
+
+func (r *process) diskRemark(context.Context) (string, error) {
+	dir := r.cfg().DataDir
+	free, err := freeOn(dir)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("warning: the disk of %s cannot be asked for its room: %v", dir, err), nil
+	case free < littleRoom:
+		return fmt.Sprintf("warning: the disk of %s has %v left, so that the audit trail and the positions of sinks may not be written; make room", dir, free), nil
+	}
+	return fmt.Sprintf("%v are free", free), nil
 }
