@@ -33,6 +33,7 @@ type Offer struct {
 
 	public string // of the signature
 	base   int64  // of its generation
+	seq    uint64 // of the newest checkpoint
 }
 
 // Offers gives the newest checkpoint, whenever there is another, to one caller. One that was not
@@ -51,21 +52,31 @@ func (t *Trail) offer() {
 	case <-t.offers:
 	default:
 	}
-	o := Offer{Note: t.newestNote, Origin: tlogproof.NoteOrigin(t.newestNote), Size: t.signed.Len(), Root: t.signed.Root(), public: t.key.public, base: t.base}
+	o := Offer{Note: t.newestNote, Origin: tlogproof.NoteOrigin(t.newestNote), Size: t.signed.Len(), Root: t.signed.Root(), public: t.key.public, base: t.base, seq: t.keptSeq}
 	o.Prove = func(ctx context.Context, old int64) ([]tlog.Hash, error) { return t.proveConsistency(ctx, &o, old) }
 	o.Reaches = func(ctx context.Context, size int64) (bool, error) { return t.reaches(ctx, &o, size) }
 	t.offers <- o // only who has the turn fills it
 }
 
-// reaches reads the trail back, and compares: this relay may have been thought dead, and another one
-// signs.
-func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (bool, error) {
-	t.stale.Store(true)
-	if err := t.use(ctx); err != nil {
-		return false, err
+// reaches reads the checkpoints that were kept after o: this relay may have been thought dead, and another
+// one signs. It takes no turn and reads nothing else, as a witness that lies would hold up the trail
+// otherwise. Where one of them cannot be read nobody knows what it covered, and nobody is accused.
+func (t *Trail) reaches(ctx context.Context, o *Offer, size int64) (reached bool, err error) {
+	damaged := false
+	_, err = each(ctx, t.checkpoints, store.Pos(o.seq)+1, func(item store.Item) error {
+		if item.Gap != nil {
+			damaged = true
+			return nil
+		}
+		c, err := decodeKept(item.Record)
+		damaged = damaged || err != nil
+		reached = reached || err == nil && c.PublicKey == o.public && c.Size >= size
+		return nil
+	})
+	if err == nil && damaged && !reached {
+		err = errors.New("a later checkpoint than the one for the witnesses cannot be read")
 	}
-	defer t.unlock()
-	return t.base != o.base || t.signed.Len() >= size, nil
+	return reached, err
 }
 
 // KeepCosigned keeps a checkpoint once more: text is its note with witnesses' signatures. It comes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,4 +131,51 @@ func TestARefusalIsEnteredOnce(t *testing.T) {
 	}
 	assert.Equal(t, "trail.witness_refused witness witness.example.com/a+0+x\ntrail.witness_refused witness witness.example.com/b+0+x\n"+
 		strings.Repeat("trail.witness_agreed witness witness.example.com/a+0+x\n", 2)+"trail.witness_refused witness witness.example.com/a+0+x\n", kinds)
+}
+
+// A witness that says to have cosigned more than there is gets its answer from the checkpoints alone.
+// Nothing else is read, and nobody waits for it.
+func TestALyingWitnessHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	trail := openTrail(t, st, o)
+	offers := trail.Offers()
+	appendEntries(t, trail, 0, 3)
+	waitSigned(t, trail, 3)
+	var newest Offer
+	waiting.Until(t, func() bool {
+		select {
+		case newest = <-offers:
+		default:
+		}
+		return newest.Size == 3
+	})
+	require.NoError(t, trail.lock(t.Context())) // somebody appends, or reads the trail back
+	unlock := sync.OnceFunc(trail.unlock)
+	defer unlock()
+	reads := st.log(EntriesLog).count()
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
+	defer cancel()
+	for _, size := range []int64{4, 1 << 62} {
+		reached, err := newest.Reaches(ctx, size)
+		require.NoError(t, err)
+		require.False(t, reached)
+	}
+	unlock()
+	require.False(t, trail.stale.Load())
+	require.Equal(t, reads, st.log(EntriesLog).count())
+
+	other := openTrail(t, &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}, o)
+	appendEntries(t, other, 3, 5)
+	waitSigned(t, other, 5)
+	for size, want := range map[int64]bool{5: true, 6: false} {
+		reached, err := newest.Reaches(t.Context(), size)
+		require.NoError(t, err)
+		require.Equal(t, want, reached, "another relay has signed 5 entries")
+	}
+	kept := records(t, st, CheckpointsLog)
+	replace(t, st, CheckpointsLog, kept, store.Pos(len(kept)))
+	_, err := newest.Reaches(t.Context(), 6)
+	require.Error(t, err, "nobody is accused where a checkpoint cannot be read")
 }
