@@ -44,7 +44,7 @@ type Keeper struct {
 	mu        sync.Mutex     // guards the fields below
 	logs      map[string]Log // by origin
 	fromFirst map[int64]bool // logs to be gone through from the first entry, by base
-	again     func()         // ends the run under way
+	again     func()         // ends the run under way; nil before the first one
 }
 
 // NewKeeper makes a keeper of a store. log may be nil.
@@ -62,54 +62,33 @@ func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation,
 const retryPause = 2 * time.Second
 
 // Keep keeps the logs up with the trail until ctx ends, and reads all of their files once.
-// Failures are logged once, and tried again; they stop nothing else.
+// Failures are logged now and then, and tried again; they stop nothing else.
 func (k *Keeper) Keep(ctx context.Context) {
 	var checking sync.WaitGroup
 	defer checking.Wait()
-	failing, checked := false, false
+	check := sync.OnceFunc(func() { checking.Go(func() { k.check(ctx) }) })
+	var failing retry.Failure
+	const late, mended = "the files of the audit trail fall behind; it is tried again", "the files of the audit trail are written again"
 	for ctx.Err() == nil {
-		err := k.follow(k.run(ctx), func() error {
-			if failing {
-				k.log.Info("the files of the audit trail are written again")
-			}
-			failing = false
-			if !checked {
-				checked = true
-				checking.Go(func() { k.check(ctx) })
-			}
+		run, end := context.WithCancel(ctx)
+		k.mu.Lock()
+		k.again = end
+		k.mu.Unlock()
+		err := k.follow(run, func() error {
+			failing.Tell(k.log, nil, late, mended)
+			check()
 			return nil
 		})
-		if ctx.Err() != nil {
-			return
-		}
-		if k.isDue(err) {
+		damaged, again := errors.Is(err, errDamaged), run.Err() != nil || errors.Is(err, errAgain)
+		end()
+		if ctx.Err() != nil || again && !damaged {
 			continue
 		}
-		if !failing && !errors.Is(err, audit.ErrUnavailable) && !errors.Is(err, errDamaged) {
-			k.log.Warn("the files of the audit trail fall behind; it is tried again", "error", err)
-			failing = true
+		if !damaged && !errors.Is(err, audit.ErrUnavailable) {
+			failing.Tell(k.log, err, late, mended)
 		}
-		if retry.Sleep(ctx, retryPause) != nil {
-			return
-		}
+		_ = retry.Sleep(ctx, retryPause)
 	}
-}
-
-// run begins a run; a finding of check ends it.
-func (k *Keeper) run(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.again = cancel
-	return ctx
-}
-
-// isDue reports whether a run has ended for another one to begin at once.
-func (k *Keeper) isDue(err error) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.again()
-	return errors.Is(err, errAgain) || errors.Is(err, context.Canceled)
 }
 
 // checkRest is the pause after each bundle of 256 entries: a start has better things to do.
@@ -297,8 +276,7 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 	if err != nil {
 		return err
 	}
-	// A keeper may write meanwhile, and a crash may have left a history ahead of its checkpoint.
-	found, err := verify.Files(ctx, l.dir, c.Origin, publicKey, verify.Options{Live: true, Stopped: true, Workers: 1, Rest: rest})
+	found, err := verify.Files(ctx, l.dir, c.Origin, publicKey, rest)
 	if err != nil {
 		return err
 	}

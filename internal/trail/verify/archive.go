@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -60,19 +61,20 @@ func (r *Report) addArchived(a Archived) {
 // errHashOnly marks an entry proven by its hash only.
 var errHashOnly = errors.New("its bundle is not there")
 
-// Files verifies the files of one log in a folder, as signed by a key; an empty key stands for
-// none. Nobody asks here for witnesses, who have cosigned newer checkpoints, or for completeness.
-func Files(ctx context.Context, dir, origin, key string, o Options) ([]truth.Finding, error) {
-	report := &Report{}
-	l := &logCheck{fetch: Dir(dir), o: &o, report: report, complete: &completeness{report: report}, origin: origin, base: proof.BaseOf(origin)}
-	if key != "" {
-		policy, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
-		if err != nil {
-			return nil, err
-		}
-		l.policy, l.trusted = policy, true
+// Files verifies the files of one log in a folder, as signed by a key, and rests after each bundle. A keeper
+// may write them meanwhile, and a crash may have left a history ahead of its checkpoint. Nobody asks here for
+// witnesses, who have cosigned newer checkpoints, or for completeness.
+func Files(ctx context.Context, dir, origin, key string, rest time.Duration) ([]truth.Finding, error) {
+	policy, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+	if err != nil {
+		return nil, err
 	}
-	_, err := l.run(ctx)
+	report := &Report{}
+	l := &logCheck{
+		fetch: Dir(dir), o: &Options{Live: true, Stopped: true, Workers: 1, Rest: rest}, report: report, complete: &completeness{report: report},
+		origin: origin, base: proof.BaseOf(origin), policy: policy, trusted: true,
+	}
+	_, err = l.run(ctx)
 	report.Integrity.close()
 	return report.Integrity.Findings, err
 }
