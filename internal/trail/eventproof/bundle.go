@@ -80,6 +80,9 @@ func (b *Bundle) Verify() (Proven, error) {
 	if b.Position < s.First || b.Position > s.Last || s.misses(b.Position) {
 		return Proven{}, fmt.Errorf("verify the bundle: position %d is not in the span from %d to %d", b.Position, s.First, s.Last)
 	}
+	if int64(b.RecordEvents) > s.Events {
+		return Proven{}, fmt.Errorf("verify the bundle: its record has %d events, and its span only %d", b.RecordEvents, s.Events)
+	}
 	if !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, b.RecordEvents, b.RecordRoot)) {
 		return Proven{}, errors.New("verify the bundle: its record is not in the span: the root differs")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -200,6 +201,7 @@ func (s *Span) gather(from io.Reader, have map[tlog.Hash]bool) error {
 
 func (s *Span) compare(lines *bufio.Scanner, have map[tlog.Hash]bool, c *Compared) error {
 	var tree proof.Edge
+	listed := int64(0)
 	for lines.Scan() {
 		var l Listed
 		if err := strict(lines.Bytes(), &l); err != nil {
@@ -210,6 +212,7 @@ func (s *Span) compare(lines *bufio.Scanner, have map[tlog.Hash]bool, c *Compare
 			return fmt.Errorf("position %d of the span's list: %w", l.Position, err)
 		}
 		tree.Add(leaf)
+		listed += int64(len(l.Hashes))
 		for i, hash := range l.Hashes {
 			if have[hash] {
 				c.Found++
@@ -221,7 +224,13 @@ func (s *Span) compare(lines *bufio.Scanner, have map[tlog.Hash]bool, c *Compare
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the span's list: %w", err)
 	}
-	return s.holds(&tree)
+	if err := s.holds(&tree); err != nil {
+		return err
+	}
+	if listed != s.Events {
+		return fmt.Errorf("the span from %d to %d says that it has %d events, and its records have %d", s.First, s.Last, s.Events, listed)
+	}
+	return nil
 }
 
 func linesOf(r io.Reader) *bufio.Scanner {
@@ -230,9 +239,18 @@ func linesOf(r io.Reader) *bufio.Scanner {
 	return lines
 }
 
-// strict reads JSON without unknown members.
+// strict reads JSON that can be read in one way only. Of two members with one name, or with names that
+// differ in their letters' case, another reader may take the other one.
 func strict(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
+	given, err := jsondiff.Canonical(text)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return err
+	}
+	if read, err := jsondiff.Canonical(jsondiff.Encode(into)); err != nil || !bytes.Equal(read, given) {
+		return errors.New("it has members that this version does not know, lacks some, or spells them in another way than a relay does")
+	}
+	return nil
 }
