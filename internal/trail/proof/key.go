@@ -17,11 +17,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The signature types of a verifier key: https://c2sp.org/signed-note.
-const (
-	algEd25519     = 1
-	algCosignature = 4
-)
+// algEd25519 is the signature type of plain notes, in a verifier key: https://c2sp.org/signed-note.
+const algEd25519 = 1
 
 // verifierKey is NAME+HASH+KEY in parts: https://c2sp.org/signed-note, "Verifier keys".
 type verifierKey struct {

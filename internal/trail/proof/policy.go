@@ -211,14 +211,11 @@ func (p Policy) signers(n *note.Note, origin string) (Cosigned, error) {
 	var by Cosigned
 	for _, s := range n.Sigs {
 		who := p.parties[signerID{s.Name, s.Hash}]
-		var at time.Time
-		if who.timed {
-			var err error
-			if at, err = cosign.CoSigV1Timestamp(s); err != nil || at.Unix() < 0 {
-				return Cosigned{}, fmt.Errorf("the signature of %q has no time", s.Name)
-			}
-		}
+		at, timed := TimeOf(s)
 		switch {
+		case who.timed && !timed && who.witness == "":
+			return Cosigned{}, fmt.Errorf("the signature of %q has no time", s.Name)
+		case who.timed && !timed: // it counts for nothing: else one witness could spoil each checkpoint
 		case who.witness != "":
 			by.Witnesses = append(by.Witnesses, Cosignature{who.witness, who.key, at})
 		case s.Name == origin:
@@ -235,6 +232,12 @@ func (p Policy) signers(n *note.Note, origin string) (Cosigned, error) {
 		return Cosigned{}, fmt.Errorf("no log of the policy with the origin %q has signed it", clipped(origin))
 	}
 	return by, nil
+}
+
+// TimeOf is the time of a timestamped signature. A time before 1970 or after the year 9999 is none.
+func TimeOf(s note.Signature) (at time.Time, is bool) {
+	at, err := cosign.CoSigV1Timestamp(s)
+	return at, err == nil && at.Unix() >= 0 && at.Unix() < 253_402_300_800
 }
 
 // missing is empty if g has witnessed, else it says whose signatures are missing.

@@ -1,7 +1,12 @@
 package proof
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +150,37 @@ func TestOtherTextIsNoPolicy(t *testing.T) {
 	} {
 		_, err := ParsePolicy(text)
 		assert.ErrorContains(t, err, want, "%q", text)
+	}
+}
+
+// timeless is a witness whose signature is good, and of a time that is none.
+type timeless struct {
+	note.Signer
+
+	secret ed25519.PrivateKey
+	at     uint64
+}
+
+func (s timeless) Sign(msg []byte) ([]byte, error) {
+	return append(binary.BigEndian.AppendUint64(nil, s.at), ed25519.Sign(s.secret, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", s.at, msg))...), nil
+}
+
+// A witness can withhold its signature, and no more: one of a time that is none spoils no checkpoint.
+func TestAWitnessesSignatureWithoutATimeCountsForNothing(t *testing.T) {
+	t.Parallel()
+	log, logKey := testKey(t, "example.com/log")
+	good, goodKey := testWitness(t, "good.example")
+	bad, badKey := testWitness(t, "bad.example")
+	seed := sha256.Sum256([]byte("bad.example"))
+	c := newTestTree(t, 3).checkpoint(t, "example.com/log", 3)
+	for at, counted := range map[uint64]int{1: 2, 1 << 63: 1, 1<<64 - 1: 1, 253_402_300_800: 1} {
+		signed := sign(t, c, log, good, timeless{bad, ed25519.NewKeyFromSeed(seed[:]), at})
+		for need := 1; need <= 2; need++ {
+			policy, err := NewPolicy([]Log{{Key: logKey}}, []Witness{{Name: "good", Key: goodKey}, {Name: "bad", Key: badKey}}, need)
+			require.NoError(t, err)
+			_, by, err := policy.Open(signed)
+			require.Equal(t, need > counted, errors.Is(err, ErrQuorum), "at %d: %v", at, err)
+			require.Len(t, by.Witnesses, counted)
+		}
 	}
 }

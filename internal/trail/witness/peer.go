@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	cosignature "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -29,8 +28,6 @@ const (
 	asksPerRound = 4
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 64 << 10
-	// endOfTime is the year 10000, in seconds since 1970.
-	endOfTime = 253_402_300_800
 	// unknownSize means that the witness is asked for its size, with an old size of 0.
 	unknownSize = -1
 )
@@ -153,8 +150,8 @@ func (p *peer) take(o audit.Offer, lines []byte) ([]note.Signature, error) {
 	}
 	for i := range n.Sigs {
 		sig := &n.Sigs[i]
-		if at, err := cosignature.CoSigV1Timestamp(*sig); err != nil || at.Unix() < 0 || at.Unix() >= endOfTime {
-			return nil, errors.New("check the witness's signature: it has no time before the year 10000")
+		if _, timed := proof.TimeOf(*sig); !timed {
+			return nil, errors.New("check the witness's signature: it has no time")
 		}
 		raw, err := base64.StdEncoding.DecodeString(sig.Base64)
 		if err != nil {
