@@ -63,7 +63,6 @@ func floors() map[string]int {
 		"internal/migration":            2,
 		"internal/trail/timeline":       2,
 		"internal/trail/tiles":          4,
-		"internal/trail/evidence":       4,
 		"internal/workspace/management": 1,
 		"internal/journal":              4,
 		"internal/store":                0,

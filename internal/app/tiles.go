@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // startTiles keeps the trail's files for public tools, and serves them. They are derived:
@@ -23,7 +23,7 @@ func (c *control) startTiles(ctx context.Context) error {
 	c.stack.push("trail's files", background(c.files.Keep))
 	c.published.Store(&web.Trail{
 		Files: store.Handler(), Policy: c.trailPolicy,
-		Dir: filepath.Join(c.cfg().DataDir, tiles.Dir), Witnesses: evidence.Witnesses(c.cfg().Audit.Witnesses), Quorum: c.cfg().Audit.Quorum,
+		Dir: filepath.Join(c.cfg().DataDir, tiles.Dir), Witnesses: witness.ForPolicy(c.cfg().Audit.Witnesses), Quorum: c.cfg().Audit.Quorum,
 	})
 	serve := c.cfg().Audit.Serve
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -70,7 +70,7 @@ func (c *control) trailPolicy() (string, error) {
 	if key == "" {
 		return "", audit.ErrUnavailable
 	}
-	return proof.PolicyText([]proof.Log{{Key: key}}, evidence.Witnesses(c.cfg().Audit.Witnesses), c.cfg().Audit.Quorum), nil
+	return proof.PolicyText([]proof.Log{{Key: key}}, witness.ForPolicy(c.cfg().Audit.Witnesses), c.cfg().Audit.Quorum), nil
 }
 
 // openWeb makes a link into the console for a person at the command line.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
@@ -205,13 +204,13 @@ func whoCanTo(w io.Writer, form string) func(timeline.State, whoCanAnswer) error
 // csvWhoCan prints answers as CSV, a line for each holder. CERTAIN is yes, or perhaps where
 // the document does not define it; POLICY is later where the change may have come already.
 func csvWhoCan(w io.Writer) func(timeline.State, whoCanAnswer) error {
-	out := evidence.Lines(w, "project", "environment", "action", "resource", "holder", "by", "certain", "policy", "entry")
+	out := timeline.CSVLines(w, "project", "environment", "action", "resource", "holder", "by", "certain", "policy", "entry")
 	return func(_ timeline.State, a whoCanAnswer) error {
 		var lines [][]string
 		add := func(list []meaning.Permit, certain, policy string) {
 			for _, p := range list {
 				lines = append(lines, []string{
-					evidence.Cell(a.Project), evidence.Cell(a.Environment), evidence.Cell(a.Action), evidence.Cell(a.Resource), evidence.Cell(p.Holder), evidence.Cell(p.By), certain, policy, strconv.FormatInt(a.Entry, 10),
+					timeline.CSVCell(a.Project), timeline.CSVCell(a.Environment), timeline.CSVCell(a.Action), timeline.CSVCell(a.Resource), timeline.CSVCell(p.Holder), timeline.CSVCell(p.By), certain, policy, strconv.FormatInt(a.Entry, 10),
 				})
 			}
 		}

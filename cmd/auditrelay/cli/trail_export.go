@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
+	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
 func (p Program) newTrailExport() *cobra.Command {
@@ -25,7 +25,7 @@ func (p Program) newTrailExport() *cobra.Command {
 		}
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
-			count, err = evidence.Write(cmd.Context(), w, source, chosen.filter, which.form.value)
+			count, err = timeline.Export(cmd.Context(), w, source, chosen.filter, which.form.value)
 			return err
 		})
 		if err != nil {

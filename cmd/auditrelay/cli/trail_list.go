@@ -17,7 +17,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -39,7 +38,7 @@ func listEntries(cmd *cobra.Command, source trailSource, filter timeline.Filter,
 	list := rowsTo(cmd.OutOrStdout(), form, follow)
 	if form == "csv" {
 		// A row does not have all columns. Without --follow all entries come in one pass.
-		entries := evidence.CSV(list.out)
+		entries := timeline.CSV(list.out)
 		if !follow {
 			return errors.Join(source.Entries(cmd.Context(), filter, entries), list.end())
 		}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
+	"github.com/auditrelay/auditrelay/internal/trail/witness"
 )
 
 // proveFlags are those of 'trail prove'.
@@ -63,7 +63,7 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	if err := durable.MakeDir(f.out); err != nil {
 		return err
 	}
-	trust := evidence.Trust{Text: text, Of: func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
+	trust := verify.Trust{Text: text, Of: func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
 	if given == nil {
 		if trust, err = f.ownTrust(cmd, prover); err != nil {
 			return err
@@ -111,8 +111,8 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 
 // prove writes the files of one entry. The proof comes last: next to each one stands its
 // record, whatever line a crash hits.
-func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust evidence.Trust, index int64) error {
-	made, err := evidence.Prove(cmd.Context(), prover, trust, index)
+func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust verify.Trust, index int64) error {
+	made, err := trust.Prove(cmd.Context(), prover, index)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (f *trustFlags) read() (*proof.Policy, []byte, error) {
 }
 
 // ownTrust names the trail's own keys, and the configured witnesses.
-func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t evidence.Trust, err error) {
+func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t verify.Trust, err error) {
 	var witnesses []proof.Witness
 	quorum := 0
 	if f.configured(cmd) {
@@ -181,7 +181,7 @@ func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t evid
 			return t, err
 		}
 	}
-	return evidence.OwnTrust(prover, witnesses, quorum)
+	return verify.OwnTrust(prover, witnesses, quorum)
 }
 
 // configured: --config is of the relay whose trail is read. A default from the environment
@@ -196,7 +196,7 @@ func configuredWitnesses(file string) ([]proof.Witness, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	list := evidence.Witnesses(configured)
+	list := witness.ForPolicy(configured)
 	if len(list) > 0 && (quorum < 1 || quorum > len(list)) {
 		return nil, 0, errors.New(file + ": audit.quorum is not between 1 and the number of audit.witnesses")
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -37,7 +36,7 @@ func TestRowsArePrintedInEachForm(t *testing.T) {
 		require.NoError(t, list.end())
 	}
 	var out bytes.Buffer
-	print := evidence.CSV(&out)
+	print := timeline.CSV(&out)
 	shown := map[string]string{
 		`role, "x"`: `role, "x"`, "=1+1": "'=1+1", "@x": "'@x", "+x": "'+x", "-x": "'-x", "a=1": "a=1",
 		" =1": "' =1", "＝1": "'＝1", "\t=1": "·=1", "": "",

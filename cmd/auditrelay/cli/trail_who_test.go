@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 )
 
@@ -53,7 +52,7 @@ func TestColumnsStandForAnyName(t *testing.T) {
 func TestCSVOfHostileEntries(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	print := evidence.CSV(&out)
+	print := timeline.CSV(&out)
 	state, err := json.Marshal(hostile)
 	require.NoError(t, err)
 	for _, text := range hostile {

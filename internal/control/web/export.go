@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
-	"github.com/auditrelay/auditrelay/internal/trail/evidence"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
@@ -34,7 +33,7 @@ func exportChanges(a *asked, w http.ResponseWriter) error {
 		media, name string
 		write       func(io.Writer) error
 	}{
-		"csv":    {"text/csv; charset=utf-8", "changes.csv", func(w io.Writer) error { return writeEntries(a, w, f, evidence.FormCSV) }},
+		"csv":    {"text/csv; charset=utf-8", "changes.csv", func(w io.Writer) error { return writeEntries(a, w, f, timeline.FormCSV) }},
 		"jsonl":  {"application/jsonl", "changes.jsonl", func(w io.Writer) error { return writeEntries(a, w, f, form) }},
 		"proofs": {"application/zip", "proofs.zip", func(w io.Writer) error { return writeProofs(a, w, f) }},
 	}
@@ -55,7 +54,7 @@ func exportChanges(a *asked, w http.ResponseWriter) error {
 }
 
 func writeEntries(a *asked, w io.Writer, f timeline.Filter, form string) error {
-	n, err := evidence.Write(a.ctx, w, a.client, f, form)
+	n, err := timeline.Export(a.ctx, w, a.client, f, form)
 	if err == nil && n == 0 {
 		err = &problem{http.StatusNotFound, "No entry fits, so there is nothing to export.", "Go back, and change the filter."}
 	}
@@ -98,7 +97,7 @@ func writeProofs(a *asked, w io.Writer, f timeline.Filter) error {
 	}
 	var failed []string
 	for _, row := range rows {
-		made, err := evidence.Prove(a.ctx, prover, trust, row.Index)
+		made, err := trust.Prove(a.ctx, prover, row.Index)
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("entry %d: %v\n", row.Index, err))
 			continue
@@ -142,19 +141,19 @@ func provable(a *asked, f timeline.Filter) ([]timeline.Row, error) {
 	return list, nil
 }
 
-func proverOf(a *asked) (*verify.Prover, evidence.Trust, error) {
+func proverOf(a *asked) (*verify.Prover, verify.Trust, error) {
 	trail, err := a.opts.Trail()
 	if err != nil {
-		return nil, evidence.Trust{}, err
+		return nil, verify.Trust{}, err
 	}
 	fetch, dirs, err := verify.Folder(trail.Dir)
 	if err != nil {
-		return nil, evidence.Trust{}, err
+		return nil, verify.Trust{}, err
 	}
 	prover, err := verify.NewProver(a.ctx, fetch, dirs)
 	if err != nil {
-		return nil, evidence.Trust{}, err
+		return nil, verify.Trust{}, err
 	}
-	trust, err := evidence.OwnTrust(prover, trail.Witnesses, trail.Quorum)
+	trust, err := verify.OwnTrust(prover, trail.Witnesses, trail.Quorum)
 	return prover, trust, err
 }

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,80 +109,36 @@ func (x *Index) pass(ctx context.Context, f Filter, yield func(Entry) error) err
 	if err != nil {
 		return err
 	}
-	from := int64(0)
-	if f.Limit > 0 {
-		found, err := r.newest(ctx, f)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		from = found[0]
+	left, err := r.chosen(ctx, f)
+	if err != nil || len(left) == 0 {
+		return err
 	}
-	p := passing{reading: r, m: f.matcher(&r.table), yield: yield}
-	from = max(from, p.m.from)
-	p.next = from
-	err = x.trail.Tail(ctx, from, func(e audit.Recorded) error { return p.take(ctx, e) }, func(int64) error {
-		if err := p.missing(ctx, r.table.n); err != nil {
+	missing := func(before int64) error { // they cannot be read
+		for ; len(left) > 0 && left[0] < before; left = left[1:] {
+			row := r.table.show(left[0])
+			row.Missing, row.Summary = true, unreadableHere
+			if err := yield(Entry{Row: row}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = x.trail.Tail(ctx, left[0], func(e audit.Recorded) error {
+		if err := missing(e.Index); err != nil || len(left) == 0 {
+			return cmp.Or(err, errEnough)
+		}
+		if left[0] > e.Index {
+			return nil
+		}
+		left = left[1:]
+		row, err := r.row(e.Index)
+		if err != nil {
 			return err
 		}
-		return errEnough
-	})
+		return yield(whole(row, e))
+	}, func(int64) error { return cmp.Or(missing(r.table.n), errEnough) })
 	if errors.Is(err, errEnough) {
 		return nil
 	}
 	return err
-}
-
-// passing is a pass over the trail.
-type passing struct {
-	*reading
-	m     *matcher
-	next  int64
-	yield func(Entry) error
-}
-
-func (p *passing) take(ctx context.Context, e audit.Recorded) error {
-	if e.Index < p.next {
-		return nil // a repetition
-	}
-	if err := p.missing(ctx, min(e.Index, p.table.n)); err != nil {
-		return err
-	}
-	if p.next = e.Index + 1; e.Index >= p.table.n {
-		return errEnough
-	}
-	fits, err := p.fits(ctx, e.Index)
-	if err != nil || !fits {
-		return err
-	}
-	row, err := p.row(e.Index)
-	if err != nil {
-		return err
-	}
-	return p.yield(whole(row, e))
-}
-
-func (p *passing) fits(ctx context.Context, index int64) (bool, error) {
-	if !p.m.matches(index) {
-		return false, ctx.Err()
-	}
-	return p.says(ctx, p.m, index)
-}
-
-// missing yields the chosen entries before an index that cannot be read.
-func (p *passing) missing(ctx context.Context, until int64) error {
-	for ; p.next < until; p.next++ {
-		fits, err := p.fits(ctx, p.next)
-		if err != nil {
-			return err
-		}
-		if !fits {
-			continue
-		}
-		row := p.table.show(p.next)
-		row.Missing, row.Summary = true, unreadableHere
-		if err := p.yield(Entry{Row: row}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

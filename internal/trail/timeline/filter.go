@@ -66,13 +66,34 @@ type matcher struct {
 	from, before int64 // of the indexes
 	since, until int64
 	names        []allowed
-	rare         []names // one of each has to be in a block
-	without      []bool  // by place in table.names; nil: none
+	without      []bool // by place in table.names; nil: none
 	unreviewed   bool
 	states       bool
 	phrase       phrase
 	any          bool // of all entries, missing ones too
 }
+
+// columns are the properties of a row that a filter may restrict to some of the names.
+var columns = [...]func(*row) uint16{
+	ofKind:        func(r *row) uint16 { return r.Kind },
+	ofProject:     func(r *row) uint16 { return r.Project },
+	ofEnvironment: func(r *row) uint16 { return r.Environment },
+	ofSubject:     func(r *row) uint16 { return r.Subject },
+	ofCause:       func(r *row) uint16 { return r.Cause },
+	ofActor:       func(r *row) uint16 { return r.Actor },
+	ofLevels:      func(r *row) uint16 { return uint16(r.Levels) },
+}
+
+// The columns are looked at in this order: those that leave the fewest rows come first.
+const (
+	ofEnvironment = iota
+	ofSubject
+	ofKind
+	ofProject
+	ofCause
+	ofActor
+	ofLevels
+)
 
 // allowed are the names of one column that fit, by their places in table.names.
 type allowed struct {
@@ -80,13 +101,18 @@ type allowed struct {
 	ok     []bool
 }
 
+// first is the first index that a filter leaves.
+func (f *Filter) first() int64 {
+	if f.From == nil {
+		return 0
+	}
+	return *f.From
+}
+
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
 		table: t, since: -1 << 63, until: 1<<63 - 1,
-		before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
-	}
-	if f.From != nil {
-		m.from = *f.From
+		from: f.first(), before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
 	}
 	if f.Before != nil {
 		m.before = min(m.before, *f.Before)
@@ -117,26 +143,8 @@ func (f *Filter) matcher(t *table) *matcher {
 	if f.Without != "" {
 		m.without = named(t, f.Without)
 	}
-	m.rare = rare(m.names)
 	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, From: f.From, Before: f.Before, Without: f.Without}
 	return m
-}
-
-// rare are the names of the columns that blocks know of.
-func rare(all []allowed) (list []names) {
-	for _, a := range all {
-		if a.column != ofKind && a.column != ofSubject {
-			continue
-		}
-		var n names
-		for id, ok := range a.ok {
-			if ok {
-				n.add(a.column, uint16(id)) //nolint:gosec // a table has fewer names
-			}
-		}
-		list = append(list, n)
-	}
-	return list
 }
 
 // nanos is a time in the unit of the rows: the first or the last one there is for a time
@@ -192,11 +200,17 @@ func actors(t *table, pattern string) []bool {
 
 func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.Kind] }
 
-// matches reports whether a row fits, except for its text.
-func (m *matcher) matches(index int64) bool {
-	if index < m.from || index >= m.before {
-		return false
+// down yields the indexes of the rows that match, the newest first.
+func (m *matcher) down(yield func(int64) bool) {
+	for index := m.before - 1; index >= max(m.from, 0); index-- {
+		if m.matches(index) && !yield(index) {
+			return
+		}
 	}
+}
+
+// matches reports whether a row fits, except for its place and its text.
+func (m *matcher) matches(index int64) bool {
 	r := m.table.at(index)
 	switch {
 	case m.any || r.Flags&isMissing != 0:

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,19 +45,7 @@ func (x *Index) List(ctx context.Context, f Filter, yield func(Row) error) (int6
 	if err != nil {
 		return 0, err
 	}
-	if f.Limit == 0 {
-		return r.table.n, r.each(ctx, 0, f, yield)
-	}
-	found, err := r.newest(ctx, f)
-	if err != nil {
-		return 0, err
-	}
-	for _, index := range found {
-		if err := r.yield(index, yield); err != nil {
-			return 0, err
-		}
-	}
-	return r.table.n, nil
+	return r.table.n, r.list(ctx, f, yield)
 }
 
 // Find gives the indexes of the entries chosen by f, except for missing ones.
@@ -81,25 +70,44 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 		if err != nil {
 			return err
 		}
-		if err := r.each(ctx, from, f, yield); err != nil {
+		f.From = new(max(f.first(), from))
+		if err := r.list(ctx, f, yield); err != nil {
 			return err
 		}
 		from = r.table.n
 	}
 }
 
-// newest are the indexes of the newest f.Limit entries chosen by f, the oldest first.
-func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err error) {
+// list calls yield with the rows chosen by f, the oldest first.
+func (r *reading) list(ctx context.Context, f Filter, yield func(Row) error) error {
+	found, err := r.chosen(ctx, f)
+	for _, index := range found {
+		row, err := r.row(index)
+		if err = cmp.Or(err, ctx.Err()); err == nil {
+			err = yield(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// chosen are the indexes of the entries chosen by f, the oldest first.
+func (r *reading) chosen(ctx context.Context, f Filter) (found []int64, err error) {
 	m := f.matcher(&r.table)
 	for index := range m.down {
-		fits, err := r.says(ctx, m, index)
+		if index%blockRows == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		fits, err := m.phrase.isIn(r, index)
 		if err != nil {
 			return nil, err
 		}
 		if fits {
 			found = append(found, index)
 		}
-		if len(found) >= f.Limit {
+		if f.Limit > 0 && len(found) >= f.Limit {
 			break
 		}
 	}
@@ -107,47 +115,16 @@ func (r *reading) newest(ctx context.Context, f Filter) (found []int64, err erro
 	return found, nil
 }
 
-func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
-	m := f.matcher(&r.table)
-	m.from = max(m.from, from)
-	for index := range m.up {
-		fits, err := r.says(ctx, m, index)
-		if err != nil {
-			return err
-		}
-		if !fits {
-			continue
-		}
-		if err := r.yield(index, yield); err != nil {
-			return err
-		}
+// row is a readable row.
+func (r *reading) row(index int64) (row Row, err error) {
+	if row = r.table.show(index); row.Missing {
+		return row, nil
 	}
-	return nil
-}
-
-func (r *reading) yield(index int64, yield func(Row) error) (err error) {
-	row := r.table.show(index)
-	if row.Summary == "" {
-		if row.Summary, err = r.text(index); err != nil {
-			return err
-		}
-	}
-	return yield(row)
-}
-
-// says reports whether a row that matches has the phrase as well.
-func (r *reading) says(ctx context.Context, m *matcher, index int64) (bool, error) {
-	if index%blockRows == 0 && ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	return m.phrase.isIn(r, index)
-}
-
-func (r *reading) text(index int64) (string, error) {
-	row := r.table.at(index)
-	text, err := r.texts.read(row.Text, int(row.Length))
+	of := r.table.at(index)
+	text, err := r.texts.read(of.Text, int(of.Length))
 	summary, _, _ := bytes.Cut(text, []byte{behindSummary})
-	return string(summary), err
+	row.Summary = string(summary)
+	return row, err
 }
 
 // texts reads neighbouring pieces of a file.

@@ -84,7 +84,7 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 		list = list[:min(len(list), f.Limit)]
 	}
 	for i := range list {
-		if list[i].Last.Summary, err = r.text(list[i].Last.Index); err != nil {
+		if list[i].Last, err = r.row(list[i].Last.Index); err != nil {
 			return nil, err
 		}
 	}
@@ -95,20 +95,19 @@ func (r *reading) settings(f Filter) (list []Setting) {
 	f.States = true
 	m := f.matcher(&r.table)
 	places := map[uint64]int{} // by the names
-	for index := range m.up {
+	for index := range m.down {
 		row := r.table.at(index)
 		k := uint64(row.Project)<<32 | uint64(row.Environment)<<16 | uint64(row.Subject)
 		i, known := places[k]
 		if !known {
 			i = len(list)
 			places[k] = i
-			list = append(list, Setting{})
+			list = append(list, Setting{Last: Row{Index: index}})
 		}
 		list[i].States++
 		if row.Flags&needsReview != 0 {
 			list[i].Changes++
 		}
-		list[i].Last.Index = index
 	}
 	for i := range list {
 		s := &list[i]
@@ -245,13 +244,6 @@ func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int6
 	}
 	s.Uncertain = s.At.After(s.Seen) && !s.At.After(e.Time)
 	return nil
-}
-
-func (r *reading) row(index int64) (Row, error) {
-	row := r.table.show(index)
-	var err error
-	row.Summary, err = r.text(index)
-	return row, err
 }
 
 // checkSubjects are the subjects of the attestations by internal/workspace/settings and

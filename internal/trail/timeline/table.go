@@ -42,7 +42,7 @@ const chunkRows = 1 << 14
 // readers, except for reviewed.
 type table struct {
 	chunks   []*[chunkRows]row
-	blocks   []*block
+	blocks   []*grams // of the texts of blockRows rows each
 	n        int64
 	names    []string
 	ids      map[string]uint16 // of names; for the keeper alone
@@ -62,9 +62,9 @@ func (t *table) add(r row, text []byte) {
 		t.reviewed = append(t.reviewed, make([]uint64, chunkRows/64)...)
 	}
 	if t.n%blockRows == 0 {
-		t.blocks = append(t.blocks, &block{oldest: math.MaxInt64, newest: math.MinInt64})
+		t.blocks = append(t.blocks, new(grams))
 	}
-	t.blocks[t.n/blockRows].add(&r, text)
+	t.blocks[t.n/blockRows].add(text)
 	t.n++
 	*t.at(t.n - 1) = r
 }

@@ -58,11 +58,11 @@ func TestATextIsFoundInALongFile(t *testing.T) {
 	} {
 		var got []int64
 		f := Filter{Text: text}
-		require.NoError(t, x.reading().each(t.Context(), 0, f, func(r Row) error { got = append(got, r.Index); return nil }))
+		require.NoError(t, x.reading().list(t.Context(), f, func(r Row) error { got = append(got, r.Index); return nil }))
 		assert.Equal(t, want, got, text)
 
 		f.Limit = 3
-		found, err := x.reading().newest(t.Context(), f)
+		found, err := x.reading().chosen(t.Context(), f)
 		require.NoError(t, err)
 		if newest := want[max(0, len(want)-f.Limit):]; len(newest) > 0 {
 			assert.Equal(t, newest, found, text)
@@ -94,7 +94,7 @@ func TestEachStatementIsFound(t *testing.T) {
 		"allowed":  {"country CU allowed, and 1 more change", "country `IR` allowed, and 1 more change"},
 	} {
 		var got []string
-		require.NoError(t, x.reading().each(t.Context(), 0, Filter{Text: text}, func(r Row) error { got = append(got, r.Summary); return nil }))
+		require.NoError(t, x.reading().list(t.Context(), Filter{Text: text}, func(r Row) error { got = append(got, r.Summary); return nil }))
 		assert.Equal(t, want, got, text)
 	}
 }
@@ -157,9 +157,9 @@ func TestASearchMissesNothing(t *testing.T) {
 					want = append(want, int64(i))
 				}
 			}
-			require.NoError(t, x.reading().each(t.Context(), 0, Filter{Text: text}, func(r Row) error { got = append(got, r.Index); return nil }))
+			require.NoError(t, x.reading().list(t.Context(), Filter{Text: text}, func(r Row) error { got = append(got, r.Index); return nil }))
 			require.Equal(t, want, got, "%q", text)
-			newest, err := x.reading().newest(t.Context(), Filter{Text: text, Limit: 7})
+			newest, err := x.reading().chosen(t.Context(), Filter{Text: text, Limit: 7})
 			require.NoError(t, err)
 			require.Equal(t, fmt.Sprint(want[max(0, len(want)-7):]), fmt.Sprint(newest), "%q", text)
 			found += len(want)
@@ -211,7 +211,7 @@ func BenchmarkSearch(b *testing.B) {
 		f.Limit = 51
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				_, err := x.reading().newest(b.Context(), f)
+				_, err := x.reading().chosen(b.Context(), f)
 				require.NoError(b, err)
 			}
 		})

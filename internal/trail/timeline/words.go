@@ -7,8 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// blockBits is 64 for each row, which is 8 bytes in memory.
-const blockBits = 1 << 14
+const (
+	// A search for a text passes over most sentences of a long trail, a block of rows at a time.
+	blockRows = 256
+	// blockBits is 64 for each row, which is 8 bytes in memory.
+	blockBits = 1 << 14
+)
 
 // grams are the runs of one to three bytes in a block's texts. A text stands nowhere in a block that
 // lacks one of the text's own runs.

@@ -3,9 +3,21 @@ package witness
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
+
+// ForPolicy gives configured witnesses the names that a policy file needs.
+func ForPolicy(configured []config.Witness) (list []proof.Witness) {
+	for i, w := range configured {
+		list = append(list, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
+	}
+	return list
+}
 
 // waitForQuorum begins the wait for a quorum, unless one is under way.
 func (c *Cosigner) waitForQuorum(now time.Time) {

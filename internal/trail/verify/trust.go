@@ -1,13 +1,10 @@
-package evidence
+package verify
 
 import (
 	"context"
 	"fmt"
-	"strconv"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
 // Trust is whom written proofs are to be verified with.
@@ -18,7 +15,7 @@ type Trust struct {
 }
 
 // OwnTrust names the trail's own keys, and witnesses.
-func OwnTrust(prover *verify.Prover, witnesses []proof.Witness, quorum int) (t Trust, err error) {
+func OwnTrust(prover *Prover, witnesses []proof.Witness, quorum int) (t Trust, err error) {
 	var logs []proof.Log
 	for _, key := range prover.Keys() {
 		logs = append(logs, proof.Log{Key: key})
@@ -39,21 +36,13 @@ func OwnTrust(prover *verify.Prover, witnesses []proof.Witness, quorum int) (t T
 	return t, nil
 }
 
-// Witnesses are configured ones, with names of their own.
-func Witnesses(configured []config.Witness) (list []proof.Witness) {
-	for i, w := range configured {
-		list = append(list, proof.Witness{Name: "witness-" + strconv.Itoa(i+1), Key: w.Key, URL: w.URL})
-	}
-	return list
-}
-
 // Prove proves an entry, and verifies the proof with whom it is to be verified with.
-func Prove(ctx context.Context, prover *verify.Prover, trust Trust, index int64) (verify.Proven, error) {
+func (t Trust) Prove(ctx context.Context, prover *Prover, index int64) (Proven, error) {
 	made, err := prover.Prove(ctx, index)
 	if err != nil {
 		return made, err
 	}
-	own, err := trust.Of(made.Origin)
+	own, err := t.Of(made.Origin)
 	if err == nil {
 		_, _, err = made.Proof.Verify(made.Leaf, own)
 	}
