@@ -367,3 +367,58 @@ func (m *tamperer) forgeLine() tampered {
 		return f.Kind == truth.History && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == truth.Checkpoint
 	}}
 }
+
+// Of a log with two changes at once, in any files, nothing is said to hold unless all of it is as it was:
+// no change makes up for another one.
+func TestNoChangeHidesAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLog(t, "example.com/log", 0)
+		fillTamperLog(t, l)
+		whole := l.write(t).clone()
+		later := &testLog{key: l.key, leaves: slices.Clone(l.leaves), hashes: slices.Clone(l.hashes), files: files{}}
+		later.add(t, records(5000, 5040)...)
+		undone := 0
+		for _, seed := range trailtest.Seeds(t, 100) {
+			m := &tamperer{t, rand.New(rand.NewPCG(seed, 12)), l, whole, later, int64(len(l.leaves))}
+			first := m.any()
+			m.whole = files{}
+			for name, data := range first.files {
+				if len(data) > 0 { // nothing more can be done to the others
+					m.whole[name] = data
+				}
+			}
+			all := []func() tampered{m.flip, m.remove, m.truncate, m.extend, m.putBack, m.swapFiles}
+			if len(m.whole) < len(whole)-1 { // another log, with fewer files
+				all = all[:5]
+			}
+			second := all[m.r.IntN(len(all))]()
+			for name, data := range first.files {
+				if _, there := second.files[name]; !there && len(data) == 0 {
+					second.files[name] = data
+				}
+			}
+			o := Options{Policy: policy(t, 0, l.key.verifier), Workers: 1, Known: append(first.known, l.newest)}
+			report := check(t, second.files, o)
+			same := !strings.HasPrefix(first.what, "rolled everything")
+			for name, data := range whole {
+				same = same && bytes.Equal(data, second.files[name])
+			}
+			require.Equal(t, same, report.Integrity.Holds, "seed %d: %s, and %s", seed, first.what, second.what)
+			if same {
+				undone++
+			}
+		}
+		require.NotZero(t, undone, "sometimes the second change undoes the first one")
+	})
+}
+
+// putBack puts the files back that the log had at first, except perhaps for one.
+func (m *tamperer) putBack() tampered {
+	f := m.whole.clone()
+	maps.Copy(f, m.log.files)
+	if name := m.file(); m.r.IntN(2) == 0 && m.whole[name] != nil {
+		f[name] = m.whole[name]
+	}
+	return tampered{f, "put all files back, except perhaps one", nil, nil}
+}
