@@ -105,25 +105,25 @@ func TestARefusalIsEnteredOnce(t *testing.T) {
 	appendEntries(t, trail, 0, 1)
 	a := WitnessRefusal{Witness: "witness.example.com/a+0+x", Reason: "it has cosigned more"}
 	b := WitnessRefusal{Witness: "witness.example.com/b+0+x", Reason: "it has cosigned more"}
-	require.NoError(t, trail.RecordAgreement(t.Context(), a), "nobody has refused")
+	require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessAgreed, a), "nobody has refused")
 	require.EqualValues(t, 1, trail.Size())
 	for range 2 {
-		require.NoError(t, trail.RecordRefusal(t.Context(), a))
-		require.NoError(t, trail.RecordRefusal(t.Context(), a))
-		require.NoError(t, trail.RecordRefusal(t.Context(), b))
+		require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessRefused, a))
+		require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessRefused, a))
+		require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessRefused, b))
 		require.EqualValues(t, 3, trail.Size())
 		require.NoError(t, trail.Close(t.Context()))
 		trail = openTrail(t, st, o)
 	}
-	require.NoError(t, trail.RecordAgreement(t.Context(), a))
-	require.NoError(t, trail.RecordAgreement(t.Context(), a))
-	require.NoError(t, trail.RecordRefusal(t.Context(), a))
+	require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessAgreed, a))
+	require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessAgreed, a))
+	require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessRefused, a))
 	require.EqualValues(t, 4, trail.Size(), "not within an hour")
 	_, err := trail.Append(t.Context(), Entry{
 		Type: TypeWitnessAgreed, Project: OwnProject, Subject: "witness " + a.Witness, Time: time.Now().Add(-2 * accuseAgain),
 	})
 	require.NoError(t, err)
-	require.NoError(t, trail.RecordRefusal(t.Context(), a))
+	require.NoError(t, trail.RecordWitness(t.Context(), TypeWitnessRefused, a))
 	require.EqualValues(t, 6, trail.Size())
 	kinds := ""
 	for _, e := range entriesFrom(t, trail, 1) {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -55,10 +56,18 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 	if e.Index < t.Size() && (e.Type != TypeGeneration || g.Base == e.Index) {
 		return g, nil
 	}
-	if err := t.inTurn(ctx, func() error { return t.catchUp(ctx, nil) }); err != nil {
+	if err := t.follows(ctx); err != nil {
 		return Generation{}, err
 	}
 	return t.generationOf(e.Index), nil
+}
+
+// follows has the trail know the entries that other relays have appended.
+func (t *Trail) follows(ctx context.Context) error {
+	if err := t.inTurn(ctx, func() error { return t.catchUp(ctx, nil) }); err != nil {
+		return fmt.Errorf("read what another relay has appended to the audit trail: %w", err)
+	}
+	return nil
 }
 
 // generationOf is the one with the entry.

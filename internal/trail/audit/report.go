@@ -31,14 +31,6 @@ type Report struct {
 // maxNamed bounds how many problems an error spells out.
 const maxNamed = 20
 
-// Err is nil where there is no problem, else ErrDamaged with the problems.
-func (r *Report) Err() error {
-	if len(r.Problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrDamaged, spellOut(r.Problems))
-}
-
 func spellOut(problems []truth.Finding) string {
 	var text strings.Builder
 	for i, p := range problems {

@@ -228,10 +228,18 @@ func (t *Trail) nameLast(ctx context.Context, public string, by Person) error {
 type rotations map[int64]string
 
 func (r rotations) take(e *Entry) {
-	var named Rotation
-	if e.Type == TypeRotated && json.Unmarshal(e.Detail, &named) == nil {
-		r[e.Index] = named.Key
+	if key := NextKey(e); key != "" {
+		r[e.Index] = key
 	}
+}
+
+// NextKey is the key that an entry names for the next generation; "" for none.
+func NextKey(e *Entry) string {
+	var named Rotation
+	if e.Type != TypeRotated || json.Unmarshal(e.Detail, &named) != nil {
+		return ""
+	}
+	return named.Key
 }
 
 // to reports whether a signed, sound entry of a generation names a key.

@@ -33,6 +33,14 @@ func openTrail(t *testing.T, st *testStore, o Options) *Trail {
 	return trail
 }
 
+// Err is nil where there is no problem, else ErrDamaged with the problems.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrDamaged, spellOut(r.Problems))
+}
+
 // Verify reads an open trail back, and checks everything. Others may append to it meanwhile.
 func (t *Trail) Verify(ctx context.Context) (Report, error) {
 	x, err := t.examine(ctx)

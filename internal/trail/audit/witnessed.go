@@ -38,19 +38,10 @@ type WitnessRefusal struct {
 // would fill the trail.
 const accuseAgain = time.Hour
 
-// RecordRefusal appends an entry about a witness's refusal, once until RecordAgreement, and not
-// within an hour of that.
-func (t *Trail) RecordRefusal(ctx context.Context, r WitnessRefusal) error {
-	return t.recordWitness(ctx, TypeWitnessRefused, r)
-}
-
-// RecordAgreement appends an entry if the witness's newest entry is a refusal.
-func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
-	return t.recordWitness(ctx, TypeWitnessAgreed, r)
-}
-
-// recordWitness appends an entry where it differs in type from the witness's newest one.
-func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
+// RecordWitness appends an entry of a type, TypeWitnessRefused or TypeWitnessAgreed, where it differs from
+// the witness's newest one. The first one is no agreement, and a refusal is not entered within an hour of an
+// agreement.
+func (t *Trail) RecordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
 	subject := "witness " + r.Witness
 	_, err := Update(ctx, t, OwnProject, "", subject, func(last Entry, found bool) (*Entry, error) {
 		switch {

@@ -102,7 +102,7 @@ func (c *completeness) take(f fact) {
 			c.archived = append(c.archived, a)
 		}
 	case audit.TypeRotated:
-		if key := keyNamedBy(f); key != "" {
+		if key := audit.NextKey(&e); key != "" {
 			c.endorsed = append(c.endorsed, key)
 			c.successor = successor{f.index, key}
 		}

@@ -27,21 +27,11 @@ func (c *copied) endorse(l *logCheck, proven int64) {
 		return
 	}
 	for _, f := range c.facts {
-		if f.kind != audit.TypeRotated || f.index < l.base || f.index >= l.base+proven {
-			continue
-		}
-		if key := keyNamedBy(f); key != "" {
-			c.endorsed = append(c.endorsed, key)
+		var e audit.Entry
+		if f.kind == audit.TypeRotated && f.index >= l.base && f.index < l.base+proven && json.Unmarshal(f.record, &e) == nil {
+			if key := audit.NextKey(&e); key != "" {
+				c.endorsed = append(c.endorsed, key)
+			}
 		}
 	}
-}
-
-// keyNamedBy is the new key of a rotation, "" for none.
-func keyNamedBy(f fact) string {
-	var e audit.Entry
-	var named audit.Rotation
-	if json.Unmarshal(f.record, &e) != nil || json.Unmarshal(e.Detail, &named) != nil {
-		return ""
-	}
-	return named.Key
 }

@@ -228,12 +228,11 @@ func (c *Cosigner) enter(ctx context.Context, i int, o audit.Offer, refused *oth
 		return nil
 	}
 	e := audit.WitnessRefusal{Witness: c.peers[i].key, Origin: o.Origin, Size: o.Size, Root: o.Root, Checkpoint: string(o.Note)}
-	record := c.trail.RecordAgreement
+	kind := audit.TypeWitnessAgreed
 	if refused != nil {
-		e.Reason, e.WitnessSize = refused.reason, refused.size
-		record = c.trail.RecordRefusal
+		e.Reason, e.WitnessSize, kind = refused.reason, refused.size, audit.TypeWitnessRefused
 	}
-	if err := record(ctx, e); err != nil {
+	if err := c.trail.RecordWitness(ctx, kind, e); err != nil {
 		return fmt.Errorf("enter its answer into the trail: %w", err)
 	}
 	return nil
