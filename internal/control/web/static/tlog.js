@@ -97,31 +97,36 @@ async function verdict(c, key, type) {
   return await signed(key, message, signature) ? { time: new Date(Number(time) * 1000) } : fail(`the signature of ${key.name} is wrong`);
 }
 
+// isTime reports whether a signature has a time: one before 1970 or after the year 9999 is none.
+const isTime = at => at < Date.UTC(10000, 0);
+
 // openAs checks a note under the key of its log, which must bear the log's name.
 export async function openAs(note, key) {
   const c = parseCheckpoint(note);
   if (c.origin !== key.name) fail(`the checkpoint is of the log ${c.origin}, not of ${key.name}`);
   const plain = key.type === 1 ? await verdict(c, key, 1) : null;
   const timed = await verdict(c, key, 4);
-  if (key.type === 1 && !plain || !timed) fail(`the key ${key.vkey} has not signed the checkpoint, or not twice as the relay does: once with the time`);
+  if (key.type === 1 && !plain || !isTime(timed?.time)) fail(`the key ${key.vkey} has not signed the checkpoint, or not twice as the relay does: once with the time`);
   return { ...c, key, time: timed.time };
 }
 
 // Policies: the keys of logs and witnesses, and how many of these are needed.
 export async function parsePolicy(policy) {
-  const p = { text: policy, logs: [], witnesses: [], quorum: null }, names = new Map([["none", null]]);
+  const p = { text: policy, logs: [], witnesses: [], quorum: null }, names = new Map([["none", null]]), grouped = [];
+  const another = (list, key) => list.some(k => equal(k.bytes, key.bytes)) ? fail(`another line has the public key of ${key.name}`) : key;
   for (const line of policy.split("\n")) {
     const [kind, ...words] = line.trim().split(/[ \t]+/);
     if (!kind || kind.startsWith("#")) continue;
-    if (kind === "log" && words.length) p.logs.push(await parseKey(words[0]));
+    if (kind === "log" && words.length) p.logs.push(another(p.logs, await parseKey(words[0])));
     else if (kind === "witness" && words.length > 1 && !names.has(words[0])) {
-      const w = { name: words[0], key: await parseKey(words[1]) };
+      const w = { name: words[0], key: another(p.witnesses.map(w => w.key), await parseKey(words[1])) };
       p.witnesses.push(w);
       names.set(w.name, w);
     } else if (kind === "group" && words.length > 2 && !names.has(words[0])) {
       const [name, need, ...of] = words;
       const members = of.map(m => names.get(m) || fail(`no line before it defines ${m}`));
-      if (new Set(of).size !== of.length) fail(`${name} has a member twice`);
+      grouped.push(...of);
+      if (new Set(grouped).size !== grouped.length) fail(`a member of ${name} is in a group twice`);
       const n = need === "any" ? 1 : need === "all" ? of.length : decimal(need);
       names.set(name, n >= 1 && n <= of.length ? { name, need: n, members } : fail(`${name} needs more members than it has`));
     } else if (kind === "quorum" && names.has(words[0]) && !p.ended) {
@@ -149,10 +154,11 @@ export async function open(note, policy) {
   throw why;
 }
 
-// cosigned says which witnesses have signed, and throws unless they are a quorum.
+// cosigned says which witnesses have signed, and throws unless they are a quorum. A witness's signature without a
+// time counts for nothing: else one of them could spoil each checkpoint.
 export async function cosigned(c, policy) {
   const by = new Set();
-  for (const w of policy.witnesses) if (await verdict(c, w.key, 4)) by.add(w.name);
+  for (const w of policy.witnesses) if (isTime((await verdict(c, w.key, 4))?.time)) by.add(w.name);
   const holds = g => !g || (g.members ? g.members.filter(holds).length >= g.need : by.has(g.name));
   if (!holds(policy.quorum)) fail(`only ${by.size} of ${policy.witnesses.length} witnesses have signed it (${[...by].join(", ") || "none"}), which is no quorum`);
   return [...by];
@@ -319,9 +325,9 @@ function canonical(v) {
 const bundled = ["format", "position", "event", "cloud_event", "salt", "record_events", "record_root", "event_path", "leaf", "path", "entry_index", "entry", "tlog_proof"];
 
 // eventProof checks a bundle of 'auditrelay trail prove-event': from the event to the entry of its span.
-export async function eventProof(b) {
-  for (const name of Object.keys(b)) if (!bundled.includes(name)) fail(`the bundle has the member ${name}, for which nothing vouches`);
-  const e = membersOf(b.cloud_event), entry = JSON.parse(b.entry), span = entry.detail;
+export async function eventProof(bundle) {
+  membersOf(bundle, bundled, "the bundle");
+  const b = JSON.parse(bundle), e = membersOf(b.cloud_event, members, "the event"), entry = JSON.parse(b.entry), span = entry.detail;
   const net = s => join(utf8.encode(`${utf8.encode(s).length}:${s},`));
   const part = name => net(e[name] === undefined ? "" : JSON.parse(e[name]));
   const time = name => /^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d*[1-9])?Z"$/.test(e[name]) ? part(name) : fail(`the event's ${name} is not spelled as the relay does`);
@@ -335,6 +341,7 @@ export async function eventProof(b) {
   if (entry.type !== "events.span") fail(`the entry is of the type ${entry.type}, not events.span`);
   if (b.position < span.first_position || b.position > span.last_position) fail("the record stands outside of the span");
   if ((span.missing || []).some(m => m.from <= b.position && b.position <= m.to)) fail("the span says that it has no such record");
+  if (b.record_events > span.events) fail("the record has more events than its span");
   const leaf = await leafHash(utf8.encode(`${b.position} ${b.record_events} ${b.record_root}\n`));
   if (!await inTree(list(b.path), span.records, hashOf64(span.root), b.leaf, leaf)) fail("the record is not in its span");
   return { id: JSON.parse(e.id), received: JSON.parse(e.receivedtime), entry: b.entry, index: b.entry_index, proof: b.tlog_proof };
@@ -343,10 +350,10 @@ export async function eventProof(b) {
 // The members that vouch for an event; another one would stand there unvouched for.
 const members = ["specversion", "id", "source", "type", "subject", "time", "project", "environment", "receivedtime", "datacontenttype", "data", "data_base64"];
 
-// membersOf gives the members of an object as they are spelled.
-function membersOf(object) {
+// membersOf gives the members of an object as they are spelled. Each is one of the known ones, and stands there once.
+function membersOf(object, known, what) {
   JSON.parse(object);
-  const token = /\s*("(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+)\s*/y, found = {};
+  const token = /\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s"{}[\],:]+)\s*/y, found = {};
   let depth = 0, name = null, from = 0;
   for (let m; (m = token.exec(object));) {
     const t = m[1];
@@ -355,7 +362,7 @@ function membersOf(object) {
       name = null;
     } else if (depth === 1 && name === null) {
       name = JSON.parse(t);
-      if (!members.includes(name) || name in found) fail(`the event has the member ${name} twice, or should not have it`);
+      if (!known.includes(name) || name in found) fail(`${what} has the member ${name} twice, or should not have it`);
       token.exec(object);
       from = token.lastIndex;
       continue;

@@ -178,7 +178,7 @@ export async function sorted(files) {
   const cases = [], proofs = [], records = [];
   for (const { name, text } of (await Promise.all(files.map(f => f.bytes ? unpacked(f) : [f]))).flat()) {
     const json = text.trimStart().startsWith("{") ? JSON.parse(text) : null, stem = name.replace(/\.[^.]*$/, "");
-    if (json?.format === "auditrelay.event-proof/1") cases.push({ name, bundle: json });
+    if (json?.format === "auditrelay.event-proof/1") cases.push({ name, bundle: text });
     else if (json) records.push({ stem, record: t.recordOf(text), index: (json.trail || json.data?.trail)?.index });
     else if (text.startsWith("c2sp.org/tlog-proof@")) proofs.push({ name, stem, proof: text });
     else if (!/^(#|log )/.test(text)) fail(`${name || "the text"} is none of an entry, an event, a .tlog-proof and a bundle`);
@@ -199,7 +199,7 @@ export async function check(one, trust, tell) {
   });
   if (steps.failed) return { ok: false };
   const made = await checkProof({ proof: e.proof || "", record: e.entry, index: e.index }, trust, tell);
-  return { ok: made.ok, record: made.ok ? one.bundle.cloud_event : null };
+  return { ok: made.ok, record: made.ok ? JSON.parse(one.bundle).cloud_event : null };
 }
 
 // mostBytes bounds a file to check, and all of what an archive holds: few bytes may unpack to very many.

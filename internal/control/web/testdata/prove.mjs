@@ -80,6 +80,27 @@ await red("another key, after the rotation", 860, other, seen, serve(), "has not
 const both = await t.parsePolicy(read("first.policy").replace(/group .*/, "").replace("quorum the-quorum", `witness v ${(await t.renamed(first.logs[0], "v.example.com")).vkey}\ngroup g all w v\nquorum g`));
 await red("a quorum that is not there", 3, both, seen, serve(), "no quorum");
 
+// A witness counts once, however often a policy names it, and not with a time that is none.
+const throws = async (what, words, f) => {
+  try { await f(); } catch (e) { return must(e.message.includes(words), `${what}: ${e.message}`); }
+  must(false, `${what}: it is taken`);
+};
+const policyText = read("first.policy").replace(/(group|quorum) .*\n/g, ""), w = first.witnesses[0].key;
+await throws("a witness's key twice", "another line has the public key", async () => t.parsePolicy(`${policyText}witness v ${(await t.renamed(w, "v.example.com")).vkey}\ngroup g all w v\nquorum g\n`));
+await throws("a witness in two groups", "in a group twice", () => t.parsePolicy(`${policyText}group g any w\ngroup h any w\nquorum h\n`));
+const pair = await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]), public32 = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+const late = await t.renamed({ type: 4, bytes: public32 }, "late.example.com"), signed = t.parseCheckpoint(read("tlog/0/checkpoint"));
+for (const [time, counts] of [[0n, true], [253402300799n, true], [253402300800n, false], [2n ** 63n, false], [2n ** 64n - 1n, false]]) {
+  const signature = new Uint8Array(await crypto.subtle.sign("Ed25519", pair.privateKey, t.bytesOf(`cosignature/v1\ntime ${time}\n${signed.text}`)));
+  const bytes = new Uint8Array(72);
+  new DataView(bytes.buffer).setBigUint64(0, time);
+  bytes.set(signature, 8);
+  const c = { ...signed, signatures: [...signed.signatures, { name: late.name, id: late.id, bytes }] };
+  const policy = need => t.parsePolicy(`${policyText}witness late ${late.vkey}\ngroup g ${need} w late\nquorum g\n`);
+  must((await t.cosigned(c, await policy("any"))).length === (counts ? 2 : 1), `a cosignature at ${time} counts, or spoils the others`);
+  if (!counts) await throws(`a cosignature at ${time}`, "no quorum", async () => t.cosigned(c, await policy("all")));
+}
+
 // Whatever is altered on its way turns it red, and nothing is shown.
 const found = {};
 for (let i = 0; i < cases; i++) {
@@ -137,6 +158,10 @@ const event = JSON.stringify({ ...json("3.json"), trail: { index: 3, leaf: "" } 
 must((await check([{ name: "", text: event }, { name: "", text: read("3.tlog-proof") }])).ok, "an event with its proof does not hold");
 const span = await check([file("bundle.json")], newest);
 must(span.ok, `the bundle of an event does not hold: ${span.why}`);
+for (const more of ['"cloud_event":"{}",', '"entry_index":1,', '"note":"",', `"\\u0063loud_event":${JSON.stringify(json("bundle.json").cloud_event)},`]) {
+  const made = await check([{ name: "bundle.json", text: read("bundle.json").replace("{", `{${more}`) }], newest);
+  must(!made.ok && made.why.includes("twice, or should not"), `a bundle with one more member, ${more}: ${made.why || "it holds"}`);
+}
 for (let i = 0; i < cases; i++) {
   const name = ["3.json", "3.tlog-proof", "bundle.json"][random(3)], bytes = new TextEncoder().encode(read(name));
   const at = random(bytes.length);
