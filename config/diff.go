@@ -1,6 +1,9 @@
 package config
 
-import "reflect"
+import (
+	"reflect"
+	"strings"
+)
 
 // Change is a field that differs between two configurations.
 type Change struct {
@@ -14,6 +17,12 @@ type Change struct {
 	// Rule says whether a reload applies the change, and Reason why not, or how.
 	Rule   Rule   `json:"rule"`
 	Reason string `json:"reason"`
+}
+
+// WholeSink reports whether a sink is added or removed, and nothing in one changed.
+func (c *Change) WholeSink() bool {
+	name, found := strings.CutPrefix(c.Field, "sinks[")
+	return found && strings.IndexByte(name, ']') == len(name)-1
 }
 
 // Diff lists the fields that differ, in the order of [Config]; what was added to a list comes after

@@ -20,8 +20,8 @@ func (f files) budget(c *Config) {
 	switch {
 	case !ok:
 	case budget > whole:
-		f.bad(field, c.Journal.MaxBytes, fmt.Sprintf("is more than the whole disk of %s, which has %v: pushes will be refused once it is full; "+
-			"give less than %v, or put data_dir on a larger disk", c.DataDir, roughly(whole), roughly(free)))
+		f.bad(field, c.Journal.MaxBytes, fmt.Sprintf("is more than the whole disk of %s, which has %v (%v of them free): pushes will be refused once it is full; "+
+			"give less, or put data_dir on a larger disk", c.DataDir, roughly(whole), roughly(free)))
 	case budget > free && budget > free+used(c.DataDir):
 		f.k.warn(field, fmt.Sprintf("%v is more than the disk of %s has left, %v: pushes will be refused once it is full", c.Journal.MaxBytes, c.DataDir, roughly(free)))
 	}

@@ -98,9 +98,15 @@ func ignore(err, known error) error {
 // with.
 func (r *process) changes(next *config.Config) []config.Change {
 	all := append([]config.Change{}, config.Diff(r.cfg(), next)...)
-	for i, c := range all {
-		if whole := strings.HasPrefix(c.Field, "sinks[") && strings.HasSuffix(c.Field, "]"); whole && r.inCluster() {
-			all[i].Rule, all[i].Reason = config.Restart, "in a cluster a relay can do the jobs of those sinks that it was started with"
+	for i := range all {
+		switch c := &all[i]; {
+		case !c.WholeSink():
+		case r.inCluster():
+			c.Rule, c.Reason = config.Restart, "in a cluster a relay can do the jobs of those sinks that it was started with"
+		case c.New == nil:
+			c.Reason = "the events that it lacks are kept until 'auditrelay sinks retire' gives them up"
+		default:
+			c.Reason = "it goes on from its position if the journal knows one under this name; otherwise it begins with the oldest event that is stored"
 		}
 	}
 	return all

@@ -119,6 +119,7 @@ func TestReloadOfSinks(t *testing.T) {
 		fields = append(fields, c.Field)
 	}
 	assert.Equal(t, []string{"log.level", "sinks[a].gated.gate", "sinks[b]"}, fields)
+	assert.Contains(t, done.Changes[2].Reason, "begins with the oldest event that is stored", "a sink that was renamed is another one")
 	assert.Empty(t, done.ChangingOver)
 	assert.Equal(t, slog.LevelDebug, r.level.Level())
 	r.mustPush("two")
@@ -129,7 +130,8 @@ func TestReloadOfSinks(t *testing.T) {
 	assert.Equal(t, []string{"one"}, r.gates.ids("a"), "the old edition gets nothing more")
 	assert.Equal(t, []string{"one", "two"}, r.gates.ids("b"), "a new sink gets what the journal has, as after a start with it")
 
-	r.mustReload(cfg, func(c *config.Config) { c.Sinks = c.Sinks[:1] })
+	done = r.mustReload(cfg, func(c *config.Config) { c.Sinks = c.Sinks[:1] })
+	assert.Contains(t, done.Changes[1].Reason, "are kept until 'auditrelay sinks retire' gives them up")
 	assert.Equal(t, "no such metric", r.metric(`auditrelay_sink_lag_events{sink="a"}`))
 	// Until its delivery has ended, it may still get what is pushed.
 	waiting.Until(t, func() bool { return r.metric(`auditrelay_sink_attempts_total{sink="a"}`) == "no such metric" })

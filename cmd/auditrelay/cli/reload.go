@@ -66,13 +66,18 @@ func printReloaded(p *page, done console.Reloaded) {
 	for _, file := range done.Files {
 		p.row(printable(file), "", "another content", "live")
 	}
+	for _, c := range done.Changes {
+		if c.WholeSink() && c.Rule == config.Live {
+			p.line("%s: %s", printable(c.Field), c.Reason)
+		}
+	}
 	restarts := len(done.Restarts())
 	if done.Refused != "" {
 		p.line("'auditrelay reload' would refuse it, and apply nothing: %s", printable(done.Refused))
 	}
 	switch {
 	case restarts > 0:
-		p.line("%d of the changes take a restart, so that nothing is applied: undo them, or restart the relay", restarts)
+		p.line("%d of the changes %s a restart, so that nothing is applied: undo them, or restart the relay", restarts, map[bool]string{true: "takes", false: "take"}[restarts == 1])
 	case done.Refused != "":
 	case len(done.Changes)+len(done.Files) == 0:
 		p.line("the relay runs with this configuration already")

@@ -18,6 +18,9 @@ func TestReloadsAreShown(t *testing.T) {
 	for want, done := range map[string]console.Reloaded{
 		"the relay runs with this configuration already":         {DryRun: true},
 		"'auditrelay reload' would apply it":                     {DryRun: true, Changes: []config.Change{live}},
+		"1 of the changes takes a restart":                       {Changes: []config.Change{live, restart}},
+		"2 of the changes take a restart":                        {Changes: []config.Change{restart, restart}},
+		"sinks[new]: it begins with the oldest event":            {Applied: true, Changes: []config.Change{live, {Field: "sinks[new]", New: "x", Rule: config.Live, Reason: "it begins with the oldest event"}}},
 		"by a restart: the folder is locked":                     {DryRun: true, Changes: []config.Change{live, restart}},
 		"would refuse it, and apply nothing: there is no ca.crt": {DryRun: true, Changes: []config.Change{live}, Refused: "there is no ca.crt"},
 		"the relay runs with the edited configuration":           {Applied: true, Changes: []config.Change{live}},
