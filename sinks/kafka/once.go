@@ -49,7 +49,8 @@ type once struct {
 	session *session  // nil: the brokers are to be asked first
 	at      position  // the newest in the topic
 	read    cursor    // how far the position's partition was read
-	newest  *position // the newest committed one before that
+	newest  *position // the newest committed one before that; nil if there is none
+	learned bool      // newest is known
 	body    batch     // scratch: that of the position
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -419,6 +420,35 @@ func TestThePositionIsReadToTheEnd(t *testing.T) {
 	require.NoError(t, other.EndTransaction(t.Context(), kgo.TryAbort))
 	require.NoError(t, <-done)
 	requireOnce(t, c, events)
+}
+
+// A sink's position is found among those of a hundred thousand later transactions of other sinks, and
+// where it is one of the newest, little is read.
+func TestThePositionIsSoughtFromTheEnd(t *testing.T) {
+	t.Parallel()
+	c, events := onceCluster(t), spreadEvents(9)
+	require.NoError(t, c.live(t, Options{}, nil).Deliver(t.Context(), events[:6]))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	require.NoError(t, err)
+	defer client.Close()
+	var others []*kgo.Record
+	for i := range 100_000 {
+		others = append(others, &kgo.Record{Topic: positionTopic, Key: []byte("another"), Value: []byte(strconv.Itoa(i))})
+	}
+	require.NoError(t, client.ProduceSync(t.Context(), others...).FirstErr())
+	require.NoError(t, c.live(t, Options{}, nil).Deliver(t.Context(), events))
+	requireOnce(t, c, events)
+
+	var lowest atomic.Int64
+	lowest.Store(math.MaxInt64)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: positionTopic, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
+		at := r.(*kmsg.FetchRequest).Topics[0].Partitions[0].FetchOffset
+		lowest.Store(min(lowest.Load(), at))
+		return true
+	}})
+	require.NoError(t, c.live(t, Options{}, nil).Deliver(t.Context(), events), "all of it is there")
+	requireOnce(t, c, events)
+	assert.GreaterOrEqual(t, lowest.Load(), int64(len(others)-firstLook), "the offset from which on it was read")
 }
 
 // Of a delivery with a refused event nothing is committed, so that the position does not pass over

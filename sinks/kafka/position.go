@@ -56,9 +56,10 @@ func (o *once) keep(ctx context.Context, s *session, n *numbers, p *position) er
 	return nil
 }
 
-// recall reads the newest committed position. It reads up to the end that the partition has now,
-// however long a transaction there stays open: up to the last stable offset alone, it could
-// miss one that is committed.
+// recall reads the newest committed position. A session after the first one goes on where the one
+// before has read to. The first one looks among the newest records of the partition, and among
+// more and more of them while the sink's position is not there: so it takes no longer, and no more
+// memory, where compaction has yet to remove the positions of a million transactions.
 func (o *once) recall(ctx context.Context, s *session) (*position, error) {
 	c := &o.read
 	c.topic, c.leader = o.topic, s.keeper
@@ -66,27 +67,51 @@ func (o *once) recall(ctx context.Context, s *session) (*position, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.next < first || c.next > end { // or the topic is another one
-		c.next, o.newest = first, nil
+	if c.next < first || c.next > end { // the topic is another one
+		o.learned = false
 	}
-	for c.next < end {
-		part, err := c.fetch(ctx, o.sink.transport, positionFetch)
-		if err != nil {
+	for newest := int64(firstLook); ; newest *= 8 {
+		if !o.learned {
+			c.next, o.newest = max(first, end-newest), nil
+		}
+		from := c.next
+		if err := o.readTo(ctx, end); err != nil {
 			at := c.next
-			c.next, o.newest = 0, nil // whatever was wrong: all of it is read again
+			o.learned = false // whatever was wrong: it is read again
 			return nil, fmt.Errorf("at offset %d of %d: %w", at, end, err)
 		}
-		if err := c.take(part, o.learn); err != nil {
-			return nil, err
-		}
-		if part.LastStableOffset < end && ctx.Err() != nil {
-			return nil, fmt.Errorf("a transaction is open at offset %d of %d: %w", part.LastStableOffset, end, ctx.Err())
+		o.learned = o.learned || from == first
+		if o.learned {
+			return o.newest, nil
 		}
 	}
-	return o.newest, nil
 }
 
-const positionFetch = 4 << 20
+const (
+	// firstLook is how many of the newest offsets are looked at first. A transaction has two.
+	firstLook = 1 << 10
+	// positionFetch bounds an answer of the broker, in bytes. kafka-go keeps a page of 64 KiB for
+	// each batch of an answer, and a batch with a position has some 200 bytes.
+	positionFetch = 64 << 10
+)
+
+// readTo reads on up to the end that the partition has now, however long a transaction there stays
+// open: up to the last stable offset alone, it could miss a position that is committed.
+func (o *once) readTo(ctx context.Context, end int64) error {
+	for c := &o.read; c.next < end; {
+		part, err := c.fetch(ctx, o.sink.transport, positionFetch)
+		if err != nil {
+			return err
+		}
+		if err := c.take(part, o.learn); err != nil {
+			return err
+		}
+		if part.LastStableOffset < end && ctx.Err() != nil {
+			return fmt.Errorf("a transaction is open at offset %d of %d: %w", part.LastStableOffset, end, ctx.Err())
+		}
+	}
+	return nil
+}
 
 // learn takes in a committed record. One without a value, which a person has sent, forgets the
 // position. One that cannot be read is no position of this program.
@@ -100,7 +125,7 @@ func (o *once) learn(r *protocol.Record) error {
 		return err
 	}
 	var p position
-	o.newest = nil
+	o.newest, o.learned = nil, true
 	if value == nil {
 		return nil
 	}
