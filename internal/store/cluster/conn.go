@@ -34,7 +34,7 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (jetstream.
 		nats.ReconnectBufSize(-1), // a publish without a connection fails; its caller tries again
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { reconnected(nc, log) }),
 		quiet(log),
 	)
 	var js jetstream.JetStream
@@ -46,6 +46,16 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (jetstream.
 		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // the URL holds no password
 	}
 	return js, nil
+}
+
+// reconnected tells of a server that a start would refuse: the cluster may be in the middle of a
+// change of versions, and the relay's other servers may be the new ones.
+func reconnected(nc *nats.Conn, log *slog.Logger) {
+	log.Info("journal reconnected")
+	if version := nc.ConnectedServerVersion(); tooOld(version) {
+		log.Error("the journal's server is too old, and a restart of the relay would be refused",
+			"server", nc.ConnectedServerName(), "version", version, "oldest", oldestServer[1:])
+	}
 }
 
 func connect(opts ...nats.Option) (jetstream.JetStream, error) {

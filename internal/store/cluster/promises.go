@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/semver"
 
 	"github.com/auditrelay/auditrelay/config"
 )
@@ -102,18 +103,24 @@ func askPromises(ctx context.Context, js jetstream.JetStream, cfg config.Journal
 	return a.promises, nil
 }
 
-// server refuses versions that have no atomic batches.
+// oldestServer is the first nats-server that the relay is tested with, and the first that judges the
+// conditions of a batch rightly: older ones may refuse a batch whose conditions all hold (nats-server
+// issue 8376).
+const oldestServer = "v2.15.2"
+
+// tooOld is false for a version that is not known.
+func tooOld(version string) bool {
+	return semver.IsValid("v"+version) && semver.Compare("v"+version, oldestServer) < 0
+}
+
+// server refuses versions that are too old.
 func (a *asked) server(name, version, cluster string) {
-	var major, minor int
-	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	switch {
-	case err == nil && (major < 2 || major == 2 && minor < 12):
-		a.found(Broken, "server", "%s has version %s, which cannot store several messages at once: use nats-server 2.15 or later", name, version)
-	case err == nil && major == 2 && minor < 15:
-		a.found(Weak, "server", "%s has version %s, and the relay is tested with 2.15 or later", name, version)
-	default:
-		a.found(Kept, "server", "%s, version %s, cluster %q", name, version, cluster)
+	if tooOld(version) {
+		a.found(Broken, "server", "%s has version %s, which may judge the conditions of a write wrongly (nats-server issue 8376): use nats-server %s or later",
+			name, version, oldestServer[1:])
+		return
 	}
+	a.found(Kept, "server", "%s, version %s, cluster %q", name, version, cluster)
 }
 
 func (a *asked) replicas() {

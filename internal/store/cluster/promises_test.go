@@ -148,12 +148,12 @@ func TestACheckOfServersThatAreAwayFails(t *testing.T) {
 	require.ErrorContains(t, err, "journal.url nats://127.0.0.1:1: connect to the journal's NATS")
 }
 
-// Servers without atomic batches are refused, and those that the relay is not tested with
-// are named.
+// Servers that are too old are refused.
 func TestTheVersionOfAServer(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
-		"2.11.9": Broken, "1.4.1": Broken, "2.12.0": Weak, "2.14.3-RC.1": Weak, "2.15.0": Kept, "2.16.1-beta.2": Kept, "3.0.0": Kept, "": Kept, "dev": Kept,
+		"2.11.9": Broken, "1.4.1": Broken, "2.12": Broken, "2.14.3-RC.1": Broken, "2.15.1": Broken, "2.15.2-RC.3": Broken,
+		"2.15.2": Kept, "2.15.10": Kept, "2.16.1-beta.2": Kept, "3.0.0": Kept, "": Kept, "dev": Kept,
 	} {
 		a := &asked{}
 		a.server("n1", version, "c")
