@@ -46,7 +46,7 @@ type Record struct {
 }
 
 const (
-	copyFetch = 1 << 20
+	copyFetch = 256 << 10 // see positionFetch: an answer may consist of small batches
 	// copyTries is how often a partition is asked in vain before reading fails.
 	copyTries = 4
 )
