@@ -27,6 +27,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/move"
 	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
@@ -184,7 +185,8 @@ func (r *process) start(ctx context.Context) error {
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {
-	r.journal, err = shards.Open(ctx, r.store, r.cfg().Journal, shards.Options{Failed: r.fail, Options: journal.Options{
+	isHere := func(ctx context.Context) error { return move.Check(ctx, r.store) }
+	r.journal, err = shards.Open(ctx, r.store, r.cfg().Journal, shards.Options{Failed: r.fail, Check: isHere, Options: journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
 		Sinks: r.sinkNames(), Sources: r.sources(), Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch,
 	}})

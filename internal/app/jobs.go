@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/internal/journal/move"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
@@ -109,8 +111,14 @@ func (r *process) joinCluster(ctx context.Context) error {
 		Table: r.store.Table(), Name: host, Was: string(was), Logger: r.log, Jobs: jobs, Sticky: []string{controlJob}, Says: r.journal.Says,
 		// It goes on while the cluster elects a leader: then nobody else can take over.
 		Timing: lease.Timing{Beat: lease.DefaultTiming.Beat, Dead: lease.DefaultTiming.Dead},
-		// A crash before leaves the name of an earlier process, which has ended too.
+		// A crash before leaves the name of an earlier process, which has ended too. A relay that was
+		// declared dead, since the journal was moved while it was frozen, ends here.
 		Joining: func(self string) error {
+			isMoved := func(err error) bool { return errors.Is(err, move.ErrElsewhere) }
+			err := retry.Insist(ctx, r.log, "asking whether the journal was moved", isMoved, func() error { return move.Check(ctx, r.store) })
+			if err != nil {
+				return err
+			}
 			r.member.Store(&self)
 			return durable.WriteFile(path, []byte(self))
 		},

@@ -131,7 +131,7 @@ func moveBetween(ctx context.Context, cfg *config.Config, onDisk bool, from, to 
 		if onDisk {
 			return nil // the lock on the data directory says so
 		}
-		return refuseBeating(ctx, from)
+		return refuseOthers(ctx, from)
 	}})
 }
 
@@ -145,8 +145,10 @@ func KeepOf(cfg *config.Config) func(string) store.Options {
 	}
 }
 
-func refuseBeating(ctx context.Context, from move.Place) error {
-	names, err := lease.Beating(ctx, from.Table(), lease.DefaultTiming)
+// refuseOthers waits until a relay that was frozen before the mark of the move, and goes on, takes no
+// push any more, and has it do no job.
+func refuseOthers(ctx context.Context, from move.Place) error {
+	names, err := lease.Alone(ctx, from.Table(), shards.StaleAfter)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("some relays run on %s: %s; stop them first", from.Name, strings.Join(names, ", "))
 	}

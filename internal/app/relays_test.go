@@ -329,3 +329,66 @@ func TestAFrozenHolderOfControlEnds(t *testing.T) {
 	}
 	assert.Empty(t, destination.odd)
 }
+
+// A relay is frozen, and its journal is moved away. When it goes on, it takes no push, delivers
+// nothing, and ends.
+func TestAFrozenRelayOfAMovedJournalEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a move waits for relays that are frozen")
+	}
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	dir, destination := t.TempDir(), receive(t)
+	sinks := map[string]string{"s1": destination.URL + "/s1", "s2": destination.URL + "/s2"}
+	a, stopped := (&member{Dir: dir, Name: "a", URL: srv.ClientURL(), Sinks: sinks}).process(t)
+	waiting.Until(t, func() bool { return len(a.jobs()) == 3 })
+	b, frozen := (&member{Dir: dir, Name: "b", URL: srv.ClientURL(), Sinks: sinks}).process(t)
+	waiting.Until(t, func() bool { return len(b.jobs()) == 1 }, "it does no sink's job")
+	code, body := b.push("before")
+	require.Equal(t, http.StatusNoContent, code, body)
+	waiting.Until(t, func() bool { return destination.has(sinks, []string{"before"}) })
+	require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, stopped.Process.Kill())
+	_ = stopped.Wait() // it was killed
+	config := inCluster(dir, "a", srv.ClientURL())
+	_, err := MoveJournal(t.Context(), config, Home{}, moveOptions())
+	require.NoError(t, err)
+	ends := func() (all []uint64) {
+		for _, log := range []string{"EVENTS", "TRAIL-ENTRIES", "TRAIL-CHECKPOINTS", "QUARANTINE"} {
+			stream, err := natstest.JetStream(t, srv).Stream(t.Context(), "AUDITRELAY_"+log)
+			require.NoError(t, err)
+			all = append(all, stream.CachedInfo().State.LastSeq)
+		}
+		return all
+	}
+	before := ends()
+	destination.mu.Lock()
+	had := len(destination.got["s1"]) + len(destination.got["s2"])
+	destination.mu.Unlock()
+
+	ended := make(chan error, 1)
+	require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+	go func() { ended <- frozen.Wait() }()
+	late := &sender{}
+	late.use(b)
+	for alive := true; alive; {
+		select {
+		case err = <-ended:
+			alive = false
+		default:
+			assert.False(t, late.push(0, "late"))
+		}
+	}
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	log, err := os.ReadFile(filepath.Join(dir, "b.log"))
+	require.NoError(t, err)
+	assert.Contains(t, string(log), "this journal was moved to the data directory")
+	assert.Equal(t, before, ends())
+	destination.mu.Lock()
+	defer destination.mu.Unlock()
+	assert.Equal(t, had, len(destination.got["s1"])+len(destination.got["s2"]))
+	for id, n := range destination.got["s1"] {
+		assert.Equal(t, 1, n, id)
+	}
+}

@@ -125,7 +125,11 @@ func (m *mark) write(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-// Check returns an error if no relay may start on a store, because of its part in a move.
+// ErrElsewhere means that a store has a part in a move, and that no relay may use it.
+var ErrElsewhere = errors.New("the journal is not kept here")
+
+// Check returns an error if no relay may start on a store, because of its part in a move:
+// [ErrElsewhere].
 func Check(ctx context.Context, s store.Store) error {
 	m, err := readMark(ctx, s)
 	if err != nil {
@@ -134,13 +138,17 @@ func Check(ctx context.Context, s store.Store) error {
 	at := m.Time.Format(time.RFC3339)
 	switch m.State {
 	case Leaving:
-		return fmt.Errorf("a move of this journal to %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again, or take it back with --to and the place where the journal is now", m.Other, at)
+		return elsewhere("a move of this journal to %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again, or take it back with --to and the place where the journal is now", m.Other, at)
 	case Left:
-		return fmt.Errorf("this journal was moved to %s at %s: set journal.url to that place, or move it back with 'auditrelay journal move'", m.Other, at)
+		return elsewhere("this journal was moved to %s at %s: set journal.url to that place, or move it back with 'auditrelay journal move'", m.Other, at)
 	case Arriving:
-		return fmt.Errorf("a move to this place from %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again", m.Other, at)
+		return elsewhere("a move to this place from %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again", m.Other, at)
 	}
 	return nil
+}
+
+func elsewhere(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrElsewhere}, args...)...)
 }
 
 // Run moves everything from one place to the other, or goes on with the same move.

@@ -13,9 +13,9 @@ const (
 	// lookPause is the time between two looks at the layout, and lookPatience how long one may take.
 	lookPause    = time.Second
 	lookPatience = 3 * time.Second
-	// staleAfter is how long a layout counts after it was asked for. The servers elect a leader
+	// StaleAfter is how long a layout counts after it was asked for. The servers elect a leader
 	// within that.
-	staleAfter = 15 * time.Second
+	StaleAfter = 15 * time.Second
 	// admitPause is the time between two looks at whether the old logs are drained.
 	admitPause = 200 * time.Millisecond
 )
@@ -37,6 +37,11 @@ func (s *Set) follow(ctx context.Context) {
 func (s *Set) look(ctx context.Context) (*layout, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
+	if s.opts.Check != nil {
+		if err := s.opts.Check(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return load(ctx, s.table)
 }
 

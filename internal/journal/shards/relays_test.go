@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,8 +38,9 @@ var sinkNames = []string{"a", "b"}
 
 // cast is some relays on one cluster, and what their sinks got.
 type cast struct {
-	t   *testing.T
-	url string
+	t         *testing.T
+	url       string
+	elsewhere atomic.Bool // the journal was moved away
 
 	mu        sync.Mutex // guards the fields below
 	nodes     []*node
@@ -60,7 +62,7 @@ func (c *cast) join(shards int) *node {
 	require.NoError(t, err)
 	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: reg})
 	require.NoError(t, err)
-	set, err := Open(t.Context(), s, cfg, Options{Failed: func(error) {}, Options: journal.Options{
+	set, err := Open(t.Context(), s, cfg, Options{Failed: func(error) {}, Check: c.check, Options: journal.Options{
 		Logger: log, Registerer: reg, Quarantine: names, Sinks: sinkNames, Shared: true,
 	}})
 	require.NoError(t, err)
@@ -92,6 +94,13 @@ func (c *cast) join(shards int) *node {
 	defer c.mu.Unlock()
 	c.nodes = append(c.nodes, n)
 	return n
+}
+
+func (c *cast) check(context.Context) error {
+	if c.elsewhere.Load() {
+		return assert.AnError
+	}
+	return nil
 }
 
 // remove has a relay taken out of the load balancer.
@@ -189,10 +198,7 @@ func (c *cast) push(environment string) {
 	n := c.next[environment]
 	c.mu.Unlock()
 	for {
-		c.mu.Lock()
-		to := c.nodes[rand.IntN(len(c.nodes))]
-		c.mu.Unlock()
-		if to.Append(context.Background(), batchOf(environment, n)) == nil {
+		if to := c.some(); to != nil && to.Append(context.Background(), batchOf(environment, n)) == nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond) // as a sender that is told to try again
@@ -200,6 +206,16 @@ func (c *cast) push(environment string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next[environment] = n + 1
+}
+
+// some is one of the relays that take pushes; nil if there are none.
+func (c *cast) some() *node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.nodes) == 0 {
+		return nil
+	}
+	return c.nodes[rand.IntN(len(c.nodes))]
 }
 
 // batchOf is an environment's n-th event.

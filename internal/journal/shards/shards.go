@@ -15,7 +15,7 @@
 // sink gets it only after everything up to those ends. So the old logs are drained first, at
 // each sink, and an environment's events keep their order.
 //
-// A relay that was cut off, and does not know the layout of the last [staleAfter], refuses pushes; and
+// A relay that was cut off, and does not know the layout of the last [StaleAfter], refuses pushes; and
 // the one that has control waits as long after a relay was lost. No event depends on that, since all
 // logs are read for as long as they have events: only the order of a moved environment's.
 package shards
@@ -51,7 +51,7 @@ type Set struct {
 	said  atomic.Uint64 // the newest layout that all appends under way follow
 	seen  atomic.Int64  // when the question was put that gave the newest layout, since opened
 	start time.Time
-	stale time.Duration // see staleAfter
+	stale time.Duration // see StaleAfter
 
 	mu  sync.Mutex
 	now *era // guarded by mu
@@ -68,6 +68,9 @@ type Options struct {
 	journal.Options
 	// Failed is told when this relay has to start again, to know all the logs.
 	Failed func(error)
+	// Check, where set, returns an error unless the journal is in this store. While it does for longer
+	// than [StaleAfter], appends are refused.
+	Check func(context.Context) error
 }
 
 // errMoving refuses an append until the environment has moved.
@@ -79,7 +82,7 @@ var errStale = fmt.Errorf("%w: the servers do not say which shard the environmen
 // Open opens the logs of events in a store. cfg must have its defaults. The store and the
 // quarantine stay the caller's to close.
 func Open(ctx context.Context, s store.Store, cfg config.Journal, o Options) (*Set, error) {
-	set := &Set{wanted: cfg.Shards, opts: o, table: s.Table(), start: time.Now(), stale: staleAfter}
+	set := &Set{wanted: cfg.Shards, opts: o, table: s.Table(), start: time.Now(), stale: StaleAfter}
 	first := &layout{Shards: 1, Logs: 1}
 	if o.Shared {
 		var err error
@@ -153,7 +156,8 @@ func (s *Set) Close() {
 // Logs are all the logs, by their number.
 func (s *Set) Logs() []*journal.Journal { return s.logs }
 
-// Append is [journal.Journal.Append] to the log of the batch's source.
+// Append is [journal.Journal.Append] to the log of the batch's source. What a relay stored after it was
+// frozen may stand where nobody reads any more, so that it is not acknowledged.
 func (s *Set) Append(ctx context.Context, b *record.Batch) error {
 	now := s.enter()
 	defer now.appends.Done()
@@ -161,7 +165,10 @@ func (s *Set) Append(ctx context.Context, b *record.Batch) error {
 	if err != nil {
 		return err
 	}
-	return j.Append(ctx, b)
+	if err := j.Append(ctx, b); err != nil || !s.opts.Shared || !s.isStale() {
+		return err
+	}
+	return errStale
 }
 
 // enter begins an append under the present layout.

@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 
@@ -68,6 +69,38 @@ func sumOfAll(of map[string]int) (sum int) {
 	return sum
 }
 
+// From two shards to three, and in the middle of that every relay is gone. The next ones want one
+// shard, and come to that: no event is lost, and each environment's are in their order.
+func TestAChangeOfTheNumberIsInterrupted(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	first := c.join(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sending sync.WaitGroup
+	for i := range 6 {
+		environment := fmt.Sprintf("e%d", i)
+		c.next[environment] = 0
+		sending.Go(func() { c.send(ctx, environment) })
+	}
+	c.goesOn()
+	second := c.join(3)
+	c.stop(first)
+	waiting.Until(t, func() bool { return c.layout().Next == 3 })
+	c.kill(second)
+	third := c.join(1)
+	c.hold(0)
+	c.becomes(1)
+	assert.Equal(t, 3, c.layout().Logs)
+	c.hold()
+	c.goesOn()
+	cancel()
+	sending.Wait()
+	c.sinksHave(c.next)
+	c.stop(third)
+}
+
 // A relay that has not heard for long which layout counts takes nothing: it may have been moved.
 func TestAStaleRelayTakesNothing(t *testing.T) {
 	t.Parallel()
@@ -82,6 +115,44 @@ func TestAStaleRelayTakesNothing(t *testing.T) {
 	n.take(&layout{Number: 9, Shards: 2, Logs: 2})
 	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
 	c.stop(n)
+}
+
+// A relay takes nothing once the journal was moved away, and goes on if that is taken back.
+func TestNothingIsTakenIntoAJournalThatWasMoved(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	n := c.join(1)
+	defer c.stop(n)
+	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	c.elsewhere.Store(true)
+	waiting.Until(t, n.isStale)
+	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	c.elsewhere.Store(false)
+	waiting.Until(t, func() bool { return n.Append(t.Context(), batchOf("e", 1)) == nil })
+}
+
+// A relay is frozen in the middle of an append, and the journal is moved away. What it stores when it
+// goes on is not acknowledged, so that the sender sends it to the new place.
+func TestAnAppendOfAFrozenRelayIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv := natstest.Run(t, dir, natstest.SyncAlways)
+	at := natstest.Port(srv.Addr().(*net.TCPAddr).Port)
+	c := newCast(t, srv.ClientURL())
+	n := c.join(1)
+	defer c.stop(n)
+	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	natstest.Stop(srv)
+	stored := make(chan error, 1)
+	go func() { stored <- n.Append(t.Context(), batchOf("e", 1)) }()
+	c.elsewhere.Store(true)
+	waiting.Until(t, n.isStale)
+	srv = natstest.Run(t, dir, natstest.SyncAlways, at)
+	require.ErrorIs(t, <-stored, journal.ErrUnavailable)
+	info, err := natstest.JetStream(t, srv).Stream(t.Context(), "TEST_EVENTS")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, info.CachedInfo().State.LastSeq, "it was stored")
 }
 
 // Two relays that both think they have control make one next layout.

@@ -68,3 +68,29 @@ func TestStateOfValuesThatCannotBeRead(t *testing.T) {
 	assert.Equal(t, "x", s.Jobs[0].Name)
 	assert.Empty(t, s.Jobs[0].Holder)
 }
+
+// Whoever is alone with a table is told so, and a relay that was only frozen is dead from then on.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		_, err := c.table.Put(t.Context(), beatKey+"frozen", []byte("{}"), store.If{})
+		require.NoError(t, err)
+		leave, _ := c.join("a", jobs(1))
+		time.Sleep(time.Second)
+		others, err := Alone(t.Context(), c.table, DefaultTiming.Beat)
+		require.NoError(t, err)
+		require.Len(t, others, 1)
+		assert.Contains(t, others[0], "a.")
+		frozen, err := c.table.Get(t.Context(), beatKey+"frozen")
+		require.NoError(t, err)
+		assert.False(t, beatOf(frozen).Dead, "it is not alone, and does nothing")
+		leave()
+
+		others, err = Alone(t.Context(), c.table, DefaultTiming.Dead)
+		require.NoError(t, err)
+		assert.Empty(t, others)
+		frozen, err = c.table.Get(t.Context(), beatKey+"frozen")
+		require.NoError(t, err)
+		assert.True(t, beatOf(frozen).Dead)
+	})
+}
