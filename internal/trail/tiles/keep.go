@@ -76,7 +76,9 @@ func (k *Keeper) Keep(ctx context.Context) {
 		k.mu.Unlock()
 		err := k.follow(run, func() error {
 			failing.Tell(k.log, nil, late, mended)
-			check()
+			if k.begun() {
+				check()
+			}
 			return nil
 		})
 		damaged, again := errors.Is(err, errDamaged), run.Err() != nil || errors.Is(err, errAgain)
@@ -89,6 +91,14 @@ func (k *Keeper) Keep(ctx context.Context) {
 		}
 		_ = retry.Sleep(ctx, retryPause)
 	}
+}
+
+// begun reports whether the newest log has a checkpoint. A new trail, or a new generation, is signed later
+// than its keeper begins: before that there is nothing to read back.
+func (k *Keeper) begun() bool {
+	all := k.generations()
+	newest := k.writers[all[len(all)-1].Base]
+	return newest != nil && newest.written.Size > 0
 }
 
 // checkRest is the pause after each bundle of 256 entries: a start has better things to do.

@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -39,5 +40,29 @@ func TestAnothersCancelledContextIsNoReasonToHurry(t *testing.T) {
 		trail := &unavailable{Trail: h.trail, enough: cancel}
 		NewKeeper(h.store, trail, h.trail.Generations, slog.New(slog.DiscardHandler)).Keep(ctx)
 		require.Equal(t, 11, trail.asked)
+	})
+}
+
+// A new trail is signed after its keeper has begun. That is no damage, and nobody is told of it.
+func TestANewTrailHasNothingToReadBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, 0)
+		var logged bytes.Buffer
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			NewKeeper(h.store, h.trail, h.trail.Generations, slog.New(slog.NewTextHandler(&logged, nil))).Keep(ctx)
+		}()
+		synctest.Wait()
+		_, err := h.trail.Append(t.Context(), entry(0))
+		require.NoError(t, err)
+		require.NoError(t, h.trail.Sign(t.Context()))
+		synctest.Wait()
+		require.Equal(t, []int{1}, h.published())
+		stop()
+		<-ended
+		require.Empty(t, logged.String())
 	})
 }
