@@ -199,19 +199,19 @@ func (l *laggingLog) Read(ctx context.Context, from store.Pos, follow bool) iter
 func TestTwoRelaysTidyUp(t *testing.T) {
 	t.Parallel()
 	url := natstest.Run(t, t.TempDir()).ClientURL()
-	behind := &lagging{}
+	late := &lagging{}
 	one := ofRelay(t, url, func(s store.Store) store.Store { return s })
-	other := ofRelay(t, url, func(s store.Store) store.Store { behind.Store = s; return behind })
+	other := ofRelay(t, url, func(s store.Store) store.Store { late.Store = s; return late })
 	events := relaytest.Events(3)
 	require.NoError(t, one.Reject(t.Context(), "k", refused(events)))
 	want := map[string][]uint64{events[0].ID: {1}, events[1].ID: {2}, events[2].ID: {3}}
 	require.Equal(t, want, numbers(t, other))
 
-	behind.held.Lock()
+	late.held.Lock()
 	_, _, err := one.move(t.Context(), 1, 3)
 	require.NoError(t, err)
 	require.NoError(t, one.letters.Trim(t.Context(), one.index.oldest()))
-	before := behind.asked.Load()
+	before := late.asked.Load()
 	type found struct {
 		record *store.Record
 		err    error
@@ -224,8 +224,8 @@ func TestTwoRelaysTidyUp(t *testing.T) {
 		r, err := c.record(e)
 		read <- found{r, err}
 	}()
-	waiting.Until(t, func() bool { return len(read) > 0 || behind.asked.Load() > before })
-	behind.held.Unlock()
+	waiting.Until(t, func() bool { return len(read) > 0 || late.asked.Load() > before })
+	late.held.Unlock()
 	got := <-read
 	require.NoError(t, got.err)
 	require.NotNil(t, got.record, "it stands further on")

@@ -77,7 +77,7 @@ func TestAlone(t *testing.T) {
 		require.NoError(t, err)
 		leave, _ := c.join("a", jobs(1))
 		time.Sleep(time.Second)
-		others, err := Alone(t.Context(), c.table, DefaultTiming.Beat)
+		others, err := Alone(t.Context(), c.table, 2*DefaultTiming.Beat)
 		require.NoError(t, err)
 		require.Len(t, others, 1)
 		assert.Contains(t, others[0], "a.")
