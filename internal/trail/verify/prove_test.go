@@ -111,10 +111,10 @@ func TestProofFilesVerifyInAnIndependentImplementation(t *testing.T) {
 // generations, with the same key and with a rotated one.
 func TestAPolicyServesEachGeneration(t *testing.T) {
 	t.Parallel()
-	f, dirs := files{}, []string{"0", "1", "2"}
-	for i, name := range []string{"example.com/log", "example.com/log/from-5", "example.com/log/from-10"} {
+	f, dirs := files{}, []string{"0", "1", "2", "3"}
+	for i, name := range []string{"example.com/log", "example.com/log/from-5", "example.com/log/from-10", "example.com/log/from-15"} {
 		l := newTestLog(t, name, int64(5*i))
-		if i == 2 {
+		if i >= 2 {
 			l.key = renamedKey(t, "the second secret", name)
 		}
 		l.add(t, records(5*i, 5*i+5)...)
@@ -132,7 +132,7 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 	}
 	trusted, err := ours.NewPolicy(logs, nil, 0)
 	require.NoError(t, err)
-	for _, index := range []int64{2, 7, 12} {
+	for _, index := range []int64{2, 7, 12, 17} {
 		made, err := p.Prove(t.Context(), index)
 		require.NoError(t, err)
 		own, err := PolicyFor(trusted, made.Origin)

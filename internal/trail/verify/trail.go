@@ -171,27 +171,33 @@ func originIn(note []byte) (string, bool) {
 	return c.Origin, err == nil
 }
 
-// PolicyFor is the policy for a generation: with the log of its origin, or else with a log of
-// the same trail, renamed.
+// PolicyFor is the policy for a generation: with the log of its origin, or else with a log of the same
+// trail, renamed. Of several, it is that of the newest generation before it, since a rotation replaces a key.
 func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
+	var kin []proof.Log
 	for _, l := range p.Logs {
-		if proof.NameOf(l.Key) == origin {
+		switch name := proof.NameOf(l.Key); {
+		case name == origin:
 			return p.WithLogs(l)
+		case proof.TrailOf(name) == proof.TrailOf(origin):
+			kin = append(kin, l)
 		}
 	}
-	trail := proof.TrailOf(origin)
-	for _, l := range p.Logs {
-		name := proof.NameOf(l.Key)
-		if proof.TrailOf(name) != trail {
-			continue
-		}
-		key, err := proof.Renamed(l.Key, origin)
-		if err != nil {
-			return proof.Policy{}, err
-		}
-		return p.WithLogs(proof.Log{Key: key, URL: l.URL})
+	if len(kin) == 0 {
+		return proof.Policy{}, fmt.Errorf("the log %q is none of the policy's", origin)
 	}
-	return proof.Policy{}, fmt.Errorf("the log %q is none of the policy's", origin)
+	before := func(l proof.Log) int64 {
+		if base := proof.BaseOf(proof.NameOf(l.Key)); base <= proof.BaseOf(origin) {
+			return base
+		}
+		return -1
+	}
+	l := slices.MaxFunc(kin, func(a, b proof.Log) int { return cmp.Compare(before(a), before(b)) })
+	key, err := proof.Renamed(l.Key, origin)
+	if err != nil {
+		return proof.Policy{}, err
+	}
+	return p.WithLogs(proof.Log{Key: key, URL: l.URL})
 }
 
 // chain holds the generation before against the first entry of this one.
