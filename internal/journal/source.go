@@ -170,12 +170,19 @@ func (s *Source) open(ctx context.Context) error {
 func (s *Source) run(ctx context.Context, after mark) {
 	defer close(s.decoded)
 	s.failed = ErrClosed
+	var failing retry.Failure
 	for {
+		began := after.pos
 		err := s.readFrom(ctx, &after)
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 			return
 		}
-		s.j.log.Warn("reading the journal was interrupted; it goes on", "sink", s.sink, "error", err)
+		if after.pos > began {
+			failing = retry.Failure{}
+		}
+		if failing.Again(err.Error()) {
+			s.j.log.Warn("reading the journal was interrupted; it goes on", "sink", s.sink, "error", err)
+		}
 		if retry.Sleep(ctx, retryPause) != nil {
 			return
 		}

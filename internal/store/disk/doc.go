@@ -20,7 +20,11 @@
 //
 // The table is told of each new segment and of each trim. So where the end mark is lost together
 // with the oldest or the newest segment, that segment's records are lost, and named: neither are
-// they taken for trimmed, nor are their positions given again.
+// they taken for trimmed, nor are their positions given again. Where what the table knows is lost as
+// well, whatever stood before the oldest segment, and may have stood after the newest, is doubtful.
+//
+// On a filesystem that became read-only, appends are refused, and what the log holds is still read.
+// A start there is refused.
 //
 // Nothing in a file except an unknown version, under a header checksum that is right,
 // refuses a start.

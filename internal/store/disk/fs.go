@@ -20,6 +20,8 @@ import (
 type filesystem interface {
 	// Open opens a file for reading and writing, and creates it if create is set.
 	Open(path string, create bool) (file, error)
+	// OpenToRead opens a file for reading only, which a filesystem that became read-only allows.
+	OpenToRead(path string) (file, error)
 	// Names lists a folder, sorted. A folder that is not there is empty.
 	Names(dir string) ([]string, error)
 	MakeDir(dir string) error
@@ -68,6 +70,12 @@ func (o osFS) Open(path string, create bool) (file, error) {
 	if create {
 		flags |= os.O_CREATE
 	}
+	return o.open(path, flags)
+}
+
+func (o osFS) OpenToRead(path string) (file, error) { return o.open(path, os.O_RDONLY) }
+
+func (o osFS) open(path string, flags int) (file, error) {
 	f, err := openRegular(path, flags)
 	if err != nil && o.moveAside(path, fs.FileMode.IsRegular) {
 		f, err = openRegular(path, flags)

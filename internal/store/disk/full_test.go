@@ -92,7 +92,7 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 				switch {
 				case op == "allocate", op == "write", op == "rename", bare && op == "mkdir":
 					return unix.ENOSPC
-				case bare && op == "open" && strings.HasPrefix(path, "/s/events/"):
+				case bare && strings.HasPrefix(op, "open") && strings.HasPrefix(path, "/s/events/"):
 					return unix.ENOENT
 				}
 				return nil

@@ -25,7 +25,7 @@ import (
 func (m *model) failNowAndThen(rng *rand.Rand) {
 	m.fs.fail = func(op, path string) error {
 		switch {
-		case op == "open" || op == "read" || rng.IntN(12) > 0:
+		case strings.HasPrefix(op, "open") || op == "read" || rng.IntN(12) > 0:
 			return nil
 		case op == "write" && strings.HasSuffix(path, segmentSuffix):
 			return unix.ENOSPC

@@ -21,7 +21,7 @@ type memFS struct {
 	onDisk map[string]*inode // what a power cut leaves
 	log    []naming
 	// fail returns the error of an operation on a file, or nil. The operations are
-	// "write", "sync", "allocate", "open", "rename" and "syncdir".
+	// "write", "sync", "allocate", "open", "open to read", "rename" and "syncdir".
 	fail func(op, path string) error
 	// left is how many more changes happen before the process is killed; nothing changes any
 	// more then. A negative one is no limit.
@@ -83,6 +83,19 @@ func (m *memFS) Open(path string, create bool) (file, error) {
 	if err := m.failing("open", path); err != nil {
 		return nil, err
 	}
+	return m.open(path, create)
+}
+
+func (m *memFS) OpenToRead(path string) (file, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failing("open to read", path); err != nil {
+		return nil, err
+	}
+	return m.open(path, false)
+}
+
+func (m *memFS) open(path string, create bool) (file, error) {
 	n := m.names[path]
 	if n == nil {
 		if !create {

@@ -37,6 +37,7 @@ type model struct {
 	cuts     int                 // power cuts so far
 	damaged  bool                // somebody harmed a file
 	erased   bool                // and left no trace of the newest records, perhaps
+	twice    bool                // and another one as well
 	appended int
 }
 
@@ -182,7 +183,7 @@ func (m *model) checkTable() {
 	for key, want := range m.values {
 		got, err := m.store.table.Get(context.Background(), key)
 		require.NoError(m, err)
-		require.Equal(m, want, string(got.Data), "seed %d", m.seed)
+		require.True(m, string(got.Data) == want || got.Doubtful && m.twice, "%s is %q, and was %q; seed %d", key, got.Data, want, m.seed)
 	}
 	for key, may := range m.lazy {
 		got, err := m.store.table.Get(context.Background(), key)

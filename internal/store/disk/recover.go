@@ -68,7 +68,11 @@ func (r *recovery) find() error {
 		return err
 	}
 	if r.store.view {
-		r.from = max(r.from, r.markNow().first)
+		now := r.markNow()
+		if r.known == nil && now.first > 0 { // the log was made meanwhile
+			return errOvertaken
+		}
+		r.from = max(r.from, now.first)
 	}
 	r.told = r.Log.told()
 	r.identify()
@@ -215,7 +219,7 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 	if r.known != nil && r.known.base == s.base {
 		return true
 	}
-	f, err := r.store.fs.Open(r.path(s.base), false)
+	f, err := r.store.fs.OpenToRead(r.path(s.base))
 	if err != nil {
 		return false
 	}
@@ -238,11 +242,10 @@ func (r *recovery) dropTrimmed() error {
 		n++
 	}
 	r.found = r.found[n:]
-	if r.from == 0 {
-		// If nothing else does, the oldest segment says what was trimmed, unless none was before it.
+	if r.from == 0 { // nobody knows what was trimmed, and what was lost
 		r.from = 1
 		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
-			r.from = r.found[0].base
+			r.doubtful = 1
 		}
 	}
 	return nil
@@ -285,8 +288,8 @@ func (r *recovery) goOn() error {
 
 // passLost moves the end after everything that the mark names, if the files hold less: what nobody can
 // read is lost, and its positions stay taken. Where the mark is only a lower bound, or a segment is gone
-// that only the table knows, and for a log that the store had and knows nothing of, it moves the end by
-// a margin, too. Those positions are a doubtful gap. It reports whether there are any.
+// that only the table knows, and where neither knows anything of a log with records, or of one that the
+// store had, it moves the end by a margin, too. Those positions are a doubtful gap. It reports whether there are any.
 func (r *recovery) passLost() bool {
 	end, margin := r.end, store.Pos(lostMargin)
 	switch {
@@ -294,6 +297,8 @@ func (r *recovery) passLost() bool {
 		end = max(end, r.known.end)
 	case !r.exact && (len(r.found) == 0 || r.found[len(r.found)-1].base < r.told.base) && r.told.base > 0:
 		end, margin = max(end, r.told.base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
+	case r.known == nil && r.told.base == 0 && r.end > 0 && !r.bare: // perhaps newer segments are lost
+		margin = maxSegment / (headSize + sumSize)
 	case !r.bare || !slices.Contains(r.store.had, r.name):
 		return false
 	}
@@ -305,7 +310,7 @@ func (r *recovery) passLost() bool {
 	if r.end = end; !r.exact {
 		r.end += margin
 	}
-	r.log.Error("a log's files do not hold all that it had; it goes on after the lost positions",
+	r.log.Error("a log had, or may have had, more than its files hold; it goes on after the lost positions",
 		"log", r.name, "folder", r.dir, "known_end", uint64(end), "goes_on_at", uint64(r.end+1))
 	return true
 }

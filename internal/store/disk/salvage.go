@@ -70,7 +70,7 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 
 // size is the size of a file, or -1 if there is none.
 func (s *Store) size(path string) int64 {
-	f, err := s.fs.Open(path, false)
+	f, err := s.fs.OpenToRead(path)
 	if err != nil {
 		return -1
 	}

@@ -66,7 +66,7 @@ func openSlots(s *Store, path, purpose string) (*slots, error) {
 	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
 	var err error
 	if v.f, err = s.fs.Open(path, false); isPassing(err) {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
 	if err != nil {
 		v.f, v.broken, v.damaged = nil, true, !isMissing(err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
@@ -47,6 +48,7 @@ type Store struct {
 	logs     map[string]*Log // guarded by mu
 	closed   bool            // guarded by mu
 	scrubbed time.Time       // when the table was; used by keepSyncing
+	syncs    retry.Failure   // used by keepSyncing
 }
 
 var _ store.Store = (*Store)(nil)
@@ -168,18 +170,16 @@ func (s *Store) syncLazily(ctx context.Context) {
 	if unlocked { // another process could open the store, too
 		_ = s.table.lose(s.guard.Name())
 	}
+	var failed error
 	for _, l := range s.opened() {
 		if unlocked {
 			_ = l.lose(s.guard.Name())
 		}
-		if err := l.mark.sync(); err != nil {
-			s.log.Warn("syncing an end mark failed", "log", l.name, "error", err)
-		}
+		failed = errors.Join(failed, l.mark.sync())
 		l.watch()
 	}
-	if err := s.table.Sync(ctx); err != nil && ctx.Err() == nil {
-		s.log.Warn("syncing the table failed", "error", err)
-	}
+	failed = errors.Join(failed, s.table.Sync(ctx))
+	s.syncs.Tell(s.log, failed, "syncing the end marks and the table failed; it is tried every second", "the end marks and the table are synced again")
 	fromDisk := time.Since(s.scrubbed) > scrubInterval
 	if fromDisk {
 		s.scrubbed = time.Now()

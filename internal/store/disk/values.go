@@ -130,7 +130,7 @@ func (v *values) noted() (newest uint64, err error) {
 		if !isMark {
 			continue
 		}
-		f, err := v.fs.Open(filepath.Join(v.dir, name), false)
+		f, err := v.fs.OpenToRead(filepath.Join(v.dir, name))
 		if err != nil {
 			continue // the log's recovery says what is wrong
 		}
@@ -159,7 +159,7 @@ func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generatio
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
 	found := &valuesFile{entries: map[string]entry{}}
-	f, err := v.fs.Open(v.path(i), false)
+	f, err := v.fs.OpenToRead(v.path(i))
 	if isPassing(err) {
 		return nil, err
 	}
@@ -324,12 +324,13 @@ func (v *values) check(all map[string]entry, fromDisk bool) error {
 	return err
 }
 
-// sound reports whether one of the files is there, and as it was written if that is asked for.
+// sound reports whether one of the files is there, and as it was written if that is asked for, as far as
+// anybody can tell.
 func (v *values) sound(i int, fromDisk bool) bool {
 	if fromDisk {
 		found, err := v.read(i)
-		return err == nil && found.is(v.generation)
+		return isPassing(err) || err == nil && found.is(v.generation)
 	}
-	f, err := v.fs.Open(v.path(i), false)
-	return err == nil && f.Close() == nil
+	f, err := v.fs.OpenToRead(v.path(i))
+	return isPassing(err) || err == nil && f.Close() == nil
 }

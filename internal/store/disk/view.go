@@ -45,8 +45,8 @@ func (s *Store) look(name string) (*Log, error) {
 	}
 }
 
-// errOvertaken means that all segments that were found have been trimmed since.
-var errOvertaken = errors.New("the log was trimmed meanwhile")
+// errOvertaken means that the log was made, or that all segments that were found have been trimmed, meanwhile.
+var errOvertaken = errors.New("the log was made or trimmed meanwhile")
 
 func (s *Store) lookOnce(name string) (*Log, error) {
 	l := newLog(s, name, store.Options{})
