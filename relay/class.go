@@ -32,15 +32,7 @@ func Classes() []Class {
 
 // WithClass marks err with its class. A sink uses it where it knows the class and the type of
 // the error does not tell. [ClassOther] and a class outside the list have no effect.
-func WithClass(err error, c Class) error { return &classError{err, c} }
-
-type classError struct {
-	err   error
-	class Class
-}
-
-func (e *classError) Error() string { return e.err.Error() }
-func (e *classError) Unwrap() error { return e.err }
+func WithClass(err error, c Class) error { return &marked[Class]{err, c} }
 
 // StatusClass returns the class of an HTTP answer that is not a success.
 func StatusClass(status int) Class {
@@ -61,9 +53,8 @@ func StatusClass(status int) Class {
 // ClassOf returns the class of a delivery's error: the one given to [WithClass], or else the
 // one that follows from its type. Of several failures the first one counts.
 func ClassOf(err error) Class {
-	var marked *classError
-	if errors.As(err, &marked) && marked.class != ClassOther && slices.Contains(Classes(), marked.class) {
-		return marked.class
+	if c, ok := markOf[Class](err); ok && c != ClassOther && slices.Contains(Classes(), c) {
+		return c
 	}
 	if _, wait := RetryDelay(err); wait {
 		return ClassThrottled

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
+// marked is an error with a mark. Its text and its chain are those of the error alone.
+type marked[M any] struct {
+	error
+
+	mark M
+}
+
+func (e *marked[M]) Unwrap() error { return e.error }
+
+// markOf returns the outermost mark of a kind that err, or an error it wraps, has.
+func markOf[M any](err error) (mark M, ok bool) {
+	var e *marked[M]
+	if ok = errors.As(err, &e); ok {
+		mark = e.mark
+	}
+	return mark, ok
+}
+
+type permanentMark struct{}
+
 // Permanent marks err as an error that no retry can cure. The pump finds the events that cause
 // it, and only those go to the dead letters.
-func Permanent(err error) error { return &permanentError{err} }
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
+func Permanent(err error) error { return &marked[permanentMark]{error: err} }
 
 // IsPermanent reports whether err, or an error it wraps, is marked with [Permanent].
 func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
+	_, ok := markOf[permanentMark](err)
+	return ok
 }
 
 // RetryAfter marks err with the destination's request to retry no sooner than d from now, as
 // HTTP's Retry-After does.
-func RetryAfter(err error, d time.Duration) error { return &retryAfterError{err, d} }
-
-type retryAfterError struct {
-	err   error
-	after time.Duration
-}
-
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
+func RetryAfter(err error, d time.Duration) error { return &marked[time.Duration]{err, d} }
 
 // RetryDelay returns the delay of an error marked with [RetryAfter], and whether err is such an
 // error.
-func RetryDelay(err error) (time.Duration, bool) {
-	var r *retryAfterError
-	if !errors.As(err, &r) {
-		return 0, false
-	}
-	return r.after, true
-}
+func RetryDelay(err error) (time.Duration, bool) { return markOf[time.Duration](err) }
 
 // ErrUntried is the error of an event that was not sent, because others of its delivery were
 // refused for good, and go to the dead letters first. The pump tries it again at once.

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,17 +10,14 @@ import (
 // Suspect marks err as an error that a single event may have caused, as a receiver's 500 may be.
 // It is tried again like any other, but if the sink goes on to refuse one event by itself,
 // and each time accepts the events that it gets next, that event goes to the dead letters.
-func Suspect(err error) error { return &suspectError{err} }
+func Suspect(err error) error { return &marked[suspectMark]{error: err} }
 
-type suspectError struct{ err error }
-
-func (e *suspectError) Error() string { return e.err.Error() }
-func (e *suspectError) Unwrap() error { return e.err }
+type suspectMark struct{}
 
 // IsSuspect reports whether err, or an error it wraps, is marked with [Suspect].
 func IsSuspect(err error) bool {
-	var s *suspectError
-	return errors.As(err, &s)
+	_, ok := markOf[suspectMark](err)
+	return ok
 }
 
 // Selective is a Sink that may acknowledge events without sending any, so that a success proves
