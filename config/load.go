@@ -38,7 +38,7 @@ func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 // CheckText is like [Kinds.Check], for a text that is to be in the file at path, and with the
 // variables of env.
 func (k Kinds) CheckText(path string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
-	return k.read(path, data, env, func(d *decoder, k *checker, c *Config) {
+	return k.read(newDecoder(env), path, data, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
@@ -58,7 +58,7 @@ func (k Kinds) LoadToRun(path string) (cfg *Config, source Source, warnings []Pr
 func (k Kinds) readToRun(path string, data []byte, kept map[string]secretSource) (cfg *Config, source Source, warnings []Problem, err error) {
 	d := newDecoder(os.LookupEnv)
 	d.before = kept
-	cfg, warnings, err = k.readBy(d, path, data, func(d *decoder, k *checker, c *Config) {
+	cfg, warnings, err = k.read(d, path, data, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
 		source.Files = filesOf(d, c)
 	})
@@ -141,9 +141,9 @@ func Lines(path string) func(field string) int {
 // withoutSecrets reads as much as possible of the file at path; cfg is nil if it is no YAML
 // document.
 func withoutSecrets(path string) (cfg *Config, faults, err error) {
-	data, err := readRegular(path, maxFile)
+	data, err := readConfig(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read config: %w", err)
+		return nil, nil, err
 	}
 	d := newDecoder(os.LookupEnv)
 	cfg = d.document(data)
@@ -165,17 +165,11 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Conf
 
 // Parse is like the function [Parse], for these kinds too.
 func (k Kinds) Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
-	return k.read(name, data, env, func(*decoder, *checker, *Config) {})
+	return k.read(newDecoder(env), name, data, func(*decoder, *checker, *Config) {})
 }
 
 // read is Parse, and finally calls look with the configuration as a whole.
-func (k Kinds) read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
-	cfg *Config, warnings []Problem, err error,
-) {
-	return k.readBy(newDecoder(env), name, data, look)
-}
-
-func (k Kinds) readBy(d *decoder, name string, data []byte, look func(*decoder, *checker, *Config)) (cfg *Config, warnings []Problem, err error) {
+func (k Kinds) read(d *decoder, name string, data []byte, look func(*decoder, *checker, *Config)) (cfg *Config, warnings []Problem, err error) {
 	if err := k.check(); err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ package secret
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -107,4 +108,14 @@ func Hide(shortest int, texts ...string) *strings.Replacer {
 		}
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// HideInError returns err, or, if its text has one of the texts that hide replaces, an error
+// without it and without the chain.
+func HideInError(hide *strings.Replacer, err error) error {
+	text := err.Error()
+	if hidden := hide.Replace(text); hidden != text {
+		return errors.New(hidden)
+	}
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // Options are what a client is made from.
@@ -131,10 +132,4 @@ func (c *Client) unanswered(r *http.Request, err error) error {
 
 // Clean returns err, or, if its text contains a credential, an error without the credential and
 // without the chain.
-func (c *Client) Clean(err error) error {
-	text := err.Error()
-	if cleaned := c.Hide.Replace(text); cleaned != text {
-		return errors.New(cleaned)
-	}
-	return err
-}
+func (c *Client) Clean(err error) error { return secret.HideInError(c.Hide, err) }

@@ -60,13 +60,7 @@ func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
 
 // cleanError returns err. If its text shows a secret, it returns a cleaned error without
 // the chain.
-func (s *scrubber) cleanError(err error) error {
-	text := err.Error()
-	if cleaned := s.clean(text); cleaned != text {
-		return errors.New(cleaned)
-	}
-	return err
-}
+func (s *scrubber) cleanError(err error) error { return secret.HideInError(s.text, err) }
 
 // redact returns raw with a replacement for every secret: the value of each member with a
 // secret's name, at any depth and of any type. All else stays as it is. Names are compared
