@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -33,10 +31,10 @@ func newEdition(cfg config.Sink) *edition {
 // position in the journal. So a sink that hangs holds up nobody else.
 type couriers struct {
 	mu      sync.Mutex
-	newest  map[string]*edition     // by sink; guarded by mu
-	working map[string]bool         // the sinks with a goroutine, on a disk; guarded by mu
-	places  map[string]*place       // by what is written; guarded by mu
-	begin   func(string, *delivery) // begins a goroutine; nil in a cluster, and once the sinks stop; guarded by mu
+	newest  map[string]*edition // by sink; guarded by mu
+	working map[string]bool     // the sinks with a goroutine, on a disk; guarded by mu
+	places  map[string]*place   // by what is written; guarded by mu
+	begin   func(string)        // begins a goroutine; nil in a cluster, and once the sinks stop; guarded by mu
 }
 
 // next returns the newest edition of a sink; nil if it was removed: then its goroutine ends.
@@ -75,7 +73,7 @@ func (c *couriers) replace(sinks []config.Sink, touched func(name string) bool) 
 	for name := range c.newest {
 		if c.begin != nil && !c.working[name] {
 			c.working[name] = true
-			c.begin(name, nil)
+			c.begin(name)
 		}
 	}
 	return fresh
@@ -140,34 +138,20 @@ func (e *edition) isOpen() bool {
 	}
 }
 
-// startSinks opens each sink and its position, and then starts the pumps. They stop together.
+// startSinks begins to deliver to the sinks, on a disk, and returns once each is open. They stop
+// together.
 func (r *process) startSinks(ctx context.Context) error {
-	first := map[string]*delivery{}
-	for _, cfg := range r.cfg().Sinks {
-		d, err := r.openSink(ctx, cfg, 0, new(lease.Turn))
-		if err != nil {
-			for _, d := range first {
-				err = errors.Join(err, d.close())
-			}
-			return err
-		}
-		first[cfg.Name] = d
-	}
 	delivering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	r.couriers.mu.Lock()
-	defer r.couriers.mu.Unlock()
-	r.couriers.begin = func(name string, d *delivery) {
+	r.couriers.begin = func(name string) {
 		running.Go(func() {
-			if err := r.doSink(delivering, name, 0, new(lease.Turn), d); err != nil && delivering.Err() == nil {
+			if err := r.doSink(delivering, name, 0, new(lease.Turn)); err != nil && delivering.Err() == nil {
 				r.fail(err)
 			}
 		})
 	}
-	for name, d := range first {
-		r.couriers.working[name] = true
-		r.couriers.begin(name, d)
-	}
+	r.couriers.mu.Unlock()
 	r.stack.push("sinks", func(ctx context.Context) error {
 		r.couriers.mu.Lock()
 		r.couriers.begin = nil
@@ -175,23 +159,28 @@ func (r *process) startSinks(ctx context.Context) error {
 		cancel()
 		return background(func(context.Context) { running.Wait() })(ctx)
 	})
+	for _, e := range r.couriers.replace(r.cfg().Sinks, func(string) bool { return false }) {
+		select {
+		case <-e.opened:
+		case err := <-r.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	return nil
 }
 
-// openPause is the wait before a changed sink is opened again.
-const openPause = 5 * time.Second
-
 // doSink delivers the events of a log to a sink until ctx ends, or it is removed, or its delivery fails for good: to
-// each edition in turn. d is the delivery that was opened already; nil if none was.
-func (r *process) doSink(ctx context.Context, name string, shard int, turn *lease.Turn, d *delivery) error {
+// each edition in turn.
+func (r *process) doSink(ctx context.Context, name string, shard int, turn *lease.Turn) error {
 	for changed := false; ; changed = true {
 		e := r.couriers.next(name)
 		if e == nil {
 			r.deliveries.End(name)
 			return nil
 		}
-		err := r.deliverTo(ctx, e, shard, turn, d, changed)
-		d = nil
+		err := r.deliverTo(ctx, e, shard, turn, changed)
 		if ctx.Err() != nil || e.over.Err() == nil {
 			return err
 		}
@@ -200,31 +189,22 @@ func (r *process) doSink(ctx context.Context, name string, shard int, turn *leas
 
 // deliverTo delivers to one edition of a sink. A changed one that cannot be opened is opened
 // again, since a reload has tried that it can be.
-func (r *process) deliverTo(ctx context.Context, e *edition, shard int, turn *lease.Turn, d *delivery, changed bool) (err error) {
+func (r *process) deliverTo(ctx context.Context, e *edition, shard int, turn *lease.Turn, changed bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.over, cancel)()
 	leave, err := r.couriers.occupy(ctx, &e.cfg)
 	if err != nil {
-		if d != nil {
-			err = errors.Join(err, d.close())
-		}
 		return err
 	}
 	defer leave()
-	for said := false; d == nil; said = true {
-		if d, err = r.openSink(ctx, e.cfg, shard, turn); err == nil {
-			break
-		}
-		if !changed || ctx.Err() != nil {
-			return err
-		}
-		if !said {
-			r.log.Error("a changed sink cannot be opened; it is tried again", "sink", e.cfg.Name, "error", err)
-		}
-		if err := retry.Sleep(ctx, openPause); err != nil {
-			return err
-		}
+	var d *delivery
+	err = retry.Insist(ctx, r.log, "opening the changed sink "+e.cfg.Name, func(error) bool { return !changed }, func() (err error) {
+		d, err = r.openSink(ctx, e.cfg, shard, turn)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	e.open()
 	return d.run(ctx)

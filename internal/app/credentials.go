@@ -61,7 +61,7 @@ func (c *control) recordDamaged(ctx context.Context, d credentials.Damage) {
 		Type: "credentials.damaged", Project: d.Environment.Project, Environment: d.Environment.Environment,
 		Subject: "push_credential", Time: time.Now(), Detail: detail,
 	}
-	_ = c.untilDone(ctx, "damage of a push credential could not be entered into the audit trail yet", func(ctx context.Context) error {
+	_ = c.insist(ctx, "entering the damage of a push credential into the audit trail", func(ctx context.Context) error {
 		_, err := c.trail.Append(ctx, e)
 		if err == nil {
 			// A crash before the next line makes a second entry.

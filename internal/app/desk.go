@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -20,29 +19,15 @@ func (c *control) startDesk(client *management.Client) {
 	desk := workspace.New(client, c.trail, set, c.log)
 	c.acting.push("questions to the desk", func(context.Context) error { c.desk.Store(nil); return nil })
 	c.runActing("desk", func(ctx context.Context) {
-		if c.untilDone(ctx, "nobody can act on the workspace yet", desk.EndOpen) == nil {
+		if c.insist(ctx, "ending the actions on the workspace that an earlier process left open", desk.EndOpen) == nil {
 			c.desk.Store(desk)
 		}
 	})
 }
 
-// entryPause is the wait before the next attempt to append an entry.
-const entryPause = 5 * time.Second
-
-// untilDone tries until do succeeds or ctx ends. Its first failure is logged as what.
-func (c *control) untilDone(ctx context.Context, what string, do func(context.Context) error) error {
-	for said := false; ; said = true {
-		err := do(ctx)
-		if err == nil {
-			return nil
-		}
-		if !said && ctx.Err() == nil {
-			c.log.Warn(what+"; it is tried again", "error", err)
-		}
-		if err := retry.Sleep(ctx, entryPause); err != nil {
-			return err
-		}
-	}
+// insist calls do until it succeeds or ctx ends.
+func (r *process) insist(ctx context.Context, what string, do func(context.Context) error) error {
+	return retry.Insist(ctx, r.log, what, func(error) bool { return false }, func() error { return do(ctx) })
 }
 
 func (c *control) deskForPeople() (*workspace.Desk, error) {

@@ -22,7 +22,10 @@ import (
 
 // A relay's work consists of jobs: one for each sink, and control. On a disk it has all of them
 // from its start. Of several relays on one cluster each takes pushes, and each job is done by the
-// one that has the job's turn: sinks are spread evenly, and control stays where it is.
+// one that has the job's turn: sinks are spread evenly, and control stays where it is. What a job
+// does is the same code in both. How it begins is not: on a disk a sink that cannot be opened
+// refuses the start, a reload may add sinks, and the sinks stop after the pushes, while in a
+// cluster a failed job is begun again, and goes to another relay before anything else stops.
 
 // The names of the jobs in a cluster.
 const (
@@ -52,10 +55,10 @@ func (r *process) startJobs(ctx context.Context) error {
 	for _, name := range r.sinkNames() {
 		r.deliveries.Begin(name)
 	}
-	r.couriers.replace(r.cfg().Sinks, func(string) bool { return false })
 	r.control = newControl(r)
 	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
 	if r.inCluster() {
+		r.couriers.replace(r.cfg().Sinks, func(string) bool { return false })
 		if err := r.joinCluster(ctx); err != nil {
 			return err
 		}
@@ -104,7 +107,7 @@ func (r *process) joinCluster(ctx context.Context) error {
 	for _, name := range r.sinkNames() {
 		for shard := range r.journal.Logs() {
 			job := sinkJobOf(name, shard)
-			jobs[job] = r.work.noted(job, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, name, shard, turn, nil) })
+			jobs[job] = r.work.noted(job, func(ctx context.Context, turn *lease.Turn) error { return r.doSink(ctx, name, shard, turn) })
 		}
 	}
 	options := lease.Options{

@@ -117,7 +117,7 @@ func (c *control) startLifecycle(context.Context) error {
 		case <-ctx.Done():
 			return
 		}
-		if c.untilDone(ctx, "the start could not be entered into the audit trail yet", l.started) == nil {
+		if c.insist(ctx, "entering the start into the audit trail", l.started) == nil {
 			close(entered)
 			c.enterReloads(ctx, l)
 		}
@@ -151,7 +151,7 @@ func (c *control) enterReloads(ctx context.Context, l *lifecycle) {
 			c.log.Warn("a reload cannot be entered into the audit trail", "error", err)
 			continue
 		}
-		_ = c.untilDone(ctx, "a reload could not be entered into the audit trail yet", l.reloaded) // the context's end
+		_ = c.insist(ctx, "entering a reload into the audit trail", l.reloaded) // the context's end
 	}
 }
 
@@ -255,7 +255,9 @@ func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
 		}
 		if !d.Last.Stopped {
 			d.Summary += "; the run before ended without a stop, as at a crash or a power cut"
-			d.Severity = worse(d.Severity, meaning.Medium)
+			if d.Severity == meaning.Info || d.Severity == meaning.Low {
+				d.Severity = meaning.Medium
+			}
 		}
 	}
 	return l.entry(e, d)
@@ -290,12 +292,4 @@ func (l *lifecycle) entry(e *audit.Entry, d run) (*audit.Entry, error) {
 	}
 	e.Project, e.Subject, e.Time, e.Detail = ownProject, l.subject, time.Now(), detail
 	return e, nil
-}
-
-// worse returns b for a severity below medium.
-func worse(a, b meaning.Severity) meaning.Severity {
-	if a == meaning.Info || a == meaning.Low {
-		return b
-	}
-	return a
 }

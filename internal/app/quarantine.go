@@ -19,10 +19,7 @@ const ownProject = "auditrelay"
 // compares the quarantine with the trail: each is told once, whatever line a crash hits.
 func (c *control) startQuarantineWatch(context.Context) error {
 	c.stack.push("quarantine watch", background(func(ctx context.Context) {
-		for _, old := range c.homes.LetGo {
-			c.recordLetGo(ctx, old)
-		}
-		c.recordMoved(ctx)
+		c.recordHomes(ctx)
 		if err := c.quarantine.Follow(ctx, c.recordQuarantined); ctx.Err() == nil {
 			c.fail(err)
 		}
@@ -53,24 +50,18 @@ func (c *control) recordQuarantined(ctx context.Context, loss journal.Loss) erro
 	return c.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
 }
 
-// recordLetGo tells of a journal given up by a command. If this fails, the next start
-// tells it.
-func (c *control) recordLetGo(ctx context.Context, old LetGo) {
-	subject := fmt.Sprintf("%s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
-	if err := c.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
-		c.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
+// recordHomes tells of the journals given up by a command, and of the newest move of the journal.
+func (c *control) recordHomes(ctx context.Context) {
+	record := func(typ string, of Home, what string, at time.Time, about any) {
+		_ = c.insist(ctx, "entering into the audit trail that a journal was "+what, func(ctx context.Context) error { // or ctx ends
+			return c.recordOnce(ctx, typ, fmt.Sprintf("%s, %s at %s", of, what, at.Format(time.RFC3339)), about)
+		})
 	}
-}
-
-// recordMoved tells of the newest move of the journal. If this fails, the next start tells it.
-func (c *control) recordMoved(ctx context.Context) {
-	m := c.homes.Moved
-	if m == nil {
-		return
+	for _, old := range c.homes.LetGo {
+		record("journal.let_go", old.Home, "let go", old.Time, old)
 	}
-	subject := fmt.Sprintf("%s, moved at %s", m.From, m.Time.Format(time.RFC3339))
-	if err := c.recordOnce(ctx, "journal.moved", subject, m); err != nil && ctx.Err() == nil {
-		c.log.Warn("recording the move of the journal in the trail failed; the next start tries again", "error", err)
+	if m := c.homes.Moved; m != nil {
+		record("journal.moved", m.From, "moved", m.Time, m)
 	}
 }
 
