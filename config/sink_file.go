@@ -2,6 +2,8 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,5 +39,21 @@ func (c *File) check(k *checker, at string, _ *Sink) {
 	}
 	if c.Keep < 0 {
 		k.fail(at+".keep", c.Keep, "must not be negative; 0 keeps all")
+	}
+}
+
+// ownNames are what the relay itself keeps in its data directory. Others may have files of theirs there, and
+// a sink may, too.
+var ownNames = []string{
+	"admin.token", "audit.key", "audit.key.checkpoint", "control.sock", "journal.json", "lock", "rhythm.json",
+	"salvage", "store", "tlog", "trail.forwarded", "trail.index",
+}
+
+// notOwn refuses a sink's file that the relay keeps for itself: writing there would cost the trail, or its key.
+func (k *checker) notOwn(at, path string, c *Config) {
+	in, err := filepath.Rel(c.DataDir, path)
+	name, _, _ := strings.Cut(filepath.ToSlash(in), "/")
+	if err == nil && slices.Contains(ownNames, name) || c.Audit.KeyFile != "" && filepath.Clean(path) == filepath.Clean(c.Audit.KeyFile) {
+		k.fail(at, path, "is what the relay itself keeps there; give the sink another file, such as "+filepath.Join(c.DataDir, "archive", "events.jsonl"))
 	}
 }

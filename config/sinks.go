@@ -187,6 +187,9 @@ func (k *checker) sinks(c *Config) {
 		if s.Match != nil {
 			k.matchNames(at+".match", s.Match, c.Environments)
 		}
+		if s.File != nil {
+			k.notOwn(at+".file.path", s.File.Path, c)
+		}
 		for name, section := range s.sections() {
 			k.resource(at, name, section, resources)
 		}
