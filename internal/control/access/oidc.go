@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -197,6 +198,13 @@ func (p *provider) ask(ctx context.Context, found *oidc.Provider, tokens *oauth2
 	more := map[string]any{}
 	if err := info.Claims(&more); err != nil {
 		return fmt.Errorf("read the user's info: %w", err)
+	}
+	const verified = "email_verified" // it goes with its own address, and with no other one
+	switch email, known := claims["email"]; {
+	case !known:
+		delete(claims, verified)
+	case !reflect.DeepEqual(email, more["email"]):
+		delete(more, verified)
 	}
 	for name, value := range more {
 		if _, known := claims[name]; !known {

@@ -76,6 +76,32 @@ func TestClaimsOfOtherForms(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, newBrowser(t).logIn(s.server.URL, "max").status, "a token without a bound is read")
 }
 
+// An address in a token that nobody has verified stays so, where the user's info has verified another one.
+func TestAnAddressThatAnotherOneVerifies(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.provider.Know("eve", oidctest.Claims{"email": "eve@shop.example", "email_verified": true})
+	s.provider.Forge(func(c oidctest.Claims, key *rsa.PrivateKey) any {
+		c["email"] = "ada@shop.example"
+		delete(c, "email_verified")
+		return key
+	})
+	page := newBrowser(t).logIn(s.server.URL, "eve")
+	assert.Equal(t, http.StatusForbidden, page.status, page.text)
+	s.provider.Know("max", oidctest.Claims{"email": "ada@shop.example"})
+	s.provider.Forge(func(c oidctest.Claims, key *rsa.PrivateKey) any {
+		delete(c, "email")
+		c["email_verified"] = true
+		return key
+	})
+	page = newBrowser(t).logIn(s.server.URL, "max")
+	assert.Equal(t, http.StatusForbidden, page.status, page.text)
+	s.attempts = attempts{}
+	s.provider.Forge(func(c oidctest.Claims, key *rsa.PrivateKey) any { delete(c, "email_verified"); return key })
+	s.provider.Know("ada", oidctest.Claims{"email": "ada@shop.example", "email_verified": true})
+	assert.Contains(t, newBrowser(t).logIn(s.server.URL, "ada").text, "/ auditor", "the address that was verified")
+}
+
 // The relay's clock and the provider's need not be the same to the second, and a token is over when it
 // says so.
 func TestClocksThatDiffer(t *testing.T) {
