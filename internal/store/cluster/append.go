@@ -217,6 +217,9 @@ func (l *Log) accept(ctx context.Context, last uint64, a *attempt) (store.Pos, e
 			}
 			return 0, errElsewhere
 		}
+		if err := l.note.add(l.meta().ID, spot{pos, a.nonce + i}); err != nil {
+			return 0, err
+		}
 	}
 	end := store.Pos(last + a.turn.Shift)
 	if err := l.remember(spot{end, a.nonce + n - 1}); err != nil {

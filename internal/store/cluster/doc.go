@@ -18,7 +18,7 @@
 // A loss is noticed because the relay knows the newest records that it appended or read
 // (known.go). It compares them with the stream when it opens a log, after a reconnect, once
 // a minute, and wherever a position is given to another record than before (compare.go).
-// The newest of them outlives the process in a note in the data directory and, for a relay
+// They outlive the process in a note in the data directory and, the newest one only, for a relay
 // that comes back without its data directory, in the table.
 //
 // # Appending

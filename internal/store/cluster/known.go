@@ -133,6 +133,25 @@ func (k *known) open(newest spot, t turn, end store.Pos) {
 	k.begin(newest, ^store.Pos(0), end)
 }
 
+// resume takes over what an earlier process of this relay knew up to its newest record. It counted by
+// another meta if another relay has begun a turn since.
+func (k *known) resume(newest spot, records []spot, was, now *meta) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	agreed := now.agrees(was)
+	for _, s := range records {
+		if s.Pos <= min(newest.Pos, agreed) && s.Pos+ringSize > k.newest.Pos {
+			k.ring[s.Pos%ringSize] = s
+		}
+	}
+	switch {
+	case newest.Pos <= agreed: // other relays may have gone on, although it was lost
+		k.doubt = newest.Pos
+	case newest.Pos >= now.last().first():
+		k.ahead, k.agreed = true, agreed
+	}
+}
+
 // begin starts over: the log ends with end, and newest is known. mu is held.
 func (k *known) begin(newest spot, after, end store.Pos) {
 	for i := range k.ring {

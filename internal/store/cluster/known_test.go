@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // A position that is or may have been another record's is noticed, at an append and at a
@@ -52,4 +55,46 @@ func TestATurnOfAnotherRelay(t *testing.T) {
 	assert.Equal(t, spot{Pos: 28}, newest)
 	_, ahead = k.isAhead()
 	assert.False(t, ahead)
+}
+
+// A relay starts again, and takes over what it knew, also where another relay has begun a turn since.
+func TestWhatAnEarlierProcessKnew(t *testing.T) {
+	t.Parallel()
+	id, dir := newID(), t.TempDir()
+	n, _, err := openNote(dir, "log")
+	require.NoError(t, err)
+	records := []spot{{8, 80}, {9, 90}, {10, 100}}
+	for _, s := range records {
+		require.NoError(t, n.add(id, s))
+	}
+	require.NoError(t, n.add(newID(), spot{7, 70}))
+	require.NoError(t, n.close())
+	n, _, err = openNote(dir, "log")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.close()) }()
+	assert.Equal(t, records, n.spots(id))
+
+	none, early := &meta{}, &meta{Turns: []turn{{After: 8, Seq: 9, Shift: 1}}}
+	late := &meta{Turns: []turn{{After: 8, Seq: 9, Shift: 2}}}
+	for _, c := range []struct {
+		now     *meta
+		told    store.Pos
+		known   int
+		doubted spot
+		ahead   bool
+	}{
+		{none, 20, 3, spot{10, 100}, false},
+		{late, 20, 1, spot{}, false},
+		{early, 20, 1, spot{}, true},
+	} {
+		var k known
+		k.open(spot{Pos: c.told}, c.now.last(), c.told)
+		k.resume(records[2], n.spots(id), none, c.now)
+		assert.Len(t, k.spots(c.told), c.known)
+		_, doubted := k.suspects()
+		assert.Equal(t, c.doubted, doubted)
+		agreed, ahead := k.isAhead()
+		assert.Equal(t, c.ahead, ahead)
+		assert.True(t, !ahead || agreed == 8)
+	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -26,10 +27,12 @@ type note struct {
 }
 
 // A note's file has two slots that are written in turn, so that a torn write leaves the
-// note before it. A slot is a checksum, a length, and the note in JSON.
+// note before it. A slot is a checksum, a length, and the note in JSON. After them are the newest
+// records, each at a place that its position says: its position, its nonce and a checksum.
 const (
 	slotSize = 64 << 10
 	slotHead = 8 + 4
+	spotSize = 8 + 8 + 8
 )
 
 // noteFile keeps the newest note of a log in the data directory. It is written before an
@@ -95,6 +98,46 @@ func (n *noteFile) write(to note) error {
 	}
 	n.written, n.newest = next, to.Newest.Pos
 	return nil
+}
+
+// add keeps a record, for the next process to tell which of the newest are still there. A crash
+// before it leaves one that was not acknowledged.
+func (n *noteFile) add(id logID, s spot) error {
+	b := s.encode(id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.f == nil {
+		return nil
+	}
+	if _, err := n.f.WriteAt(b, 2*slotSize+int64(s.Pos%ringSize)*spotSize); err != nil {
+		return fmt.Errorf("write the note on a log: %w", err)
+	}
+	return nil
+}
+
+// encode has the log's id in the checksum, as the file may have been another log's.
+func (s spot) encode(id logID) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, spotSize+len(id)), uint64(s.Pos))
+	b = binary.LittleEndian.AppendUint64(b, s.Nonce)
+	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(append(b, id[:]...)))
+}
+
+// spots are the records of a log that were kept.
+func (n *noteFile) spots(id logID) (all []spot) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.f == nil {
+		return nil
+	}
+	b := make([]byte, ringSize*spotSize)
+	read, _ := n.f.ReadAt(b, 2*slotSize) // up to the file's end, perhaps nothing
+	for b = b[:read]; len(b) >= spotSize; b = b[spotSize:] {
+		s := spot{store.Pos(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint64(b[8:])}
+		if bytes.Equal(s.encode(id), b[:spotSize]) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func (n *noteFile) close() error {

@@ -185,7 +185,8 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 		if newest, fits := r.log.known.see(spot{pos, f.nonce}, at.by, false); !fits {
 			break
 		} else if newest {
-			if err := r.log.remember(spot{pos, f.nonce}); err != nil {
+			s := spot{pos, f.nonce}
+			if err := errors.Join(r.log.note.add(r.log.meta().ID, s), r.log.remember(s)); err != nil {
 				return nil, err
 			}
 		}

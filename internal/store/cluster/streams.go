@@ -218,6 +218,9 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 	}
 	end := l.meta().end(info.State.LastSeq)
 	l.known.open(newest.Newest, l.meta().last(), end)
+	if kept.Meta.ID == m.ID && kept.Meta.Created == l.meta().Created {
+		l.known.resume(kept.Newest, l.note.spots(m.ID), &kept.Meta, l.meta())
+	}
 	if last, err := l.store.next(ctx, l.stream, info.State.LastSeq); err == nil {
 		if f, err := decode(l.stream, last.data); err == nil {
 			l.stamp = f.time
