@@ -71,6 +71,38 @@ var demanded = map[string][]string{
 	"Webhook":   {"url"},
 }
 
+// forms are the forms of texts that validation checks in code. An empty text stands for the default,
+// where the field is not required. Of a listener's address, Parse knows more.
+var forms = map[string]string{
+	"Sink.name":             aName,
+	"NATS.create_stream":    aName,
+	"Journal.stream_prefix": aName,
+
+	"Environment.project":     aSlug,
+	"Environment.environment": aSlug,
+
+	"Ingest.listen":     aListener,
+	"Admin.listen":      aListener,
+	"Console.listen":    aListener,
+	"AuditServe.listen": aListener,
+}
+
+const (
+	aName     = `^[-_A-Za-z0-9]{1,64}$`
+	aSlug     = `^\.*[^\x00-\x20\x7f/.][^\x00-\x20\x7f/]*$`
+	aListener = `^(localhost|\[?[0-9A-Fa-f:.]+\]?)?:[0-9]+$`
+)
+
+// aDuration is the form of a duration. One with a check is not negative.
+func aDuration(check string) string {
+	const unit, zero = `(ns|us|µs|μs|ms|s|m|h)`, `(0+(\.0*)?|\.0+)`
+	form := `(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)` + unit + `)+)$`
+	if check == "" {
+		return `^[-+]?` + form
+	}
+	return `^\+?` + form + `|^-(0|(` + zero + unit + `)+)$`
+}
+
 // schemaOf makes a schema from types. A section that is used is one of its definitions.
 type schemaOf struct {
 	t           *testing.T
@@ -99,6 +131,9 @@ func (g schemaOf) section(t reflect.Type) object {
 		}
 		if slices.Contains(required, name) {
 			property = notEmpty(property)
+		}
+		if form := forms[t.Name()+"."+name]; form != "" {
+			property["pattern"] = form + `|^$|` + withVariable
 		}
 		assert.NotEmptyf(g.t, comment, "%s.%s has no comment, which editors and the reference show", t.Name(), field.Name)
 		property["description"] = comment
@@ -159,7 +194,7 @@ func (g schemaOf) value(t reflect.Type, tag reflect.StructTag) object {
 		return object{"type": []string{"string", "number", "boolean", "null"}}
 	case t == reflect.TypeFor[time.Duration]():
 		return object{"anyOf": []any{
-			matching(`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$|` + withVariable), object{"const": 0}, null,
+			matching(aDuration(tag.Get("check")) + `|` + withVariable), object{"const": 0}, null,
 		}}
 	case t == reflect.TypeFor[Size]():
 		return object{"anyOf": []any{
