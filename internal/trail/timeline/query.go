@@ -60,8 +60,9 @@ func (x *Index) Find(ctx context.Context, f Filter) (found []int64, err error) {
 }
 
 // Follow calls yield with the entries chosen by f from index from on, also new ones, until
-// ctx ends.
+// ctx ends. The filter's limit does not count, since each new entry is wanted.
 func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
+	f.Limit = 0
 	for {
 		if err := x.Grown(ctx, from); err != nil {
 			return err

@@ -202,7 +202,7 @@ func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []int64
-	err = v.Follow(ctx, from, Filter{Type: "settings.*"}, func(r Row) error {
+	err = v.Follow(ctx, from, Filter{Type: "settings.*", Limit: 1}, func(r Row) error {
 		if got = append(got, r.Index); r.Index == 8 {
 			cancel()
 		}
