@@ -95,5 +95,9 @@ func TestATrailLacksWhatAWrongClockCost(t *testing.T) {
 	require.NoError(t, j.complete(of(clock)))
 	assert.Equal(t, 1, j.tally.clocks)
 	require.ErrorContains(t, j.complete(of(clock, gap)), "nobody looked")
+
+	j.began = time.Now().Add(-50 * time.Minute) // a clock that is an hour late is near to that
+	late := truth.Finding{Kind: truth.Heartbeat, From: 6, To: 6, Detail: "from " + at(50*time.Minute) + " to " + at(-10*time.Minute) + ": the clock went back"}
+	require.NoError(t, j.complete(of(late)))
 	require.ErrorContains(t, j.complete(of(lost)), "lost")
 }

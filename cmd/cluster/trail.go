@@ -78,9 +78,9 @@ func (j *judge) complete(said []byte) error {
 // timeInText finds the times that a finding names.
 var timeInText = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// ofAWrongClock reports whether a finding is about times of which one is far from all those at which
-// this program ran. The play that sets a clock wrong makes such, and they stay in the trail; by and
-// by the present comes near to some of them.
+// ofAWrongClock reports whether a finding is about times that are far from each other, or of which
+// one is far from all those at which this program ran. The play that sets a clock wrong makes such,
+// and they stay in the trail; by and by the present comes near to some of them.
 func (j *judge) ofAWrongClock(f truth.Finding) bool {
 	const far = 30 * time.Minute
 	if f.Kind != truth.Looks && f.Kind != truth.Heartbeat {
@@ -89,9 +89,16 @@ func (j *judge) ofAWrongClock(f truth.Finding) bool {
 	if j.clocks[f] {
 		return true
 	}
-	j.clocks[f] = slices.ContainsFunc(timeInText.FindAllString(f.Detail, -1), func(text string) bool {
-		t, err := time.Parse(time.RFC3339, text)
-		return err == nil && (t.Before(j.began.Add(-far)) || t.After(time.Now().Add(far)))
-	})
+	var named []time.Time
+	for _, text := range timeInText.FindAllString(f.Detail, -1) {
+		if t, err := time.Parse(time.RFC3339, text); err == nil {
+			named = append(named, t)
+		}
+	}
+	if len(named) == 0 {
+		return false
+	}
+	first, last := slices.MinFunc(named, time.Time.Compare), slices.MaxFunc(named, time.Time.Compare)
+	j.clocks[f] = last.Sub(first) > far || first.Before(j.began.Add(-far)) || last.After(time.Now().Add(far))
 	return j.clocks[f]
 }
