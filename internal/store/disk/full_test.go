@@ -115,6 +115,17 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 	}
 }
 
+// openStopped opens the store without what it does by itself, so that the test alone has it write its log.
+func (l *ledger) openStopped() *bytes.Buffer {
+	var logged bytes.Buffer
+	var err error
+	l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, l.fs, l.boot)
+	require.NoError(l.T, err)
+	l.store.stop()
+	<-l.store.stopped
+	return &logged
+}
+
 // On a full disk a durable value is not stored, and that is known: whoever puts it may go on without.
 // The table stays as it was, and no file of it counts as damaged.
 func TestAFullDiskTakesNoDurableValue(t *testing.T) {
@@ -123,19 +134,14 @@ func TestAFullDiskTakesNoDurableValue(t *testing.T) {
 		l := newLedger(t, 1)
 		l.puts(10)
 		l.leave()
-		var logged bytes.Buffer
-		var err error
-		l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, l.fs, l.boot)
-		require.NoError(t, err)
-		l.store.stop() // nobody else writes into logged
-		<-l.store.stopped
+		logged := l.openStopped()
 		l.fs.fail = func(op, path string) error {
 			if op == "write" && strings.HasSuffix(path, full) {
 				return unix.ENOSPC
 			}
 			return nil
 		}
-		_, err = l.store.table.Put(t.Context(), "k1", []byte("no room"), store.If{})
+		_, err := l.store.table.Put(t.Context(), "k1", []byte("no room"), store.If{})
 		require.ErrorIs(t, err, store.ErrFull)
 		require.NotErrorIs(t, err, store.ErrUnknown)
 		for range 3 {
@@ -162,12 +168,7 @@ func TestADamagedFileOnAFullDiskIsNamedOnce(t *testing.T) {
 	l := newLedger(t, 1)
 	l.puts(10)
 	l.leave()
-	var logged bytes.Buffer
-	var err error
-	l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, l.fs, l.boot)
-	require.NoError(t, err)
-	l.store.stop()
-	<-l.store.stopped
+	logged := l.openStopped()
 	require.NoError(t, l.fs.Remove(valuesA))
 	l.fs.fail = diskFull
 	for range 3 {
