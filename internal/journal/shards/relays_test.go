@@ -185,6 +185,19 @@ func (c *cast) got(sink string, e *relay.Event) {
 	c.delivered[key] = n + 1
 }
 
+// sendFrom has so many environments send until ctx ends, and returns once it is under way. The group
+// is for waiting until they have stopped.
+func (c *cast) sendFrom(ctx context.Context, environments int) *sync.WaitGroup {
+	var sending sync.WaitGroup
+	for i := range environments {
+		environment := fmt.Sprintf("e%d", i)
+		c.next[environment] = 0
+		sending.Go(func() { c.send(ctx, environment) })
+	}
+	c.goesOn()
+	return &sending
+}
+
 // send has an environment push one event after the other until ctx ends.
 func (c *cast) send(ctx context.Context, environment string) {
 	for ctx.Err() == nil {

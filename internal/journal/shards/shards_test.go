@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,13 +25,7 @@ func TestTheNumberOfShardsChangesUnderLoad(t *testing.T) {
 	first, second := c.join(1), c.join(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var sending sync.WaitGroup
-	for i := range 12 {
-		environment := fmt.Sprintf("e%d", i)
-		c.next[environment] = 0
-		sending.Go(func() { c.send(ctx, environment) })
-	}
-	c.goesOn()
+	sending := c.sendFrom(ctx, 12)
 
 	third := c.join(3)
 	c.stop(second)
@@ -78,13 +71,7 @@ func TestAChangeOfTheNumberIsInterrupted(t *testing.T) {
 	first := c.join(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var sending sync.WaitGroup
-	for i := range 6 {
-		environment := fmt.Sprintf("e%d", i)
-		c.next[environment] = 0
-		sending.Go(func() { c.send(ctx, environment) })
-	}
-	c.goesOn()
+	sending := c.sendFrom(ctx, 6)
 	second := c.join(3)
 	c.stop(first)
 	waiting.Until(t, func() bool { return c.layout().Next == 3 })
