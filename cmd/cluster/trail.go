@@ -27,6 +27,14 @@ func (j *judge) verify(ctx context.Context, r *relayNode) error {
 	if err != nil {
 		return err
 	}
+	// Who has just taken over the trail shows its files once they have come up to it.
+	shown := func() bool {
+		_, err := r.get(ctx, "/tlog/0/checkpoint")
+		return err == nil
+	}
+	if err := j.until(ctx, r.name+" shows the trail's files", shown); err != nil {
+		return err
+	}
 	args := []string{"trail", "verify", "--output", "json", "--url", "http://" + r.admin + "/tlog/", "--key", j.key}
 	if j.newest != "" {
 		args = append(args, "--checkpoint", j.newest)

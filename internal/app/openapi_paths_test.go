@@ -27,6 +27,7 @@ func describeAPI(schemas object) object {
 	readyz["get"].(object)["parameters"] = []object{format}
 	tlog := guarded("A file of the trail.", object{"application/octet-stream": object{}, "text/plain": object{}})
 	tlog["404"] = answer("There is no such file.", text)
+	tlog["503"] = answer("This relay has just taken over the trail, and brings its files up to it: try again after Retry-After.", text)
 	tree := private("trail", "The audit trail in the layout of C2SP tlog-tiles, such as 0/checkpoint", token, tlog)
 	tree["parameters"] = []object{{"name": "path", "in": "path", "required": true, "description": "it may hold slashes", "schema": object{"type": "string"}}}
 	input := pushPath("pushDatadogV1", "Events, as Datadog's older intake takes them", datadogTaken, text, ref("DatadogV1Refusal"))

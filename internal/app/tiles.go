@@ -21,8 +21,12 @@ func (c *control) startTiles(ctx context.Context) error {
 	store := c.tiles()
 	c.files = tiles.NewKeeper(store, c.trail, c.trail.Generations, c.log)
 	c.stack.push("trail's files", background(c.files.Keep))
+	files := store.Handler()
+	if c.inCluster() {
+		files = c.files.Handler() // another relay may have kept the trail since this one did
+	}
 	c.published.Store(&web.Trail{
-		Files: store.Handler(), Policy: c.trailPolicy,
+		Files: files, Policy: c.trailPolicy,
 		Dir: filepath.Join(c.cfg().DataDir, tiles.Dir), Witnesses: witness.ForPolicy(c.cfg().Audit.Witnesses), Quorum: c.cfg().Audit.Quorum,
 	})
 	serve := c.cfg().Audit.Serve
@@ -30,12 +34,12 @@ func (c *control) startTiles(ctx context.Context) error {
 	case serve.Listen == config.ServeOff:
 		return nil
 	case serve.Listen != config.ServeOnAdmin:
-		return c.serveTiles(ctx, serve, store.Handler())
+		return c.serveTiles(ctx, serve, files)
 	case serve.Public:
-		c.admin.HandleOpen(tiles.Prefix, store.Handler())
+		c.admin.HandleOpen(tiles.Prefix, files)
 		return nil
 	}
-	c.admin.Handle(tiles.Prefix, store.Handler())
+	c.admin.Handle(tiles.Prefix, files)
 	return nil
 }
 

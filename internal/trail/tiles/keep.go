@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -45,6 +47,8 @@ type Keeper struct {
 	logs      map[string]Log // by origin
 	fromFirst map[int64]bool // logs to be gone through from the first entry, by base
 	again     func()         // ends the run under way; nil before the first one
+
+	current atomic.Bool // the files have come up to the trail's end
 }
 
 // NewKeeper makes a keeper of a store. log may be nil.
@@ -76,6 +80,7 @@ func (k *Keeper) Keep(ctx context.Context) {
 		k.mu.Unlock()
 		err := k.follow(run, func() error {
 			failing.Tell(k.log, nil, late, mended)
+			k.current.Store(true)
 			if k.begun() {
 				check()
 			}
@@ -91,6 +96,20 @@ func (k *Keeper) Keep(ctx context.Context) {
 		}
 		_ = retry.Sleep(ctx, retryPause)
 	}
+}
+
+// Handler is the store's, from when its files have first come up to the trail. Before that, another keeper
+// of the same trail may have shown newer ones, and older ones would look as if the log went back.
+func (k *Keeper) Handler() http.Handler {
+	files := k.store.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !k.current.Load() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the files are being brought up to the trail, which this relay has just taken over; ask again", http.StatusServiceUnavailable)
+			return
+		}
+		files.ServeHTTP(w, r)
+	})
 }
 
 // begun reports whether the newest log has a checkpoint. A new trail, or a new generation, is signed later
