@@ -229,8 +229,9 @@ type Table interface {
 	List(ctx context.Context, prefix string) ([]Value, error)
 
 	// Put makes a value durable if the condition holds, and returns its revision. Nil data
-	// is a tombstone. ErrConflict means that the condition does not hold, and ErrUnknown that
-	// the value was perhaps written, or will be.
+	// is a tombstone, which may be forgotten once there are many newer ones: then its key counts as
+	// never written. ErrConflict means that the condition does not hold, and ErrUnknown that the
+	// value was perhaps written, or will be.
 	Put(ctx context.Context, key string, data []byte, c If) (rev uint64, err error)
 
 	// PutLazy is Put for a value that is written often: after a kill of the process it is

@@ -110,7 +110,35 @@ func (t *Table) List(ctx context.Context, prefix string) ([]store.Value, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list the table: %w", err)
 	}
+	t.forget(ctx, all)
 	return slices.DeleteFunc(all, func(v store.Value) bool { return v.Data == nil }), nil
+}
+
+const (
+	// tombstones is how many of them a list leaves. Each process of a relay ends as one, and whoever
+	// lists the relays asks for all of them, too.
+	tombstones = 64
+	// forgets bounds how many a list removes: it has something else to do.
+	forgets = 32
+)
+
+// forget removes the oldest tombstones of a list. A message is removed by its sequence, so that a value
+// that was put meanwhile stays. A failure, or a crash, leaves a tombstone to the next list.
+func (t *Table) forget(ctx context.Context, all []store.Value) {
+	var gone []uint64
+	for _, v := range all {
+		if v.Data == nil && v.Rev > 0 && !v.Doubtful {
+			gone = append(gone, t.sequence(v.Rev))
+		}
+	}
+	slices.Sort(gone)
+	gone = gone[:min(max(0, len(gone)-tombstones), forgets)]
+	_ = durable.SideBySide(len(gone), func(i int) error {
+		if err := t.handle.DeleteMsg(ctx, gone[i]); err != nil {
+			t.store.log.Debug("removing a tombstone failed", "stream", t.stream, "sequence", gone[i], "error", err)
+		}
+		return nil
+	})
 }
 
 // keys are those with a prefix that have a value or a tombstone, sorted.

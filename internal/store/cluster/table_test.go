@@ -148,6 +148,44 @@ func TestAListAsksForAllAtOnce(t *testing.T) {
 	assert.Len(t, <-listed, values)
 }
 
+// The names of relays that have ended are not asked for at each list for ever.
+func TestAListForgetsOldTombstones(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, natstest.Run(t, t.TempDir()).ClientURL(), 1)
+	const ended = tombstones + forgets + 10
+	revs := map[string]uint64{}
+	for i := range ended {
+		key := fmt.Sprintf("beat/%03d", i)
+		rev, err := b.Table().Put(t.Context(), key, []byte("v"), store.If{})
+		require.NoError(t, err)
+		revs[key], err = b.Table().Put(t.Context(), key, nil, store.If{Key: key, Rev: rev})
+		require.NoError(t, err)
+	}
+	_, err := b.Table().Put(t.Context(), "beat/000", []byte("again"), store.If{})
+	require.NoError(t, err)
+	list := func() int {
+		all, err := b.Table().List(t.Context(), "beat/")
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, "again", string(all[0].Data))
+		keys, err := b.store.table.keys(t.Context(), "beat/")
+		require.NoError(t, err)
+		return len(keys)
+	}
+	require.Equal(t, ended-forgets, list())
+	require.Equal(t, tombstones+1, list())
+	require.Equal(t, tombstones+1, list())
+
+	gone, err := b.Table().Get(t.Context(), "beat/001")
+	require.NoError(t, err)
+	require.Zero(t, gone.Rev)
+	_, err = b.Table().Put(t.Context(), "beat/001", []byte("v"), store.If{Key: "beat/001", Rev: revs["beat/001"]})
+	require.ErrorIs(t, err, store.ErrConflict, "who knows the tombstone is told that it knows nothing newer")
+	newest := fmt.Sprintf("beat/%03d", ended-1)
+	_, err = b.Table().Put(t.Context(), newest, []byte("v"), store.If{Key: newest, Rev: revs[newest]})
+	require.NoError(t, err)
+}
+
 // A relay that starts while the servers elect a leader waits for them.
 func TestAYoungStoreWaitsForALeader(t *testing.T) {
 	t.Parallel()
