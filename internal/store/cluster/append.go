@@ -4,30 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Append implements [store.Log].
 func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
-	return l.append(ctx, nil, drafts)
+	return l.append(ctx, nil, recordsOf(drafts))
 }
 
 // AppendAt implements [store.Log].
 func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
-	return l.append(ctx, &after, drafts)
+	return l.append(ctx, &after, recordsOf(drafts))
 }
 
-func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft) (first store.Pos, err error) {
-	if err := l.fits(drafts); err != nil {
+func recordsOf(drafts []store.Draft) []store.Record {
+	records := make([]store.Record, len(drafts))
+	for i := range drafts {
+		records[i].Draft = drafts[i]
+	}
+	return records
+}
+
+// append appends records, whose positions it does not look at. Those without a time have the present one.
+func (l *Log) append(ctx context.Context, after *store.Pos, records []store.Record) (first store.Pos, err error) {
+	if err := l.fits(records); err != nil {
 		return 0, err
 	}
-	if len(drafts) == 0 {
+	if len(records) == 0 {
 		state, err := l.State(ctx)
 		return state.End + 1, err
 	}
-	batches := batchesOf(drafts)
+	batches := batchesOf(records)
 	if len(batches) == 1 {
 		l.whole.RLock()
 		defer l.whole.RUnlock()
@@ -37,7 +45,7 @@ func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft
 	}
 	// A crash between two batches leaves the first.
 	for i, batch := range batches {
-		at, err := l.keep(ctx, after, batch, nil)
+		at, err := l.keep(ctx, after, batch)
 		if err != nil {
 			if i > 0 { // some were stored
 				err = fmt.Errorf("%w: %w", store.ErrUnknown, errors.New(err.Error()))
@@ -55,11 +63,11 @@ func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft
 	return first, nil
 }
 
-// fits refuses drafts that no message can hold.
-func (l *Log) fits(drafts []store.Draft) error {
+// fits refuses records that no message can hold.
+func (l *Log) fits(records []store.Record) error {
 	limit := l.MaxRecord()
-	for i := range drafts {
-		d := &drafts[i]
+	for i := range records {
+		d := &records[i].Draft
 		if len(d.Key) > store.MaxKey {
 			return fmt.Errorf("%w: its key has %d bytes, and %d are the limit", store.ErrTooLarge, len(d.Key), store.MaxKey)
 		}
@@ -72,20 +80,19 @@ func (l *Log) fits(drafts []store.Draft) error {
 
 // attempt is one append that is tried until the cluster has it.
 type attempt struct {
-	log    *Log
-	drafts []store.Draft
-	times  []time.Time // of drafts that are another store's records; nil for the present
-	nonce  uint64      // of the first draft; the others follow
+	log     *Log
+	records []store.Record
+	nonce   uint64 // of the first record; the others follow
 	// after is the sequence that the stream has to end with; nil for any.
 	after *uint64
 	turn  turn   // at the newest try
-	frame []byte // of a single draft, at the newest try
+	frame []byte // of the last record, at the newest try
 	tries int
 }
 
 // keep stores one batch, in however many tries.
-func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft, times []time.Time) (first store.Pos, err error) {
-	a := &attempt{log: l, drafts: drafts, times: times, nonce: newNonce()}
+func (l *Log) keep(ctx context.Context, after *store.Pos, records []store.Record) (first store.Pos, err error) {
+	a := &attempt{log: l, records: records, nonce: newNonce()}
 	_, err = l.store.insist(ctx, func(ctx context.Context) (last uint64, err error) {
 		if err := a.expect(after); err != nil {
 			return 0, err
@@ -98,7 +105,7 @@ func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft, 
 			return 0, err
 		}
 		if first, err = l.accept(ctx, last, a); err != nil {
-			err = errors.New(err.Error()) // the drafts may be stored, so that it is no refusal
+			err = errors.New(err.Error()) // the records may be stored, so that it is no refusal
 		}
 		return last, err
 	})
@@ -131,35 +138,21 @@ func (a *attempt) expect(after *store.Pos) error {
 func (a *attempt) try(ctx context.Context) (last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	if len(a.drafts) == 1 {
-		return a.single(ctx)
-	}
-	last, err = a.batch(ctx)
-	if hasCode(err, codeBatchDuplicate) {
-		return a.stored(ctx)
-	}
-	return last, err
-}
-
-// single publishes one message.
-func (a *attempt) single(ctx context.Context) (uint64, error) {
-	l := a.log
-	l.sending.Lock()
-	m := a.message(0, l.now())
-	a.frame = m.Data
-	ack, err := l.store.js.PublishMsgAsync(m)
-	l.sending.Unlock()
+	ack, err := a.send()
 	if err != nil {
 		return 0, err
 	}
 	select {
 	case got := <-ack.Ok():
 		return got.Sequence, nil
-	case err := <-ack.Err():
-		return 0, err
+	case err = <-ack.Err():
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		err = ctx.Err()
 	}
+	if hasCode(err, codeBatchDuplicate) {
+		return a.stored(ctx)
+	}
+	return 0, err
 }
 
 // conflict reads what stands after the expected end, since the refusal alone proves nothing:
@@ -182,8 +175,8 @@ func (a *attempt) conflict(ctx context.Context, refused error) (last uint64, err
 	if !l.holds(got, a.nonce) {
 		return 0, fmt.Errorf("%w: the log goes on after sequence %d", store.ErrConflict, *a.after)
 	}
-	last = *a.after + uint64(len(a.drafts))
-	if got, err = l.store.next(ctx, l.stream, last); err != nil || !l.holds(got, a.nonce+uint64(len(a.drafts))-1) {
+	last = *a.after + uint64(len(a.records))
+	if got, err = l.store.next(ctx, l.stream, last); err != nil || !l.holds(got, a.nonce+uint64(len(a.records))-1) {
 		return 0, fmt.Errorf("%w: the log has only some of the records", store.ErrUnknown)
 	}
 	return last, nil
@@ -198,13 +191,13 @@ func (l *Log) holds(m message, nonce uint64) bool {
 // errElsewhere means that the cluster lost the end of the log while it stored an append.
 var errElsewhere = errors.New("the cluster lost the end of the log meanwhile")
 
-// accept notes where the drafts stand, before anybody is told. It refuses positions that
+// accept notes where the records stand, before anybody is told. It refuses positions that
 // were other records', since the cluster lost those: then the next try finds out where the
-// drafts stand now, or stores them again if they stand where nobody reads.
+// records stand now, or stores them again if they stand where nobody reads.
 //
 // A crash before the note leaves records that were not acknowledged.
 func (l *Log) accept(ctx context.Context, last uint64, a *attempt) (store.Pos, error) {
-	n := uint64(len(a.drafts))
+	n := uint64(len(a.records))
 	for i := range n {
 		pos, readable := l.meta().pos(last - n + 1 + i)
 		if !readable {

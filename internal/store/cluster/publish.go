@@ -68,25 +68,15 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg) (seq uint64, err error
 	if err != nil {
 		return 0, err
 	}
-	seq, _, err = readAck(answer)
-	return seq, err
-}
-
-// readAck reads the answer to a publish.
-func readAck(answer *nats.Msg) (seq uint64, count int, err error) {
-	if answer.Header.Get("Status") == "503" {
-		return 0, 0, nats.ErrNoResponders
-	}
 	var ack struct {
 		Error *jetstream.APIError `json:"error"`
 		Seq   uint64              `json:"seq"`
-		Count int                 `json:"count"`
 	}
 	if err := json.Unmarshal(answer.Data, &ack); err != nil {
-		return 0, 0, fmt.Errorf("read the answer to a publish: %w", err)
+		return 0, fmt.Errorf("read the answer to a publish: %w", err)
 	}
 	if ack.Error != nil {
-		return 0, 0, ack.Error
+		return 0, ack.Error
 	}
-	return ack.Seq, ack.Count, nil
+	return ack.Seq, nil
 }

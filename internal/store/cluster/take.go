@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -18,23 +17,9 @@ const maxTurns = 500
 
 // Take implements [store.Taker]. A crash between two batches leaves the first.
 func (l *Log) Take(ctx context.Context, records ...store.Record) error {
-	drafts, times := make([]store.Draft, len(records)), make([]time.Time, len(records))
-	for i := range records {
-		drafts[i], times[i] = records[i].Draft, records[i].Time
-	}
-	if err := l.fits(drafts); err != nil {
-		return err
-	}
-	l.whole.Lock()
-	defer l.whole.Unlock()
 	after := records[0].Pos - 1
-	for _, batch := range batchesOf(drafts) {
-		if _, err := l.keep(ctx, &after, batch, times[:len(batch)]); err != nil {
-			return err
-		}
-		after, times = after+store.Pos(len(batch)), times[len(batch):]
-	}
-	return nil
+	_, err := l.append(ctx, &after, records)
+	return err
 }
 
 // Pass implements [store.Taker]: the gap is a turn. A crash before it is in the table leaves
