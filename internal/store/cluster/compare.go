@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 const (
@@ -138,33 +139,31 @@ func (l *Log) goBack(ctx context.Context, info *jetstream.StreamInfo, newest spo
 	return nil
 }
 
-// stays is the newest position that still has its record. All earlier ones have theirs, too,
-// so that it is found by halves. Where this relay has counted on while another one began a turn, it
-// is the newest one that both count alike.
+// stays is the newest position that still has its record, as all known ones before it have. All known
+// places are asked for, as another relay's newer records may stand after a lost one. Where this relay
+// has counted on while another one began a turn, it is the newest position that both count alike.
 func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos, error) {
 	if agreed, ahead := l.known.isAhead(); ahead {
 		return agreed, nil
 	}
 	end := l.meta().reach(info.State.LastSeq)
 	all := l.known.spots(end)
-	var failed error
-	n := sort.Search(len(all), func(i int) bool {
-		if failed != nil {
-			return true
-		}
-		another, err := l.isAnother(ctx, info, all[i])
-		failed = err
-		return another
+	lost := make([]bool, len(all))
+	err := durable.SideBySide(len(all), func(i int) (err error) {
+		lost[i], err = l.isAnother(ctx, info, all[i])
+		return err
 	})
-	switch {
-	case failed != nil:
-		return 0, failed
-	case n == len(all):
-		return end, nil
-	case n > 0:
-		return all[n-1].Pos, nil
+	if err != nil {
+		return 0, err
 	}
-	return min(end, all[0].Pos-1), nil
+	switch first := slices.Index(lost, true); first {
+	case -1:
+		return end, nil
+	case 0:
+		return min(end, all[0].Pos-1), nil
+	default:
+		return all[first-1].Pos, nil
+	}
 }
 
 // become puts a newer meta in the place of one. It reports false if another goroutine has replaced

@@ -21,6 +21,7 @@ func TestTwoRelaysLoseTheEndOfALog(t *testing.T) {
 		read          bool   // each has read those of the other one
 		what          string // is rolled back
 		down          int    // the second one is down then, and starts again after so many records of the first one
+		told          bool   // the table says by then how far the first one has come
 	}{
 		"both know all of it":                            {first: 20, read: true, what: "*_EVENTS"},
 		"the second one knows nothing of it":             {first: 20, what: "*_EVENTS"},
@@ -32,6 +33,8 @@ func TestTwoRelaysLoseTheEndOfALog(t *testing.T) {
 		"the second one starts before it is overtaken":   {second: 20, what: "*_EVENTS", down: 5},
 		"the second one starts after it is overtaken":    {second: 20, what: "*_EVENTS", down: 35},
 		"the second one starts late, with the table":     {second: 20, what: "*", down: 35},
+		"the second one lost one record, and is told":    {second: 1, what: "*_EVENTS", down: 35, told: true},
+		"the second one lost some records, and is told":  {second: 20, what: "*_EVENTS", down: 35, told: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,6 +67,9 @@ func TestTwoRelaysLoseTheEndOfALog(t *testing.T) {
 			want := slices.Clone(early)
 			if c.down > 0 {
 				want = slices.AppendSeq(want, maps.Values(insist(t, both[0], 5000, c.down)))
+				if c.told {
+					require.NoError(t, both[0].store.table.Sync(t.Context()))
+				}
 				second.open(t)
 				both[1] = second.log(t, "events")
 			}
