@@ -27,30 +27,37 @@ type Timing struct {
 // after it was written, and what follows its end takes some writes.
 var DefaultTiming = Timing{Beat: 750 * time.Millisecond, Dead: 3500 * time.Millisecond, Hold: 2500 * time.Millisecond}
 
-// Epoch is the newest value of a job's epoch.
+// Epoch is the newest value of a job's epoch, in the form in which it stands in the table.
 type Epoch struct {
 	// Rev is its revision in the table. Everything that the holder writes for the job is
 	// conditional on it. 0 means that the job never had a holder.
-	Rev uint64
+	Rev uint64 `json:"-"`
 	// Number counts the holders that the job has had.
-	Number uint64
+	Number uint64 `json:"number"`
 	// Holder is the relay that has the job; empty after it was released.
-	Holder string
+	Holder string `json:"holder,omitempty"`
 	// For is the relay that the job was released for: others leave it alone as long as that one lives.
-	For string
+	For string `json:"for,omitempty"`
+	// Since is when it was written, by its writer's clock: for people, and for no decision.
+	Since time.Time `json:"since"`
 }
 
-// Beat is the newest heartbeat of a relay. Each one replaces the one before, under the
-// condition that nobody else has: so a relay that was declared dead learns it.
+// Beat is the newest heartbeat of a relay, in the form in which it stands in the table. Each one
+// replaces the one before, under the condition that nobody else has: so a relay that was declared
+// dead learns it.
 type Beat struct {
 	// Rev is its revision in the table.
-	Rev uint64
+	Rev uint64 `json:"-"`
 	// Dead means that the relay has left, or was declared dead. It never comes back under that name.
-	Dead bool
-	// Leaves means that the relay gives its jobs away, and is given none.
-	Leaves bool
+	Dead bool `json:"-"`
 	// Jobs are those that the relay can do. Relays with different configurations differ in them.
-	Jobs []string
+	Jobs []string `json:"jobs"`
+	// At is when it was written, by the relay's clock: for people, and for no decision.
+	At time.Time `json:"at"`
+	// Leaves means that the relay gives its jobs away, and is given none.
+	Leaves bool `json:"leaves,omitempty"`
+	// Says is what the relay tells the others: see [Options.Says].
+	Says string `json:"says,omitempty"`
 }
 
 // Machine decides what one relay does about the jobs. It is told what stands in the table,
@@ -122,14 +129,6 @@ func (m *Machine) SawBeat(now time.Duration, relay string, b Beat) {
 	}
 }
 
-// Beaten notes that the heartbeat that was begun at a time has reached the table.
-func (m *Machine) Beaten(begun time.Duration) {
-	if !m.joined || begun-m.heard > 3*m.timing.Beat {
-		m.steady = begun
-	}
-	m.heard, m.joined = max(m.heard, begun), true
-}
-
 // FoundEpoch takes a job's epoch as the table's leader has answered a question that was put at
 // the time asked. It may be older than one that was seen before it was asked: then the table has
 // lost its end. If it was this relay's epoch that was lost, the relay goes on, and writes it again.
@@ -159,11 +158,15 @@ func (m *Machine) WroteEpoch(now, asked time.Duration, job string, e Epoch) {
 	m.SawEpoch(now, job, e)
 }
 
-// WroteBeat takes a heartbeat of this relay that it has written.
-func (m *Machine) WroteBeat(now, asked time.Duration, b Beat) {
+// WroteBeat takes a heartbeat of this relay that it has begun and written.
+func (m *Machine) WroteBeat(now, begun, asked time.Duration, b Beat) {
 	if known := m.beats[m.self]; b.Rev > known.Rev || asked > known.at {
 		m.beats[m.self] = seenBeat{b, now}
 	}
+	if !m.joined || begun-m.heard > 3*m.timing.Beat {
+		m.steady = begun
+	}
+	m.heard, m.joined = max(m.heard, begun), true
 }
 
 // FoundBeat is FoundEpoch for a heartbeat. If this relay's own has gone back, all epochs may

@@ -93,8 +93,7 @@ func (p *player) beat(now time.Duration) {
 			p.m.FoundBeat(p.read(), asked, p.name, got)
 			return
 		}
-		p.m.WroteBeat(p.read(), asked, got)
-		p.m.Beaten(now)
+		p.m.WroteBeat(p.read(), now, asked, got)
 	})
 }
 

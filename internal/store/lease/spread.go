@@ -79,7 +79,7 @@ type part struct {
 	heard   atomic.Int64
 	said    chan func()
 	doing   map[string]*doing // jobs that are under way, or stop
-	putting map[string]bool   // keys that are being written
+	asking  map[string]bool   // keys that are being read or written
 	io      sync.WaitGroup
 }
 
@@ -96,7 +96,7 @@ func newPart(o Options) *part {
 	jobs := slices.Sorted(maps.Keys(o.Jobs))
 	return &part{
 		Options: o, self: self, start: time.Now(), machine: NewMachine(self, o.Was, jobs, o.Sticky, o.Timing),
-		said: make(chan func(), 16), doing: map[string]*doing{}, putting: map[string]bool{},
+		said: make(chan func(), 16), doing: map[string]*doing{}, asking: map[string]bool{},
 	}
 }
 
@@ -148,7 +148,7 @@ func (p *part) run(ctx context.Context) error {
 // heartbeat is under way, which would keep it among the living. One that is cut off waits for
 // neither of the latter.
 func (p *part) hasLeft() bool {
-	settled := !p.machine.holds() && !p.putting[beatKey+p.self]
+	settled := !p.machine.holds() && !p.asking[beatKey+p.self]
 	return len(p.doing) == 0 && (settled || p.now()-p.machine.heard >= p.Timing.Dead)
 }
 
@@ -183,17 +183,17 @@ func (p *part) act(ctx context.Context, d Decision) {
 		p.beat(ctx)
 	}
 	for _, job := range d.Look {
-		p.look(ctx, job)
+		p.ask(ctx, epochKey+job, nil, p.epochFor(job))
 	}
 	for relay, b := range d.Declare {
 		p.declare(ctx, relay, b)
 	}
 	for job, e := range d.Take {
-		p.putEpoch(ctx, job, e, epochValue{Number: e.Number + 1, Holder: p.self})
+		p.putEpoch(ctx, job, Epoch{Rev: e.Rev, Number: e.Number + 1, Holder: p.self})
 	}
 	for job, to := range d.Release {
 		if e := p.machine.Epoch(job); p.doing[job] == nil { // it has stopped
-			p.putEpoch(ctx, job, e, epochValue{Number: e.Number, For: to})
+			p.putEpoch(ctx, job, Epoch{Rev: e.Rev, Number: e.Number, For: to})
 		}
 	}
 }
@@ -233,104 +233,86 @@ func (p *part) stopAll() {
 
 // beat writes a heartbeat.
 func (p *part) beat(ctx context.Context) {
-	began, key, known, leaves := p.now(), beatKey+p.self, p.machine.Known(), p.machine.Leaves()
-	value := beatValue{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC(), Leaves: leaves}
+	began, b := p.now(), Beat{Jobs: slices.Sorted(maps.Keys(p.Jobs)), At: time.Now().UTC(), Leaves: p.machine.Leaves()}
 	if p.Says != nil {
-		value.Says = p.Says()
+		b.Says = p.Says()
 	}
-	pulse, err := json.Marshal(value)
-	if err != nil {
-		p.Logger.Error("a heartbeat cannot be encoded", "error", err) // it always can, before the year 10,000
-		return
-	}
-	p.put(ctx, key, pulse, known.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
-		if v == nil {
-			p.machine.WroteBeat(p.now(), asked, Beat{Rev: rev, Leaves: leaves})
-			p.machine.Beaten(began)
-			p.heard.Store(int64(p.machine.heard))
+	pulse, _ := json.Marshal(b) // it always can be encoded
+	p.ask(ctx, beatKey+p.self, &store.Value{Rev: p.machine.Known().Rev, Data: pulse}, func(asked time.Duration, v store.Value, written bool) {
+		if !written {
+			p.machine.FoundBeat(p.now(), asked, p.self, beatOf(v))
 			return
 		}
-		p.machine.FoundBeat(p.now(), asked, p.self, beatOf(*v))
+		p.machine.WroteBeat(p.now(), began, asked, beatOf(v))
+		p.heard.Store(int64(p.machine.heard))
 	})
 }
 
 // declare declares a relay dead: its own next heartbeat is refused.
 func (p *part) declare(ctx context.Context, relay string, b Beat) {
-	p.put(ctx, beatKey+relay, nil, b.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
-		if v == nil {
-			p.machine.SawBeat(p.now(), relay, Beat{Rev: rev, Dead: true})
-			p.Logger.Warn("a relay is declared dead, as its heartbeat has not changed", "relay", relay, "for", p.Timing.Dead)
+	p.ask(ctx, beatKey+relay, &store.Value{Rev: b.Rev}, func(asked time.Duration, v store.Value, written bool) {
+		if !written {
+			p.machine.FoundBeat(p.now(), asked, relay, beatOf(v))
 			return
 		}
-		p.machine.FoundBeat(p.now(), asked, relay, beatOf(*v))
+		p.machine.SawBeat(p.now(), relay, beatOf(v))
+		p.Logger.Warn("a relay is declared dead, as its heartbeat has not changed", "relay", relay, "for", p.Timing.Dead)
 	})
 }
 
-// look reads a job's epoch from the table's leader. After a failure the machine asks again.
-func (p *part) look(ctx context.Context, job string) {
-	key := epochKey + job
-	if p.putting[key] {
-		return
+// putEpoch replaces a job's epoch that has the revision e.Rev. A crash before leaves the old one,
+// after it the new one: if it names this relay, the others wait until they declare it dead.
+func (p *part) putEpoch(ctx context.Context, job string, e Epoch) {
+	e.Since = time.Now().UTC()
+	data, _ := json.Marshal(e) // it always can be encoded
+	p.ask(ctx, epochKey+job, &store.Value{Rev: e.Rev, Data: data}, p.epochFor(job))
+}
+
+// epochFor tells the machine of a job's epoch that was read or written.
+func (p *part) epochFor(job string) func(asked time.Duration, v store.Value, written bool) {
+	return func(asked time.Duration, v store.Value, written bool) {
+		tell := p.machine.FoundEpoch
+		if written {
+			tell = p.machine.WroteEpoch
+		}
+		tell(p.now(), asked, job, p.epochOf(v))
 	}
-	p.putting[key] = true
-	p.io.Go(func() {
-		asked := p.now()
-		reading, cancel := context.WithTimeout(ctx, p.Timing.Dead)
-		defer cancel()
-		v, err := p.Table.Get(reading, key)
-		p.say(ctx, func() {
-			delete(p.putting, key)
-			if err == nil {
-				p.machine.FoundEpoch(p.now(), asked, job, p.epochOf(v))
-			}
-		})
-	})
 }
 
-// putEpoch replaces a job's epoch. A crash before leaves the old one, after it the new one:
-// if it names this relay, the others wait until they declare it dead.
-func (p *part) putEpoch(ctx context.Context, job string, e Epoch, next epochValue) {
-	next.Since = time.Now().UTC()
-	data, err := json.Marshal(next)
+func (p *part) epochOf(v store.Value) Epoch {
+	e, err := epochOf(v)
 	if err != nil {
-		p.Logger.Error("an epoch cannot be encoded", "job", job, "error", err) // it always can
-		return
+		p.Logger.Error("the epoch of a job cannot be read, and is replaced", "key", v.Key, "error", err)
 	}
-	p.put(ctx, epochKey+job, data, e.Rev, func(rev uint64, asked time.Duration, v *store.Value) {
-		if v == nil {
-			e := Epoch{Rev: rev, Number: next.Number, Holder: next.Holder, For: next.For}
-			p.machine.WroteEpoch(p.now(), asked, job, e)
-			return
-		}
-		p.machine.FoundEpoch(p.now(), asked, job, p.epochOf(*v))
-	})
+	return e
 }
 
-// put replaces a key's value under the condition that it has a revision. Then is given the
-// new revision, or, if that is not known to have succeeded, what stands in the table. Of
-// one key, one write is under way at a time.
-func (p *part) put(life context.Context, key string, data []byte, rev uint64, then func(rev uint64, asked time.Duration, v *store.Value)) {
-	if p.putting[key] {
+// ask puts a key's next value in the place of the one with its revision. Then is given what stands in
+// the table: the written value, or, if that is not known to have succeeded or there is no next value,
+// what its leader answers. Without an answer the machine asks again. Of one key, one question is under
+// way at a time.
+func (p *part) ask(life context.Context, key string, next *store.Value, then func(asked time.Duration, v store.Value, written bool)) {
+	if p.asking[key] {
 		return
 	}
-	p.putting[key] = true
+	p.asking[key] = true
 	p.io.Go(func() {
 		ctx, cancel := context.WithTimeout(life, p.Timing.Dead)
 		defer cancel()
-		next, err := p.Table.Put(ctx, key, data, store.If{Key: key, Rev: rev})
-		var stands store.Value
-		var unread error
+		v, written := store.Value{Key: key}, false
+		if next != nil {
+			rev, err := p.Table.Put(ctx, key, next.Data, store.If{Key: key, Rev: next.Rev})
+			v.Rev, v.Data, written = rev, next.Data, err == nil
+		}
 		asked := p.now()
-		if err != nil {
-			stands, unread = p.Table.Get(ctx, key)
+		var err error
+		if !written {
+			v, err = p.Table.Get(ctx, key)
 		}
 		p.say(life, func() {
-			delete(p.putting, key)
-			switch {
-			case err == nil:
-				then(next, asked, nil)
-			case unread == nil:
-				then(0, asked, &stands)
+			delete(p.asking, key)
+			if err == nil {
+				then(asked, v, written)
 			}
 		})
 	})

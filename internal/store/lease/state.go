@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -49,13 +48,11 @@ func State(ctx context.Context, table store.Table) (Standing, error) {
 	}
 	for _, v := range values {
 		if name, is := strings.CutPrefix(v.Key, beatKey); is {
-			var b beatValue
-			_ = json.Unmarshal(v.Data, &b) // a heartbeat that cannot be read is one all the same
+			b := beatOf(v) // a heartbeat that cannot be read is one all the same
 			s.Relays = append(s.Relays, Relay{Name: name, Heartbeat: b.At, Says: b.Says})
 		} else if name, is := strings.CutPrefix(v.Key, epochKey); is {
-			var e epochValue
-			_ = json.Unmarshal(v.Data, &e) // an epoch that cannot be read has no holder: see epochOf
-			s.Jobs = append(s.Jobs, Job{Name: name, Holder: e.Holder, For: e.For, Epoch: e.Number, Rev: v.Rev, Since: e.Since})
+			e, _ := epochOf(v) // one that cannot be read has no holder
+			s.Jobs = append(s.Jobs, Job{Name: name, Holder: e.Holder, For: e.For, Epoch: e.Number, Rev: e.Rev, Since: e.Since})
 		}
 	}
 	return s, nil

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -14,35 +13,19 @@ const (
 	beatKey     = clusterKeys + "beat/"
 )
 
-// epochValue is a job's epoch in the table.
-type epochValue struct {
-	Number uint64    `json:"number"`
-	Holder string    `json:"holder,omitempty"`
-	For    string    `json:"for,omitempty"`
-	Since  time.Time `json:"since"` // by its writer's clock, for people
-}
-
-// beatValue is a relay's heartbeat in the table.
-type beatValue struct {
-	Jobs   []string  `json:"jobs"` // that it can do
-	At     time.Time `json:"at"`   // by its clock, for people
-	Leaves bool      `json:"leaves,omitempty"`
-	Says   string    `json:"says,omitempty"` // see Options.Says
-}
-
 // beatOf decodes a heartbeat. A relay whose heartbeat cannot be read is given nothing.
-func beatOf(v store.Value) Beat {
-	var b beatValue
+func beatOf(v store.Value) (b Beat) {
 	_ = json.Unmarshal(v.Data, &b)
-	return Beat{Rev: v.Rev, Dead: v.Data == nil && v.Rev > 0, Leaves: b.Leaves, Jobs: b.Jobs}
+	b.Rev, b.Dead = v.Rev, v.Data == nil && v.Rev > 0
+	return b
 }
 
 // epochOf decodes an epoch. One that cannot be read has no holder: whoever replaces it knows
 // its revision.
-func (p *part) epochOf(v store.Value) Epoch {
-	var e epochValue
-	if err := json.Unmarshal(v.Data, &e); err != nil && v.Data != nil {
-		p.Logger.Error("the epoch of a job cannot be read, and is replaced", "key", v.Key, "error", err)
+func epochOf(v store.Value) (e Epoch, err error) {
+	if v.Data != nil {
+		err = json.Unmarshal(v.Data, &e)
 	}
-	return Epoch{Rev: v.Rev, Number: e.Number, Holder: e.Holder, For: e.For}
+	e.Rev = v.Rev
+	return e, err
 }
