@@ -70,14 +70,26 @@ func (m *meta) last() turn {
 // end is the position of the end of a stream that ends with a sequence.
 func (m *meta) end(lastSeq uint64) store.Pos { return store.Pos(lastSeq + m.last().Shift) }
 
+// split returns the last turn that has begun at a place, and the next one, if there is one. The first
+// turn is that of a stream which lost nothing.
+func (m *meta) split(hasBegun func(turn) bool) (last turn, next *turn) {
+	last = turn{Seq: 1}
+	for i := range m.Turns {
+		if !hasBegun(m.Turns[i]) {
+			return last, &m.Turns[i]
+		}
+		last = m.Turns[i]
+	}
+	return last, nil
+}
+
 // reach is the newest position that may have its record in a stream that ends with a
 // sequence, although it once went further, and perhaps had later turns.
 func (m *meta) reach(lastSeq uint64) store.Pos {
-	pos, readable := m.pos(lastSeq)
-	for i := 0; !readable; i++ {
-		if lastSeq < m.Turns[i].Seq {
-			return m.Turns[i].After
-		}
+	t, next := m.split(func(t turn) bool { return t.Seq <= lastSeq })
+	pos := store.Pos(lastSeq + t.Shift)
+	if next != nil {
+		return min(pos, next.After)
 	}
 	return pos
 }
@@ -86,15 +98,9 @@ func (m *meta) reach(lastSeq uint64) store.Pos {
 // stored after the loss of an end, and before the relay noticed that: it was never
 // acknowledged, and its position was another's.
 func (m *meta) pos(seq uint64) (store.Pos, bool) {
-	t := turn{Seq: 1}
-	for i := range m.Turns {
-		if seq < m.Turns[i].Seq {
-			pos := store.Pos(seq + t.Shift)
-			return pos, pos <= m.Turns[i].After
-		}
-		t = m.Turns[i]
-	}
-	return store.Pos(seq + t.Shift), true
+	t, next := m.split(func(t turn) bool { return t.Seq <= seq })
+	pos := store.Pos(seq + t.Shift)
+	return pos, next == nil || pos <= next.After
 }
 
 // place is where a position is to be looked for.
@@ -109,44 +115,30 @@ type place struct {
 }
 
 func (m *meta) find(pos store.Pos) place {
-	at := m.search(pos)
-	at.by = m.last()
+	t, next := m.split(func(t turn) bool { return t.first() <= pos })
+	at := place{seq: uint64(pos) - t.Shift, until: ^store.Pos(0), by: m.last()}
+	switch {
+	case pos <= m.Trimmed:
+		at.seq, at.until, at.lost = 0, m.Trimmed, store.Trimmed
+	case next != nil && pos > next.After:
+		at.seq, at.until, at.lost = 0, next.first()-1, cmp.Or(next.Why, store.Rewound)
+	case next != nil:
+		at.until = next.After
+	}
 	return at
-}
-
-func (m *meta) search(pos store.Pos) place {
-	if pos <= m.Trimmed {
-		return place{until: m.Trimmed, lost: store.Trimmed}
-	}
-	t := turn{Seq: 1}
-	for i := range m.Turns {
-		next := &m.Turns[i]
-		switch {
-		case pos >= next.first():
-			t = *next
-		case pos > next.After:
-			return place{until: next.first() - 1, lost: cmp.Or(next.Why, store.Rewound)}
-		default:
-			return place{seq: uint64(pos) - t.Shift, until: next.After}
-		}
-	}
-	return place{seq: uint64(pos) - t.Shift, until: ^store.Pos(0)}
 }
 
 // agrees is the position up to which both say the same.
 func (m *meta) agrees(with *meta) store.Pos {
-	for i := range max(len(m.Turns), len(with.Turns)) {
-		if i >= len(m.Turns) {
-			return with.Turns[i].After
-		}
-		if i >= len(with.Turns) {
-			return m.Turns[i].After
-		}
-		if m.Turns[i] != with.Turns[i] {
-			return min(m.Turns[i].After, with.Turns[i].After)
-		}
+	same := 0
+	for same < min(len(m.Turns), len(with.Turns)) && m.Turns[same] == with.Turns[same] {
+		same++
 	}
-	return ^store.Pos(0)
+	agreed := ^store.Pos(0)
+	for _, t := range slices.Concat(m.Turns[same:], with.Turns[same:]) {
+		agreed = min(agreed, t.After)
+	}
+	return agreed
 }
 
 // isOlder reports whether m lacks a turn that another meta of the same stream has. A shift grows with
@@ -157,13 +149,7 @@ func (m *meta) isOlder(than *meta) bool {
 
 // after is the sequence after that of a position which has its record, or is the last of a gap.
 func (m *meta) after(pos store.Pos) uint64 {
-	t := turn{Seq: 1}
-	for i := range m.Turns {
-		if m.Turns[i].first() > pos+1 {
-			break
-		}
-		t = m.Turns[i]
-	}
+	t, _ := m.split(func(t turn) bool { return t.first() <= pos+1 })
 	return uint64(pos) + 1 - t.Shift
 }
 
