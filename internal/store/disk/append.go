@@ -27,14 +27,16 @@ func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Dra
 }
 
 func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft) (store.Pos, error) {
-	if err := l.check(drafts); err != nil {
+	if err := l.check(drafts...); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	g := l.group()
-	g.add(drafts) // whose memory may change once the caller's context has ended
+	for _, d := range drafts { // whose memory may change once the caller's context has ended
+		g.add(d, 0)
+	}
 	if err := l.turn.during(ctx, func() error { return l.writeAt(after, g) }); err != nil {
 		return 0, err
 	}
@@ -60,7 +62,7 @@ func (l *Log) Room(ctx context.Context, need int64) error {
 	return l.turn.during(ctx, func() error { return l.room(need) })
 }
 
-func (l *Log) check(drafts []store.Draft) error {
+func (l *Log) check(drafts ...store.Draft) error {
 	limit := l.MaxRecord()
 	for _, d := range drafts {
 		if len(d.Key) > store.MaxKey || len(d.Key)+len(d.Data) > limit {
@@ -80,11 +82,10 @@ func (l *Log) group() *group {
 	return g
 }
 
-func (g *group) add(drafts []store.Draft) {
-	for _, d := range drafts {
-		g.frames = appendFrame(g.frames, d)
-	}
-	g.count += len(drafts)
+// add adds a record of a time, in nanoseconds; 0 stands for the time of its write.
+func (g *group) add(d store.Draft, at int64) {
+	g.frames = appendFrame(g.frames, d, at)
+	g.count++
 }
 
 // grow moves the log's end after a group that is durable. The turn is held.

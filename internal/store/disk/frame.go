@@ -46,12 +46,14 @@ func (h *head) size() int64 { return frameSize(h.key, h.data) }
 
 func frameSize(key, data int) int64 { return int64(headSize + key + data + sumSize) }
 
-// appendFrame appends a record without position, time and checksums: [finish] sets them.
-func appendFrame(b []byte, d store.Draft) []byte {
+// appendFrame appends a record without position and checksums, and without a time where that is 0:
+// [finish] sets them.
+func appendFrame(b []byte, d store.Draft, at int64) []byte {
 	var h [headSize]byte
 	copy(h[:], marker[:])
 	h[4] = d.Kind
 	binary.LittleEndian.PutUint16(h[6:], uint16(len(d.Key)))
+	binary.LittleEndian.PutUint64(h[16:], uint64(at))
 	binary.LittleEndian.PutUint32(h[24:], uint32(len(d.Data)))
 	b = append(b, h[:]...)
 	b = append(b, d.Key...)

@@ -76,26 +76,14 @@ func (o osFS) Open(path string, create bool) (file, error) {
 func (o osFS) OpenToRead(path string) (file, error) { return o.open(path, os.O_RDONLY) }
 
 func (o osFS) open(path string, flags int) (file, error) {
-	f, err := openRegular(path, flags)
+	f, err := durable.OpenFile(path, flags)
 	if err != nil && o.moveAside(path, fs.FileMode.IsRegular) {
-		f, err = openRegular(path, flags)
+		f, err = durable.OpenFile(path, flags)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
-}
-
-// openRegular opens a file, but no pipe, whose reader would wait for ever, and no folder.
-func openRegular(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: durable.ErrNoFile}, err, f.Close())
-	}
-	return f, nil
 }
 
 // moveAside moves what stands at a path out of the way unless it is right, and reports whether it

@@ -9,11 +9,11 @@ import (
 
 // Logs implements [store.Store]. A log has an end mark, or a folder with segments.
 func (s *Store) Logs(context.Context) (logs []string, err error) {
-	names, err := s.fs.Names(s.dir)
+	names, err := s.fs.Names(s.cfg.Dir)
 	for _, name := range names {
 		if log, isMark := strings.CutSuffix(name, endSuffix); isMark {
 			logs = append(logs, log)
-		} else if files, err := s.fs.Names(filepath.Join(s.dir, name)); err == nil && slices.ContainsFunc(files, isSegment) {
+		} else if files, err := s.fs.Names(filepath.Join(s.cfg.Dir, name)); err == nil && slices.ContainsFunc(files, isSegment) {
 			logs = append(logs, name)
 		}
 	}

@@ -33,7 +33,7 @@ const markLength = 96
 // same id after the positions that it had, and its readers are told that those are lost.
 const endSuffix = ".end"
 
-func (s *Store) endPath(log string) string { return filepath.Join(s.dir, log+endSuffix) }
+func (s *Store) endPath(log string) string { return filepath.Join(s.cfg.Dir, log+endSuffix) }
 
 // lostMargin is how many positions after a mark are passed over when files are lost, and the mark is
 // no more than a lower bound. It is synced every second.
@@ -71,6 +71,19 @@ func parseMark(b []byte) *endMark {
 	copy(m.secret[:], b[16:])
 	copy(m.boot[:], b[32:])
 	return m
+}
+
+// endMark is the end mark of a log as it is now; nil where it cannot be read. Another process may write
+// it meanwhile.
+func (s *Store) endMark(log string) *endMark {
+	f, err := s.fs.OpenToRead(s.endPath(log))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	mark := &slots{seed: seedFor(endPurpose(log)), f: f}
+	mark.loadShared()
+	return parseMark(mark.value())
 }
 
 // bootID is the kernel's name for the time since the machine was started, or zeros where

@@ -59,7 +59,7 @@ func TestABodyCannotForgeARecord(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, 1)
 	l := m.log.(*Log)
-	forged := appendFrame(nil, store.Draft{Data: []byte("forged")})
+	forged := appendFrame(nil, store.Draft{Data: []byte("forged")}, 0)
 	finish(forged, seedOf([16]byte{}, l.id, 1), dataStart+headSize, 2, 1, l.newest)
 	require.Equal(t, store.Pos(1), func() store.Pos {
 		pos, err := l.Append(context.Background(), store.Draft{Data: forged}, store.Draft{Data: []byte("real")})

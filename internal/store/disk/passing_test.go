@@ -30,7 +30,6 @@ func TestAReadOnlyFilesystem(t *testing.T) {
 	var said bytes.Buffer
 	m.leave() // its syncing, which is done here
 	m.store.log = slog.New(slog.NewTextHandler(&said, nil))
-	m.store.table.durable.log, m.log.(*Log).mark.log, m.store.table.lazy.log = m.store.log, m.store.log, m.store.log
 	for range 30 {
 		m.append()
 		m.put()

@@ -35,7 +35,7 @@ type onDisk struct {
 
 func newLog(s *Store, name string, opts store.Options) *Log {
 	return &Log{
-		store: s, name: name, dir: filepath.Join(s.dir, name), opts: opts, log: s.log,
+		store: s, name: name, dir: filepath.Join(s.cfg.Dir, name), opts: opts, log: s.log,
 		turn: newTurn(), grown: make(chan struct{}),
 	}
 }
@@ -68,11 +68,12 @@ func (r *recovery) find() error {
 		return err
 	}
 	if r.store.view {
-		now := r.markNow()
-		if r.known == nil && now.first > 0 { // the log was made meanwhile
+		switch now := r.store.endMark(r.name); {
+		case now != nil && r.known == nil: // the log was made meanwhile
 			return errOvertaken
+		case now != nil:
+			r.from = max(r.from, now.first)
 		}
-		r.from = max(r.from, now.first)
 	}
 	r.told = r.Log.told()
 	r.identify()
@@ -299,7 +300,7 @@ func (r *recovery) passLost() bool {
 		end, margin = max(end, r.told.base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
 	case r.known == nil && r.told.base == 0 && r.end > 0 && !r.bare: // perhaps newer segments are lost
 		margin = maxSegment / (headSize + sumSize)
-	case !r.bare || !slices.Contains(r.store.had, r.name):
+	case !r.bare || !slices.Contains(r.store.cfg.Had, r.name):
 		return false
 	}
 	if n := len(r.segments); n > 0 {

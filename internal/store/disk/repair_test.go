@@ -80,7 +80,7 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	end := m.log.(*Log).end
 	m.leave()
 	m.fs.cutPower()
-	s := &Store{fs: m.fs, dir: "/s", log: discard}
+	s := &Store{fs: m.fs, cfg: Config{Dir: "/s"}, log: discard}
 	mark, err := openSlots(s, "/s/events.end", "end of events")
 	require.NoError(t, err)
 	require.Equal(t, end, parseMark(mark.value()).end)
@@ -298,7 +298,7 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 // not synced when the power went.
 func (m *model) tear() {
 	l := m.log.(*Log)
-	b := appendFrame(nil, store.Draft{Data: []byte("perhaps somebody was told about this")})
+	b := appendFrame(nil, store.Draft{Data: []byte("perhaps somebody was told about this")}, 0)
 	finish(b, l.segments[len(l.segments)-1].seed, l.offset, l.end+1, l.end, l.newest)
 	m.leave()
 	n := m.fs.names[l.path(l.segments[len(l.segments)-1].base)]

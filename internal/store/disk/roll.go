@@ -47,7 +47,7 @@ func (l *Log) full(need int64) error {
 // takes the first for nothing, and goes on in the second.
 func (l *Log) roll(base store.Pos, size int64) error {
 	l.tick()
-	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.writer, name: l.name, doubtful: l.doubtful}
+	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.cfg.Writer, name: l.name, doubtful: l.doubtful}
 	older := slices.Clone(l.segments) // changes only in a turn
 	if n := len(older); n > 0 && older[n-1].base == base {
 		older = older[:n-1] // the newest holds no record that counts, and is replaced

@@ -23,7 +23,7 @@ func (l *Log) keep(f file, base store.Pos, from, to int64) string {
 	if to = w.filled(from, to); to <= from || l.store.view {
 		return ""
 	}
-	path := filepath.Join(l.store.salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))
+	path := filepath.Join(l.store.cfg.Salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))
 	if err := l.store.keep(path, w, from, to); err != nil {
 		l.log.Warn("keeping damaged bytes failed; the damage itself is named", "log", l.name, "file", path, "error", err)
 		return ""
@@ -41,9 +41,9 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 		s.kept = s.salvaged()
 	}
 	if s.kept+to-from > maxSalvage {
-		return fmt.Errorf("the salvage folder %s has %d of %d bytes", s.salvage, s.kept, maxSalvage)
+		return fmt.Errorf("the salvage folder %s has %d of %d bytes", s.cfg.Salvage, s.kept, maxSalvage)
 	}
-	if err := s.fs.MakeDir(s.salvage); err != nil {
+	if err := s.fs.MakeDir(s.cfg.Salvage); err != nil {
 		return err
 	}
 	f, err := s.fs.Open(path, true)
@@ -65,7 +65,7 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 		return errors.Join(err, s.fs.Remove(path))
 	}
 	s.kept += to - from
-	return s.fs.SyncDir(s.salvage)
+	return s.fs.SyncDir(s.cfg.Salvage)
 }
 
 // size is the size of a file, or -1 if there is none.
@@ -83,9 +83,9 @@ func (s *Store) size(path string) int64 {
 
 // salvaged is how many bytes the salvage folder has.
 func (s *Store) salvaged() (total int64) {
-	names, _ := s.fs.Names(s.salvage) // what cannot be read is not counted
+	names, _ := s.fs.Names(s.cfg.Salvage) // what cannot be read is not counted
 	for _, name := range names {
-		total += max(0, s.size(filepath.Join(s.salvage, name)))
+		total += max(0, s.size(filepath.Join(s.cfg.Salvage, name)))
 	}
 	return total
 }
@@ -96,10 +96,10 @@ func (l *Log) setAside(name string) {
 	if l.store.view {
 		return
 	}
-	err := l.store.fs.MakeDir(l.store.salvage)
-	to := filepath.Join(l.store.salvage, l.name+"-"+name)
+	err := l.store.fs.MakeDir(l.store.cfg.Salvage)
+	to := filepath.Join(l.store.cfg.Salvage, l.name+"-"+name)
 	for n := 1; l.store.size(to) >= 0; n++ {
-		to = filepath.Join(l.store.salvage, fmt.Sprintf("%s-%s.%d", l.name, name, n))
+		to = filepath.Join(l.store.cfg.Salvage, fmt.Sprintf("%s-%s.%d", l.name, name, n))
 	}
 	if err == nil {
 		err = l.store.fs.Rename(filepath.Join(l.dir, name), to)

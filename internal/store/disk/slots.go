@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"sync"
 
@@ -19,11 +18,9 @@ import (
 //
 // A file that cannot be made, written or synced any more, or that was removed, is replaced.
 type slots struct {
-	fs     filesystem
-	path   string
-	writer string
-	seed   uint64 // of the purpose
-	log    *slog.Logger
+	store *Store
+	path  string
+	seed  uint64 // of the purpose
 	// damaged is set if a slot that was written could not be read when the file was opened,
 	// so that a value may be older than the newest one.
 	damaged bool
@@ -63,7 +60,7 @@ func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
 
 // openSlots opens the file. If there is none, the first write makes it.
 func openSlots(s *Store, path, purpose string) (*slots, error) {
-	v := &slots{fs: s.fs, path: path, writer: s.writer, seed: seedFor(purpose), log: s.log, values: map[string]slot{}}
+	v := &slots{store: s, path: path, seed: seedFor(purpose), values: map[string]slot{}}
 	var err error
 	if v.f, err = s.fs.Open(path, false); isPassing(err) {
 		return nil, err
@@ -79,10 +76,11 @@ func openSlots(s *Store, path, purpose string) (*slots, error) {
 	if err != nil {
 		return nil, errors.Join(err, v.f.Close())
 	}
-	v.broken, v.damaged = header == nil && !s.view, !v.load()
-	for tries := 0; v.damaged && s.view && tries < 10; tries++ {
-		v.damaged = !v.load() // it was perhaps written meanwhile
+	load := v.load
+	if s.view {
+		load = v.loadShared
 	}
+	v.broken, v.damaged = header == nil && !s.view, !load()
 	if v.damaged {
 		s.log.Warn("a slot of a file cannot be read; the one with the value before counts, and the file is written again", "file", path)
 	}
@@ -113,6 +111,14 @@ func (s *slots) load() (sound bool) {
 		if v.number > s.values[key].number {
 			s.values[key] = v
 		}
+	}
+	return sound
+}
+
+// loadShared is load for a file that another process perhaps writes meanwhile.
+func (s *slots) loadShared() (sound bool) {
+	for tries := 0; !sound && tries < 10; tries++ {
+		sound = s.load()
 	}
 	return sound
 }
@@ -183,13 +189,13 @@ func (s *slots) write(key string, value []byte) (number uint64, err error) {
 // fail notes that the file is of no use any more. mu is held.
 func (s *slots) fail(what string, cause any) {
 	s.broken = true
-	s.log.Warn("a file of the store is replaced, since it failed", "file", s.path, "operation", what, "error", cause)
+	s.store.log.Warn("a file of the store is replaced, since it failed", "file", s.path, "operation", what, "error", cause)
 }
 
 // replace makes another file with the newest value of each key in both slots. A crash leaves the
 // old file or the new one. mu is held.
 func (s *slots) replace() error {
-	h := segmentHeader{writer: s.writer}
+	h := segmentHeader{writer: s.store.cfg.Writer}
 	b := append(h.encode(), make([]byte, (len(s.values)+slotsPerPage-1)/slotsPerPage*2*pageSize)...)
 	placed := make(map[string]slot, len(s.values))
 	for key, v := range s.values {
@@ -199,10 +205,10 @@ func (s *slots) replace() error {
 			copy(b[s.at(v.pair, number):], s.frame(key, &v, number))
 		}
 	}
-	if err := replaceFile(s.fs, s.path, b); err != nil {
+	if err := replaceFile(s.store.fs, s.path, b); err != nil {
 		return err
 	}
-	f, err := s.fs.Open(s.path, false)
+	f, err := s.store.fs.Open(s.path, false)
 	if err != nil {
 		return err
 	}
@@ -254,7 +260,7 @@ func (s *slots) mend() error {
 func (s *slots) check(fromDisk bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.values) > 0 && !s.broken && !s.fs.Same(s.f, s.path) {
+	if len(s.values) > 0 && !s.broken && !s.store.fs.Same(s.f, s.path) {
 		s.fail("open", "it was removed or replaced")
 	}
 	if fromDisk && !s.broken && !s.isWhole() {

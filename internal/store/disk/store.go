@@ -25,16 +25,13 @@ const scrubInterval = time.Hour
 
 // Store is a folder of logs with a table. One process at a time has it open.
 type Store struct {
+	cfg     Config
 	fs      filesystem
-	dir     string
-	salvage string
-	writer  string
 	boot    [16]byte
 	log     *slog.Logger
 	table   *Table
 	guard   *os.File // holds the lock; nil in tests of a filesystem without locks
 	view    bool     // nothing is changed
-	had     []string // Config.Had
 	stop    context.CancelFunc
 	stopped chan struct{}
 
@@ -90,7 +87,7 @@ func Open(cfg Config) (*Store, error) {
 
 func prepare(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s := &Store{
-		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, had: cfg.Had, boot: boot, log: cfg.Logger,
+		cfg: cfg, fs: fs, boot: boot, log: cfg.Logger,
 		stopped: make(chan struct{}), logs: map[string]*Log{}, scrubbed: time.Now(),
 	}
 	var err error

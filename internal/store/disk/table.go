@@ -16,7 +16,6 @@ import (
 // Table is the table of a [Store]. Durable values stand in two files, each of which holds
 // them all; lazy ones in a third.
 type Table struct {
-	fs   filesystem
 	turn turn // held by whoever writes
 	// syncing is held by whoever syncs the lazy values.
 	syncing turn
@@ -59,9 +58,9 @@ const (
 const maxValue = 1 << 20
 
 func openTable(s *Store) (*Table, error) {
-	t := &Table{fs: s.fs, turn: newTurn(), syncing: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
+	t := &Table{turn: newTurn(), syncing: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
 	var err error
-	if t.lazy, err = openSlots(s, filepath.Join(s.dir, lazyFile), lazyPurpose); err != nil {
+	if t.lazy, err = openSlots(s, filepath.Join(s.cfg.Dir, lazyFile), lazyPurpose); err != nil {
 		return nil, err
 	}
 	for key, v := range t.lazy.values {

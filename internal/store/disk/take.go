@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -17,12 +16,10 @@ func (l *Log) Take(ctx context.Context, records ...store.Record) error {
 	g := l.group()
 	for i := range records {
 		r := &records[i]
-		if err := l.check([]store.Draft{r.Draft}); err != nil {
+		if err := l.check(r.Draft); err != nil {
 			return fmt.Errorf("position %d: %w", r.Pos, err)
 		}
-		at := len(g.frames)
-		g.add([]store.Draft{r.Draft})
-		binary.LittleEndian.PutUint64(g.frames[at+16:], uint64(r.Time.UnixNano()))
+		g.add(r.Draft, r.Time.UnixNano())
 	}
 	after := records[0].Pos - 1
 	return l.turn.during(ctx, func() error {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -19,11 +18,8 @@ import (
 // of them costs nothing. The file of the lazy values has a mark of the newest generation, and the
 // end marks of all logs name it. So older copies of both files are noticed.
 type values struct {
-	fs     filesystem
-	dir    string
-	writer string
-	log    *slog.Logger
-	stale  bool // the files are not what they have to be
+	store *Store
+	stale bool // the files are not what they have to be
 	// generation is the newest that a file may have.
 	generation uint64
 	durable    atomic.Uint64 // the newest generation that both files have
@@ -39,10 +35,10 @@ var epoch = time.Unix(0, 0)
 
 var valuesFiles = [2]string{"values.a", "values.b"}
 
-func (v *values) path(i int) string { return filepath.Join(v.dir, valuesFiles[i]) }
+func (v *values) path(i int) string { return filepath.Join(v.store.cfg.Dir, valuesFiles[i]) }
 
 func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err error) {
-	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log, mark: mark}
+	v = &values{store: s, mark: mark}
 	// The marks are read first: a view may be opened while another process puts values.
 	noted, err := v.noted()
 	if err != nil {
@@ -70,7 +66,7 @@ func openValues(s *Store, mark *slots, into map[string]entry) (v *values, err er
 	v.stale = true
 	if err := v.rewrite(into); err != nil {
 		// Both files stay as they are, and the next put tries it again.
-		s.log.Warn("making the two files of the table's values alike failed", "folder", v.dir, "error", err)
+		s.log.Warn("making the two files of the table's values alike failed", "folder", v.store.cfg.Dir, "error", err)
 	}
 	return v, nil
 }
@@ -112,7 +108,7 @@ func (v *values) salvage(found [2]*valuesFile, into map[string]entry) {
 	v.take(&valuesFile{entries: left}, into)
 	v.incomplete = true
 	v.generation += lostMargin // which nobody has named yet: a header may be lost as well
-	v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
+	v.store.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
 		"files", v.path(0)+", "+v.path(1), "possibly_older", len(left))
 }
 
@@ -121,7 +117,7 @@ func (v *values) noted() (newest uint64, err error) {
 	if b := v.mark.value(); len(b) == generationLength {
 		newest = binary.LittleEndian.Uint64(b)
 	}
-	names, err := v.fs.Names(v.dir)
+	names, err := v.store.fs.Names(v.store.cfg.Dir)
 	if err != nil {
 		return 0, err
 	}
@@ -130,16 +126,9 @@ func (v *values) noted() (newest uint64, err error) {
 		if !isMark {
 			continue
 		}
-		f, err := v.fs.OpenToRead(filepath.Join(v.dir, name))
-		if err != nil {
-			continue // the log's recovery says what is wrong
-		}
-		mark := &slots{seed: seedFor(endPurpose(log)), f: f}
-		mark.load()
-		if m := parseMark(mark.value()); m != nil {
+		if m := v.store.endMark(log); m != nil { // otherwise the log's recovery says what is wrong
 			newest = max(newest, m.table)
 		}
-		_ = f.Close() // it was only read
 	}
 	return newest, nil
 }
@@ -159,7 +148,7 @@ func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generatio
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
 	found := &valuesFile{entries: map[string]entry{}}
-	f, err := v.fs.OpenToRead(v.path(i))
+	f, err := v.store.fs.OpenToRead(v.path(i))
 	if isPassing(err) {
 		return nil, err
 	}
@@ -228,7 +217,7 @@ func appendEntry(b []byte, key string, e *entry) []byte {
 	if e.doubtful {
 		kind |= kindDoubtful
 	}
-	return appendFrame(b, store.Draft{Kind: kind, Key: key, Data: e.data})
+	return appendFrame(b, store.Draft{Kind: kind, Key: key, Data: e.data}, 0)
 }
 
 const generationLength = 8
@@ -252,7 +241,7 @@ func (v *values) rewrite(all map[string]entry) error {
 
 // encode is a generation of the files.
 func (v *values) encode(all map[string]entry, generation uint64) []byte {
-	h := segmentHeader{base: store.Pos(generation), made: time.Now(), writer: v.writer}
+	h := segmentHeader{base: store.Pos(generation), made: time.Now(), writer: v.store.cfg.Writer}
 	b := h.encode()
 	add := func(key string, e *entry) {
 		at := len(b)
@@ -276,9 +265,9 @@ func (v *values) encode(all map[string]entry, generation uint64) []byte {
 // about a value. A crash in it leaves files that nobody reads and the next one replaces.
 func (v *values) stage(b []byte) error {
 	for i := range valuesFiles {
-		if err := stageFile(v.fs, v.path(i), b); err != nil {
+		if err := stageFile(v.store.fs, v.path(i), b); err != nil {
 			for before := range i {
-				err = errors.Join(err, v.fs.Remove(staged(v.path(before))))
+				err = errors.Join(err, v.store.fs.Remove(staged(v.path(before))))
 			}
 			return err
 		}
@@ -289,7 +278,7 @@ func (v *values) stage(b []byte) error {
 // exchange replaces both files by what was staged, and marks it.
 func (v *values) exchange() error {
 	for i := range valuesFiles {
-		if err := takePlace(v.fs, v.path(i)); err != nil {
+		if err := takePlace(v.store.fs, v.path(i)); err != nil {
 			return err
 		}
 	}
@@ -308,7 +297,7 @@ func (v *values) check(all map[string]entry, fromDisk bool) error {
 		if v.stale || v.sound(i, fromDisk) {
 			continue
 		}
-		v.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
+		v.store.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
 		v.stale = true
 	}
 	if !v.stale {
@@ -316,10 +305,10 @@ func (v *values) check(all map[string]entry, fromDisk bool) error {
 	}
 	err := v.rewrite(all)
 	if err != nil && !known {
-		v.log.Warn("the files of the table cannot be written again; it is tried each second", "error", err)
+		v.store.log.Warn("the files of the table cannot be written again; it is tried each second", "error", err)
 	}
 	if err == nil && known {
-		v.log.Info("the files of the table are whole again")
+		v.store.log.Info("the files of the table are whole again")
 	}
 	return err
 }
@@ -331,6 +320,6 @@ func (v *values) sound(i int, fromDisk bool) bool {
 		found, err := v.read(i)
 		return isPassing(err) || err == nil && found.is(v.generation)
 	}
-	f, err := v.fs.OpenToRead(v.path(i))
+	f, err := v.store.fs.OpenToRead(v.path(i))
 	return isPassing(err) || err == nil && f.Close() == nil
 }

@@ -21,8 +21,9 @@ var ErrReadOnly = errors.New("the store was opened for reading only")
 // Without a running process, a log is shown as the next start would find it. The configuration
 // needs no logger.
 func View(cfg Config) (*Store, error) {
+	cfg.Had = nil // what was lost without a trace is for a start to name
 	s := &Store{
-		fs: osFS{readOnly: true}, view: true, dir: cfg.Dir, salvage: cfg.Salvage, boot: bootID(), log: cfg.Logger,
+		fs: osFS{readOnly: true}, view: true, cfg: cfg, boot: bootID(), log: cfg.Logger,
 	}
 	if s.log == nil {
 		s.log = discard
@@ -79,7 +80,7 @@ func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 		return false, err
 	}
 	t := r.tailOf(s, f)
-	if !r.exact || !durable.IsLocked(r.store.dir) || r.known.base >= s.base && t.offset != r.known.offset {
+	if !r.exact || !durable.IsLocked(r.store.cfg.Dir) || r.known.base >= s.base && t.offset != r.known.offset {
 		t.run()
 		sure := max(t.synced, t.confirmed)
 		r.exact = r.exact && t.confirmed <= t.synced
@@ -89,19 +90,6 @@ func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 	}
 	r.end, r.reached = t.end, t.offset
 	return true, f.Close()
-}
-
-// markNow is the end mark as it is now; a zero one where it cannot be read.
-func (r *recovery) markNow() endMark {
-	again, err := openSlots(r.store, r.mark.path, endPurpose(r.name))
-	if err != nil {
-		return endMark{}
-	}
-	_ = again.release() // it was only read
-	if now := parseMark(again.value()); now != nil {
-		return *now
-	}
-	return endMark{}
 }
 
 // discard is the logger of whoever wants to hear nothing.

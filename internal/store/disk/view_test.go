@@ -39,7 +39,7 @@ func TestAViewPassesOverWhatIsNotConfirmed(t *testing.T) {
 		f := openFolder(t).(*folder)
 		l := f.Log(t, "events").(*Log)
 		appendTo(t, l, 100)
-		b := appendFrame(nil, store.Draft{Data: make([]byte, 5000)})
+		b := appendFrame(nil, store.Draft{Data: make([]byte, 5000)}, 0)
 		finish(b, l.segments[0].seed, l.offset, 2, 1, l.newest)
 		_, err := l.f.WriteAt(b[:len(b)/part], l.offset)
 		require.NoError(t, err)
@@ -261,7 +261,7 @@ func (m *meanwhileFS) Names(dir string) ([]string, error) {
 func TestAViewOfALogThatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	fs := &meanwhileFS{memFS: newMemFS(1)}
-	v := &Store{fs: fs, view: true, dir: "/s", boot: [16]byte{1}, log: discard}
+	v := &Store{fs: fs, view: true, cfg: Config{Dir: "/s"}, boot: [16]byte{1}, log: discard}
 	var err error
 	v.table, err = openTable(v)
 	require.NoError(t, err)

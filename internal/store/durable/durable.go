@@ -41,13 +41,16 @@ func CreateFile(path string, data []byte) error {
 var ErrNoFile = errors.New("it is not a regular file")
 
 // Open opens a file to read it, but no pipe, whose reader would wait for ever.
-func Open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY) }
+
+// OpenFile is [os.OpenFile] for a regular file, which only its owner can read if it is made.
+func OpenFile(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, ErrNoFile), err, f.Close())
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: path, Err: ErrNoFile}, err, f.Close())
 	}
 	return f, nil
 }

@@ -108,14 +108,11 @@ func signLock(dir string) {
 
 // holderOf is what the holder of a folder's lock says of itself, if it does.
 func holderOf(dir string) string {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	f, err := Open(filepath.Join(dir, lockFile))
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
+	defer func() { _ = f.Close() }()                  // it was only read
 	holder, _ := io.ReadAll(io.LimitReader(f, 1<<10)) // it may be empty as well
 	return strings.TrimSpace(string(holder))
 }
