@@ -62,6 +62,7 @@ func (s *site) open(t *testing.T, f *faults) move.Place {
 	} else {
 		opened, err = cluster.Open(t.Context(), cluster.Config{
 			Journal: config.Journal{URL: s.url, Replicas: 1, StreamPrefix: s.prefix, MaxBytes: 64 << 20}, Salvage: s.dir, Logger: quiet,
+			Dir: t.TempDir(), Registerer: prometheus.NewRegistry(),
 		})
 	}
 	require.NoError(t, err)

@@ -67,7 +67,10 @@ func (l *Log) compare(ctx context.Context) error {
 // goes on after the positions of the old one.
 func (l *Log) replacedMeanwhile() error {
 	err := fmt.Errorf("%w: the next start goes on with stream %s as it is, and names the lost records", ErrReplaced, l.stream)
-	l.store.fail(err)
+	l.store.log.Error("the store failed", "error", err)
+	if l.store.cfg.Failed != nil {
+		l.store.cfg.Failed(err)
+	}
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,13 +38,10 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (jetstream.
 	)
 	var js jetstream.JetStream
 	err = await(ctx, log, "a connection", func(context.Context) (err error) {
-		js, err = connect(opts...)
+		js, err = connect(cfg.URL, opts...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // the URL holds no password
-	}
-	return js, nil
+	return js, err
 }
 
 // reconnected tells of a server that a start would refuse: the cluster may be in the middle of a
@@ -58,25 +54,23 @@ func reconnected(nc *nats.Conn, log *slog.Logger) {
 	}
 }
 
-func connect(opts ...nats.Option) (jetstream.JetStream, error) {
-	nc, err := nats.Connect("", opts...)
+// connect connects to one of the servers of a URL, which holds no password.
+func connect(url string, opts ...nats.Option) (jetstream.JetStream, error) {
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the journal's NATS: %w", err)
+		return nil, fmt.Errorf("journal.url %s: connect to the journal's NATS: %w", url, err)
 	}
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("use JetStream: %w", err)
+		return nil, fmt.Errorf("journal.url %s: use JetStream: %w", url, err)
 	}
 	return js, nil
 }
 
 // dialOptions say how the servers are reached.
 func dialOptions(ctx context.Context, cfg config.Journal) ([]nats.Option, error) {
-	opts := []nats.Option{nats.Name("auditrelay"), func(o *nats.Options) error {
-		o.Servers = strings.Split(cfg.URL, ",")
-		return nil
-	}}
+	opts := []nats.Option{nats.Name("auditrelay")}
 	if deadline, ok := ctx.Deadline(); ok {
 		opts = append(opts, nats.Timeout(time.Until(deadline)))
 	}

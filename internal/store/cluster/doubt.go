@@ -24,21 +24,25 @@ type doubt struct {
 	losses int // how many this process noticed
 }
 
+// known is what is known of the table at present.
+func (t *Table) known() *doubt {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.doubt
+	return &d
+}
+
 // revision is that of the message at a sequence. It is larger than every revision that was
 // given out before the loss, so that revisions grow with each write, and that nobody's condition
 // on a lost value holds for another one.
-func (t *Table) revision(seq uint64) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	rev, _ := t.doubt.meta.pos(seq)
+func (d *doubt) revision(seq uint64) uint64 {
+	rev, _ := d.meta.pos(seq)
 	return uint64(rev)
 }
 
 // sequence is where the message of a revision stands, or noSequence if it was lost.
-func (t *Table) sequence(rev uint64) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := t.doubt.meta.find(store.Pos(rev))
+func (d *doubt) sequence(rev uint64) uint64 {
+	at := d.meta.find(store.Pos(rev))
 	if rev > 0 && at.lost != "" {
 		return noSequence
 	}
@@ -57,37 +61,26 @@ func (t *Table) wrote(rev uint64) {
 }
 
 func (t *Table) keepNote() {
-	t.mu.Lock()
-	d := t.doubt
-	t.mu.Unlock()
-	if err := d.note.write(note{URL: t.store.url, Newest: spot{Pos: store.Pos(d.newest)}, Meta: d.meta}); err != nil {
+	d := t.known()
+	if err := d.note.write(note{URL: t.store.cfg.Journal.URL, Newest: spot{Pos: store.Pos(d.newest)}, Meta: d.meta}); err != nil {
 		t.store.log.Warn("noting the newest revision of the table failed", "error", err)
 	}
 }
 
 // isDoubtful says whether a newer value of a key may have been lost whose message stands at a
 // sequence; 0 if there is none.
-func (t *Table) isDoubtful(seq uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m := &t.doubt.meta
-	return len(m.Turns) > 0 && seq < m.last().Seq
-}
-
-func (t *Table) losses() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.doubt.losses
+func (d *doubt) isDoubtful(seq uint64) bool {
+	return len(d.meta.Turns) > 0 && seq < d.meta.last().Seq
 }
 
 // resume takes over the note of an earlier process, and compares the table with it.
 func (t *Table) resume(ctx context.Context, info *jetstream.StreamInfo) (err error) {
 	var kept note
-	if t.doubt.note, kept, err = openNote(t.store.notes, "table"); err != nil {
+	if t.doubt.note, kept, err = t.store.openNote("table"); err != nil {
 		return err
 	}
 	t.doubt.meta.Created = info.Created.UnixNano()
-	if kept.URL == t.store.url { // with another one, the table may be another by intent
+	if kept.URL == t.store.cfg.Journal.URL { // with another one, the table may be another by intent
 		t.doubt.meta, t.doubt.newest = kept.Meta, uint64(kept.Newest.Pos)
 	}
 	if err := t.compare(ctx); err != nil {
@@ -100,9 +93,7 @@ func (t *Table) resume(ctx context.Context, info *jetstream.StreamInfo) (err err
 // stream has to insist, as a new or a deposed one may lack them for a while.
 func (t *Table) compare(ctx context.Context) error {
 	for until := time.Now().Add(t.store.certainty); ; {
-		t.mu.Lock()
-		d := t.doubt
-		t.mu.Unlock()
+		d := t.known()
 		info, err := t.store.info(ctx, t.stream)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,7 +55,7 @@ func TestDamageIsNamed(t *testing.T) {
 	l = b.log(t, "events")
 	damaged := func(from, to store.Pos) store.Gap { return store.Gap{From: from, To: to, Why: store.Damaged} }
 	strange := damaged(6, 6)
-	strange.Kept = filepath.Join(b.store.salvage, l.stream+"-6.bin")
+	strange.Kept = filepath.Join(b.store.cfg.Salvage, l.stream+"-6.bin")
 	want := []store.Gap{damaged(1, 1), damaged(3, 4), strange, damaged(10, 10)}
 	records, gaps := read(t, l, 1)
 	assert.Equal(t, want, gaps)
@@ -208,6 +209,7 @@ func TestStreamsOfAnotherProgramAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		s, err := Open(t.Context(), Config{
 			Journal: config.Journal{URL: srv.ClientURL(), Replicas: 1, StreamPrefix: prefix}, Logger: slog.New(slog.DiscardHandler),
+			Dir: t.TempDir(), Registerer: prometheus.NewRegistry(),
 		})
 		if err == nil {
 			_, err = s.Log(t.Context(), "events", store.Options{})

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,33 +33,36 @@ type query struct {
 
 // patiently asks the leader of a stream. While the store is young, it asks until there is a leader:
 // a relay that starts during an election would end otherwise.
-func patiently[T any](ctx context.Context, s *Store, stream string, ask func(context.Context) (T, error)) (got T, err error) {
-	if time.Since(s.opened) > startPatience {
+func (s *Store) patiently(ctx context.Context, stream string, ask func(context.Context) error) error {
+	once := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
 		return ask(ctx)
 	}
-	err = await(ctx, s.log, "the leader of stream "+stream, func(ctx context.Context) (err error) {
-		got, err = ask(ctx)
-		return err
-	})
-	return got, err
+	if time.Since(s.opened) > startPatience {
+		return s.closedOr(once(ctx))
+	}
+	return s.closedOr(await(ctx, s.log, "the leader of stream "+stream, once))
 }
 
 // ask asks the leader of a stream, and nobody else, for a message. The client's own
 // functions may ask any replica, which may lag.
-func (s *Store) ask(ctx context.Context, stream string, q query) (message, error) {
-	return patiently(ctx, s, stream, func(ctx context.Context) (message, error) { return s.askOnce(ctx, stream, q) })
+func (s *Store) ask(ctx context.Context, stream string, q query) (m message, err error) {
+	err = s.patiently(ctx, stream, func(ctx context.Context) (err error) {
+		m, err = s.askOnce(ctx, stream, q)
+		return err
+	})
+	return m, err
 }
 
 func (s *Store) askOnce(ctx context.Context, stream string, q query) (message, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
 	request, err := json.Marshal(q)
 	if err != nil {
 		return message{}, err
 	}
 	answer, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
 	if err != nil {
-		return message{}, s.closedOr(fmt.Errorf("read stream %s: %w", stream, err))
+		return message{}, fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	var got struct {
 		Message *struct {
@@ -96,27 +97,14 @@ func (s *Store) nextOf(ctx context.Context, stream string, seq uint64, subjects 
 }
 
 // info asks the leader of a stream for its state.
-func (s *Store) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	return patiently(ctx, s, stream, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.infoOnce(ctx, stream) })
-}
-
-func (s *Store) infoOnce(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	handle, err := s.js.Stream(ctx, stream)
-	if err != nil {
-		return nil, s.closedOr(fmt.Errorf("ask for stream %s: %w", stream, err))
-	}
-	return handle.CachedInfo(), nil
-}
-
-// subjects asks the leader of a stream which subjects have messages.
-func subjects(ctx context.Context, stream jetstream.Stream) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
-	if err != nil {
-		return nil, fmt.Errorf("ask which subjects have messages: %w", err)
-	}
-	return slices.Collect(maps.Keys(info.State.Subjects)), nil
+func (s *Store) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = s.patiently(ctx, stream, func(ctx context.Context) error {
+		handle, err := s.js.Stream(ctx, stream)
+		if err != nil {
+			return fmt.Errorf("ask for stream %s: %w", stream, err)
+		}
+		info = handle.CachedInfo()
+		return nil
+	})
+	return info, err
 }

@@ -207,7 +207,7 @@ func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
 type tail struct {
 	mu    sync.Mutex // guards the fields below
 	end   store.Pos
-	grown chan struct{} // closed at the next growth; nil if nobody waits
+	grown chan struct{} // closed at the next growth
 }
 
 // reach notes an end of the log.
@@ -217,19 +217,13 @@ func (t *tail) reach(end store.Pos) {
 	if end <= t.end {
 		return
 	}
-	t.end = end
-	if t.grown != nil {
-		close(t.grown)
-		t.grown = nil
-	}
+	close(t.grown)
+	t.end, t.grown = end, make(chan struct{})
 }
 
 // beyond returns the end, and a channel that is closed when it is beyond that.
 func (t *tail) beyond() (store.Pos, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.grown == nil {
-		t.grown = make(chan struct{})
-	}
 	return t.end, t.grown
 }

@@ -180,15 +180,20 @@ func (l *Log) metaSubject() string { return l.store.table.stream + ".log." + l.s
 
 // loadMeta reads the log's meta from the table. It reports false if there is none.
 func (l *Log) loadMeta(ctx context.Context) (m meta, ok bool, err error) {
-	v, err := l.store.table.get(ctx, l.metaSubject(), l.name)
+	m.rev, err = l.load(ctx, l.metaSubject(), &m)
+	return m, m.rev > 0, err
+}
+
+// load reads what the table says of the log. It returns 0 where that is nothing.
+func (l *Log) load(ctx context.Context, subject string, into any) (rev uint64, err error) {
+	v, err := l.store.table.get(ctx, subject, l.name)
 	if err != nil || v.Rev == 0 {
-		return meta{}, false, err
+		return 0, err
 	}
-	if err := json.Unmarshal(v.Data, &m); err != nil {
-		return meta{}, false, fmt.Errorf("read the state of the log %s: %w", l.name, err)
+	if err := json.Unmarshal(v.Data, into); err != nil {
+		return 0, fmt.Errorf("read what the table says of the log %s: %w", l.name, err)
 	}
-	m.rev = v.Rev
-	return m, true, nil
+	return v.Rev, nil
 }
 
 // changeMeta changes the log's meta in the table, whatever others changed meanwhile. A

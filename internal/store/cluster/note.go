@@ -39,17 +39,18 @@ const (
 // append is acknowledged, and without a sync: after a kill it is exact, and after a power
 // cut it may be older.
 type noteFile struct {
-	mu      sync.Mutex // guards the fields below
-	f       *os.File   // nil without a data directory
+	f       *os.File
+	mu      sync.Mutex // guards the file and the fields below
 	newest  store.Pos
 	written int
 }
 
 // openNote opens the file, or makes it, and returns the newest note in it.
+func (s *Store) openNote(name string) (*noteFile, note, error) {
+	return openNote(filepath.Join(s.cfg.Dir, s.cfg.Journal.StreamPrefix), name)
+}
+
 func openNote(dir, name string) (*noteFile, note, error) {
-	if dir == "" {
-		return &noteFile{}, note{}, nil
-	}
 	if err := durable.MakeDir(dir); err != nil {
 		return nil, note{}, fmt.Errorf("make the folder of the notes on logs: %w", err)
 	}
@@ -79,7 +80,7 @@ func openNote(dir, name string) (*noteFile, note, error) {
 func (n *noteFile) write(to note) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.f == nil || to.Newest.Pos < n.newest {
+	if to.Newest.Pos < n.newest {
 		return nil
 	}
 	text, err := json.Marshal(&to)
@@ -106,9 +107,6 @@ func (n *noteFile) add(id logID, s spot) error {
 	b := s.encode(id)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.f == nil {
-		return nil
-	}
 	if _, err := n.f.WriteAt(b, 2*slotSize+int64(s.Pos%ringSize)*spotSize); err != nil {
 		return fmt.Errorf("write the note on a log: %w", err)
 	}
@@ -126,9 +124,6 @@ func (s spot) encode(id logID) []byte {
 func (n *noteFile) spots(id logID) (all []spot) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.f == nil {
-		return nil
-	}
 	b := make([]byte, ringSize*spotSize)
 	read, _ := n.f.ReadAt(b, 2*slotSize) // up to the file's end, perhaps nothing
 	for b = b[:read]; len(b) >= spotSize; b = b[spotSize:] {
@@ -140,24 +135,18 @@ func (n *noteFile) spots(id logID) (all []spot) {
 	return all
 }
 
+// close may be called twice.
 func (n *noteFile) close() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.f == nil {
-		return nil
+	if err := n.f.Close(); !errors.Is(err, fs.ErrClosed) {
+		return err
 	}
-	err := n.f.Close()
-	n.f = nil
-	if errors.Is(err, fs.ErrClosed) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // remember keeps the newest position for the next process: exactly in the data directory,
 // and within a moment in the table.
 func (l *Log) remember(newest spot) error {
-	n := note{URL: l.store.url, Newest: newest, Meta: *l.meta()}
+	n := note{URL: l.store.cfg.Journal.URL, Newest: newest, Meta: *l.meta()}
 	if err := l.note.write(n); err != nil {
 		return err
 	}
@@ -173,12 +162,6 @@ func (l *Log) endSubject() string { return l.store.table.stream + ".end." + l.st
 
 // loadEnd reads from the table how far the log reached. An older one is no harm.
 func (l *Log) loadEnd(ctx context.Context) (n note, err error) {
-	v, err := l.store.table.get(ctx, l.endSubject(), l.name)
-	if err != nil || v.Rev == 0 {
-		return note{}, err
-	}
-	if err := json.Unmarshal(v.Data, &n); err != nil {
-		return note{}, fmt.Errorf("read how far the log %s reached: %w", l.name, err)
-	}
-	return n, nil
+	_, err = l.load(ctx, l.endSubject(), &n)
+	return n, err
 }

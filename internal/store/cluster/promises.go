@@ -46,9 +46,9 @@ func Check(ctx context.Context, cfg config.Journal) ([]Promise, error) {
 	if err != nil {
 		return nil, err
 	}
-	js, err := connect(append(opts, quiet(slog.New(slog.DiscardHandler)), nats.MaxReconnects(0))...)
+	js, err := connect(cfg.URL, append(opts, quiet(slog.New(slog.DiscardHandler)), nats.MaxReconnects(0))...)
 	if err != nil {
-		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // the URL holds no password
+		return nil, err
 	}
 	defer js.Conn().Close()
 	return askPromises(ctx, js, cfg)
@@ -67,8 +67,8 @@ func Refusal(promises []Promise) error {
 
 // checkPromises refuses servers that acknowledge a message before it is durable, and warns
 // of those that may lose it later.
-func (s *Store) checkPromises(ctx context.Context, cfg config.Journal) error {
-	promises, err := askPromises(ctx, s.js, cfg)
+func (s *Store) checkPromises(ctx context.Context) error {
+	promises, err := askPromises(ctx, s.js, s.cfg.Journal)
 	if err != nil {
 		return err
 	}

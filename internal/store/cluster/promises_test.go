@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,7 +63,7 @@ func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 			assert.Contains(t, found[0].Found, c.want)
 			require.ErrorContains(t, Refusal(promises), "stream "+c.made.Name+": ")
 
-			_, err = Open(t.Context(), Config{Journal: cfg, Logger: slog.New(slog.DiscardHandler)})
+			_, err = Open(t.Context(), Config{Journal: cfg, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, err, "delete the stream")
 		})
@@ -77,7 +78,7 @@ func TestWeakPromisesAreNamed(t *testing.T) {
 	cfg.URL = srv.ClientURL()
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s, err := Open(t.Context(), Config{Journal: cfg, Logger: logger})
+	s, err := Open(t.Context(), Config{Journal: cfg, Dir: t.TempDir(), Logger: logger, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	_, err = s.Log(t.Context(), "events", store.Options{})

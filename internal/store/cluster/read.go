@@ -33,7 +33,6 @@ const (
 func (l *Log) Read(ctx context.Context, from store.Pos, follow bool) iter.Seq2[store.Item, error] {
 	return func(yield func(store.Item, error) bool) {
 		r := &reader{log: l, next: max(from, 1)}
-		defer r.close()
 		state, err := l.State(ctx)
 		if err != nil {
 			yield(store.Item{}, err)
@@ -105,18 +104,9 @@ func (l *Log) poll(ctx context.Context) {
 
 // reader reads a log.
 type reader struct {
-	log     *Log
-	next    store.Pos
-	time    time.Time // of the newest record, since times never decrease
-	inbox   string
-	answers *nats.Subscription
-	asked   int
-}
-
-func (r *reader) close() {
-	if r.answers != nil {
-		_ = r.answers.Unsubscribe() // on an error it ends with the connection
-	}
+	log  *Log
+	next store.Pos
+	time time.Time // of the newest record, since times never decrease
 }
 
 // pass hands an item on, and goes on after it. A reader that does not follow ends at end.
@@ -264,57 +254,45 @@ func (r *reader) gap(ctx context.Context, at place, to uint64, kept string) ([]s
 // fetch asks any replica for the messages from a sequence on. It returns none if the replica
 // has none.
 func (r *reader) fetch(ctx context.Context, seq uint64) (all []message, err error) {
-	nc := r.log.store.js.Conn()
-	if r.answers == nil {
-		r.inbox = nc.NewInbox()
-		if r.answers, err = nc.SubscribeSync(r.inbox + ".*"); err != nil {
-			return nil, err
-		}
-	}
-	r.asked++
-	reply := r.inbox + "." + strconv.Itoa(r.asked)
+	nc, stream := r.log.store.js.Conn(), r.log.stream
 	request, err := json.Marshal(map[string]any{"seq": seq, "batch": readMessages, "max_bytes": readBytes})
 	if err != nil {
 		return nil, err
 	}
-	if err := nc.PublishRequest("$JS.API.DIRECT.GET."+r.log.stream, reply, request); err != nil {
+	inbox, answers := nc.NewInbox(), make(chan *nats.Msg, readMessages+1) // and the answer's end
+	subscribed, err := nc.ChanSubscribe(inbox, answers)
+	if err != nil {
 		return nil, err
 	}
-	for {
-		m, err := r.answer(ctx, reply)
-		if err != nil {
+	defer func() { _ = subscribed.Unsubscribe() }() // on an error it ends with the connection
+	if err := nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, request); err != nil {
+		return nil, err
+	}
+	for silent := time.NewTimer(silence); ; silent.Reset(silence) {
+		var m *nats.Msg
+		select {
+		case m = <-answers:
+		case <-silent.C:
 			if len(all) > 0 {
 				return all, nil // what came is what a shorter answer would have had
 			}
-			return nil, err
+			return nil, fmt.Errorf("read stream %s: %w", stream, nats.ErrTimeout)
+		case <-r.log.store.ctx.Done():
+			return nil, store.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 		switch m.Header.Get("Status") {
 		case "204", "404":
 			return all, nil
 		case "":
 		default:
-			return nil, fmt.Errorf("read stream %s: the server answered %s %s", r.log.stream, m.Header.Get("Status"), m.Header.Get("Description"))
+			return nil, fmt.Errorf("read stream %s: the server answered %s %s", stream, m.Header.Get("Status"), m.Header.Get("Description"))
 		}
 		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("read stream %s: %w", r.log.stream, err)
+			return nil, fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		all = append(all, message{seq: seq, data: m.Data})
-	}
-}
-
-// answer waits for the next message of the answer to a request. Those of earlier requests
-// come late, and are passed over.
-func (r *reader) answer(ctx context.Context, reply string) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, silence)
-	defer cancel()
-	for {
-		m, err := r.answers.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read stream %s: %w", r.log.stream, err)
-		}
-		if m.Subject == reply {
-			return m, nil
-		}
 	}
 }

@@ -360,7 +360,7 @@ func TestAStreamThatIsReplacedMeanwhileEndsTheRelay(t *testing.T) {
 	srv := natstest.Run(t, t.TempDir())
 	b := newBackend(t, srv.ClientURL(), 1)
 	failed := make(chan error, 10)
-	b.store.failed = func(err error) { failed <- err }
+	b.store.cfg.Failed = func(err error) { failed <- err }
 	b.store.certainty = 0
 	l := b.log(t, "events")
 	insist(t, l, 0, 3)

@@ -16,14 +16,14 @@ const maxSalvage = 1 << 30
 // that fails: the damage is named all the same. A message is kept once, however often it is
 // read. A crash leaves the whole file, or none, and the next reading makes it again.
 func (s *Store) keep(stream string, m *message) string {
-	path := filepath.Join(s.salvage, fmt.Sprintf("%s-%d.bin", stream, m.seq))
-	if s.salvage == "" || s.salvaged.Load() > maxSalvage {
+	path := filepath.Join(s.cfg.Salvage, fmt.Sprintf("%s-%d.bin", stream, m.seq))
+	if s.cfg.Salvage == "" || s.salvaged.Load() > maxSalvage {
 		return ""
 	}
 	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(m.data)) {
 		return path
 	}
-	err := durable.MakeDir(s.salvage)
+	err := durable.MakeDir(s.cfg.Salvage)
 	if err == nil {
 		err = durable.WriteFile(path, m.data)
 	}

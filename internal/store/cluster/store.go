@@ -1,13 +1,9 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +27,7 @@ const (
 type Config struct {
 	// Journal must have its defaults, and a URL.
 	Journal config.Journal
-	// Dir is a folder on the relay's own disk, for notes on how far the logs reached. Without
-	// one, only the table has them.
+	// Dir is a folder on the relay's own disk, for notes on how far the logs reached.
 	Dir string
 	// Salvage is the folder for messages that are not what was written. Without one they are
 	// named only.
@@ -40,23 +35,17 @@ type Config struct {
 	// Version is that of the program.
 	Version    string
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // may be nil
+	Registerer prometheus.Registerer
 	// Failed is told of a failure that only another start can mend. It may be nil.
 	Failed func(error)
 }
 
 // Store is a prefix of streams on a cluster.
 type Store struct {
+	cfg      Config
 	js       jetstream.JetStream
 	log      *slog.Logger
-	url      string
-	prefix   string
-	replicas int
-	version  string
-	notes    string
-	salvage  string
 	salvaged atomic.Int64 // bytes that this process kept
-	failed   func(error)
 	rewinds  prometheus.Counter
 	table    *Table
 
@@ -69,9 +58,7 @@ type Store struct {
 	background sync.WaitGroup
 
 	opening sync.Mutex // held while a log is opened
-
-	mu   sync.Mutex
-	logs map[string]*Log // guarded by mu
+	logs    sync.Map   // *Log by name, added to by the holder of opening
 }
 
 var _ store.Store = (*Store)(nil)
@@ -85,32 +72,26 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		js: js, log: cfg.Logger, url: cfg.Journal.URL, prefix: cfg.Journal.StreamPrefix, replicas: cfg.Journal.Replicas,
-		version: cmp.Or(cfg.Version, "dev"), salvage: cfg.Salvage, failed: cfg.Failed, opened: time.Now(), patience: patience, certainty: certainty, logs: map[string]*Log{},
+		cfg: cfg, js: js, log: cfg.Logger, opened: time.Now(), patience: patience, certainty: certainty,
 		rewinds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "auditrelay_journal_rewinds_total", Help: "How often the external cluster lost the end of a log.",
 		}),
 	}
-	if cfg.Dir != "" {
-		s.notes = filepath.Join(cfg.Dir, s.prefix)
-	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	if err := s.open(ctx, cfg); err != nil {
+	if err := s.open(ctx); err != nil {
 		s.stop()
 		js.Conn().Close()
 		return nil, err
 	}
-	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(s.rewinds)
-	}
+	cfg.Registerer.MustRegister(s.rewinds)
 	connected := js.Conn().StatusChanged(nats.CONNECTED)
 	s.background.Go(func() { s.watch(connected) })
 	s.background.Go(s.table.writeLazily)
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, cfg Config) error {
-	err := await(ctx, s.log, "what the journal's servers promise", func(ctx context.Context) error { return s.checkPromises(ctx, cfg.Journal) })
+func (s *Store) open(ctx context.Context) error {
+	err := await(ctx, s.log, "what the journal's servers promise", s.checkPromises)
 	if err != nil {
 		return err
 	}
@@ -139,13 +120,6 @@ func (s *Store) closedOr(err error) error {
 	return err
 }
 
-func (s *Store) fail(err error) {
-	s.log.Error("the store failed", "error", err)
-	if s.failed != nil {
-		s.failed(err)
-	}
-}
-
 // watch compares the logs with what is known, once a minute and after each reconnect.
 func (s *Store) watch(connected chan nats.Status) {
 	tick := time.NewTicker(compareInterval)
@@ -158,13 +132,11 @@ func (s *Store) watch(connected chan nats.Status) {
 		case <-s.ctx.Done():
 			return
 		}
-		s.mu.Lock()
-		logs := slices.Collect(maps.Values(s.logs))
-		s.mu.Unlock()
 		if err := s.table.compare(s.ctx); err != nil && s.ctx.Err() == nil {
 			s.log.Warn("comparing the table with what is known about it failed; it is tried again", "error", err)
 		}
-		for _, l := range logs {
+		for _, opened := range s.logs.Range {
+			l := opened.(*Log)
 			if err := l.compare(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.log.Warn("comparing a log with what is known about it failed; it is tried again", "log", l.name, "error", err)
 			}
@@ -186,11 +158,9 @@ func (s *Store) Close() error {
 	s.background.Wait()
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	failed := s.table.doubt.note.close()
-	for _, l := range s.logs {
-		failed = errors.Join(failed, l.note.close())
+	for _, opened := range s.logs.Range {
+		failed = errors.Join(failed, opened.(*Log).note.close())
 	}
 	return failed
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,16 +32,16 @@ const tableName = "TABLE"
 
 // streamName is the name of a log's stream.
 func (s *Store) streamName(log string) string {
-	return s.prefix + "_" + strings.ToUpper(strings.NewReplacer(".", "-", "-", "_").Replace(log))
+	return s.cfg.Journal.StreamPrefix + "_" + strings.ToUpper(strings.NewReplacer(".", "-", "-", "_").Replace(log))
 }
 
 // ensure makes a stream, or gives it the present settings. It reports whether the stream
 // was made. It can be repeated.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *jetstream.StreamInfo, err error) {
-	want.Subjects, want.Storage, want.Discard = orSubject(want), jetstream.FileStorage, jetstream.DiscardNew
-	want.Replicas, want.Duplicates = s.replicas, duplicates
+	want.Storage, want.Discard = jetstream.FileStorage, jetstream.DiscardNew
+	want.Replicas, want.Duplicates = s.cfg.Journal.Replicas, duplicates
 	want.Metadata = maps.Clone(want.Metadata)
-	want.Metadata[metaForm], want.Metadata[metaVersion] = strconv.Itoa(form), s.version
+	want.Metadata[metaForm], want.Metadata[metaVersion] = strconv.Itoa(form), cmp.Or(s.cfg.Version, "dev")
 	info, err = s.info(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		var made jetstream.Stream
@@ -59,7 +60,7 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *
 		return nil, err
 	}
 	have := info.Config
-	if s.replicas == 0 {
+	if s.cfg.Journal.Replicas == 0 {
 		want.Replicas = have.Replicas
 	}
 	if id := have.Metadata[metaLog]; id != "" {
@@ -77,13 +78,6 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (info *
 	return changed.CachedInfo(), nil
 }
 
-func orSubject(c jetstream.StreamConfig) []string {
-	if len(c.Subjects) > 0 {
-		return c.Subjects
-	}
-	return []string{c.Name}
-}
-
 // checkForm refuses a stream that another program made, or a version that keeps things elsewhere.
 func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 	noted := info.Config.Metadata[metaForm]
@@ -91,7 +85,7 @@ func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 	if noted == "" || err == nil && n < form {
 		return fmt.Errorf("stream %s was not made by this version of auditrelay: it keeps its records in another form; "+
 			"set another journal.stream_prefix, or delete all streams whose names begin with %s_ (what they hold is lost then); the stream was not changed",
-			info.Config.Name, s.prefix)
+			info.Config.Name, s.cfg.Journal.StreamPrefix)
 	}
 	if err != nil || n > form {
 		return fmt.Errorf("stream %s has the form %s of auditrelay %s, and this version knows forms up to %d: %w",
@@ -121,12 +115,10 @@ func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Lo
 	if s.ctx.Err() != nil {
 		return nil, store.ErrClosed
 	}
-	s.mu.Lock()
-	l := s.logs[name]
-	s.mu.Unlock()
-	if l != nil {
-		return l, nil
+	if opened, is := s.logs.Load(name); is {
+		return opened.(*Log), nil
 	}
+	var l *Log
 	err := await(ctx, s.log, "the log "+name, func(ctx context.Context) (err error) {
 		l, err = s.openLog(ctx, name, o)
 		return err
@@ -134,18 +126,16 @@ func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Lo
 	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.logs[name] = l
+	s.logs.Store(name, l)
 	return l, nil
 }
 
 // openLog opens a log, or makes it. A crash at any line leaves a log that the next start
 // opens in the same way: the stream is made with the id that the table is given after it.
 func (s *Store) openLog(ctx context.Context, name string, o store.Options) (_ *Log, err error) {
-	l := &Log{store: s, name: name, stream: s.streamName(name)}
+	l := &Log{store: s, name: name, stream: s.streamName(name), tail: tail{grown: make(chan struct{})}}
 	var kept note
-	if l.note, kept, err = openNote(s.notes, name); err != nil {
+	if l.note, kept, err = s.openNote(name); err != nil {
 		return nil, err
 	}
 	if err := l.open(ctx, o, kept); err != nil {
@@ -160,22 +150,17 @@ func (l *Log) open(ctx context.Context, o store.Options, kept note) error {
 	if err != nil {
 		return err
 	}
-	if !known && kept.URL == s.url { // the table is gone: the note in the data directory knows the log
+	if !known && kept.URL == s.cfg.Journal.URL { // the table is gone: the note in the data directory knows the log
 		m, known = kept.Meta, true
 		m.rev = 0
 	}
 	if !known {
-		if m.ID = logID(o.ID.Log); m.ID == (logID{}) {
-			m.ID = newID()
-		}
-	}
-	maximum := o.MaxBytes
-	if maximum <= 0 {
-		maximum = -1
+		m.ID = cmp.Or(logID(o.ID.Log), newID())
 	}
 	id, _ := m.ID.MarshalText() // never fails
 	info, err := s.ensure(ctx, jetstream.StreamConfig{
-		Name: l.stream, MaxBytes: maximum, AllowDirect: true, AllowAtomicPublish: true, Metadata: map[string]string{metaLog: string(id)},
+		Name: l.stream, Subjects: []string{l.stream}, MaxBytes: cmp.Or(o.MaxBytes, -1), AllowDirect: true, AllowAtomicPublish: true,
+		Metadata: map[string]string{metaLog: string(id)},
 	})
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ type Table struct {
 
 func newTable(s *Store) *Table {
 	return &Table{
-		store: s, stream: s.prefix + "_" + tableName, turn: make(chan struct{}, 1), unwritten: make(chan struct{}, 1),
+		store: s, stream: s.cfg.Journal.StreamPrefix + "_" + tableName, turn: make(chan struct{}, 1), unwritten: make(chan struct{}, 1),
 		lazy: map[string]*lazyValue{}, newest: map[string]uint64{},
 	}
 }
@@ -128,7 +128,7 @@ func (t *Table) forget(ctx context.Context, all []store.Value) {
 	var gone []uint64
 	for _, v := range all {
 		if v.Data == nil && v.Rev > 0 && !v.Doubtful {
-			gone = append(gone, t.sequence(v.Rev))
+			gone = append(gone, t.known().sequence(v.Rev))
 		}
 	}
 	slices.Sort(gone)
@@ -143,14 +143,20 @@ func (t *Table) forget(ctx context.Context, all []store.Value) {
 
 // keys are those with a prefix that have a value or a tombstone, sorted.
 func (t *Table) keys(ctx context.Context, prefix string) (keys []string, err error) {
-	all, err := subjects(ctx, t.handle)
-	for _, subject := range all {
-		if key, is := t.keyAt(subject); is && strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
+	err = t.store.patiently(ctx, t.stream, func(ctx context.Context) error {
+		info, err := t.handle.Info(ctx, jetstream.WithSubjectFilter(">"))
+		if err != nil {
+			return fmt.Errorf("ask which keys there are: %w", err)
 		}
-	}
+		for subject := range info.State.Subjects {
+			if key, is := t.keyAt(subject); is && strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		return nil
+	})
 	slices.Sort(keys)
-	return keys, t.store.closedOr(err)
+	return keys, err
 }
 
 // keyAt is the key whose values stand at a subject, as [Table.subject] names it.
@@ -176,7 +182,7 @@ func (t *Table) tellDamage(m message) {
 func (t *Table) get(ctx context.Context, subject, key string) (store.Value, error) {
 	got, err := t.store.ask(ctx, t.stream, query{LastOf: subject})
 	if errors.Is(err, errMissing) {
-		return store.Value{Key: key, Doubtful: t.isDoubtful(0)}, nil
+		return store.Value{Key: key, Doubtful: t.known().isDoubtful(0)}, nil
 	}
 	if err != nil {
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
@@ -187,7 +193,7 @@ func (t *Table) get(ctx context.Context, subject, key string) (store.Value, erro
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
 	case err != nil || v.Key != key:
 		t.tellDamage(got)
-		return store.Value{Key: key, Rev: t.revision(got.seq), Doubtful: true}, nil //nolint:nilerr // the doubt says it
+		return store.Value{Key: key, Rev: t.known().revision(got.seq), Doubtful: true}, nil //nolint:nilerr // the doubt says it
 	}
 	return v, nil
 }
@@ -197,7 +203,8 @@ func (t *Table) value(m message) (store.Value, error) {
 	if err != nil {
 		return store.Value{}, err
 	}
-	v := store.Value{Key: f.draft.Key, Rev: t.revision(m.seq), Doubtful: t.isDoubtful(m.seq)}
+	d := t.known()
+	v := store.Value{Key: f.draft.Key, Rev: d.revision(m.seq), Doubtful: d.isDoubtful(m.seq)}
 	if f.draft.Kind == kindValue {
 		v.Data = append([]byte{}, f.draft.Data...)
 	}
@@ -251,7 +258,7 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 		f.draft.Kind = kindTombstone
 	}
 	data := f.encode(t.stream)
-	p.rev = t.sequence(p.rev)
+	p.rev = t.known().sequence(p.rev)
 	attempt := firstPatience
 	seq, err := t.store.insist(ctx, func(ctx context.Context) (uint64, error) {
 		trying, cancel := context.WithTimeout(ctx, attempt)
@@ -266,7 +273,7 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("put the value of %s: %w", p.key, err)
 	}
-	rev := t.revision(seq)
+	rev := t.known().revision(seq)
 	t.wrote(rev)
 	return rev, nil
 }

@@ -344,7 +344,7 @@ func TestAWatchOutlastsALoss(t *testing.T) {
 	}()
 	assert.Equal(t, "lost", string((<-seen).Data))
 	srv.rollBack("*_TABLE")
-	waiting.Until(t, func() bool { return b.store.table.isDoubtful(1) })
+	waiting.Until(t, func() bool { return b.store.table.known().isDoubtful(1) })
 	put("b", "2")
 	for v := range seen {
 		if v.Key == "b" {

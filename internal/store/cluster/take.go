@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -50,7 +49,7 @@ func (l *Log) Pass(ctx context.Context, gap store.Gap) error {
 // Logs implements [store.Store], as the table knows them.
 func (s *Store) Logs(ctx context.Context) (logs []string, err error) {
 	for seq := uint64(1); ; {
-		got, err := s.next(ctx, s.table.stream, seq)
+		got, err := s.nextOf(ctx, s.table.stream, seq, s.table.stream+".log.>")
 		if errors.Is(err, errMissing) {
 			slices.Sort(logs)
 			return logs, nil
@@ -58,10 +57,8 @@ func (s *Store) Logs(ctx context.Context) (logs []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("list the logs of the store: %w", err)
 		}
-		if strings.HasPrefix(got.subject, s.table.stream+".log.") {
-			if v, err := s.table.value(got); err == nil {
-				logs = append(logs, v.Key)
-			}
+		if v, err := s.table.value(got); err == nil {
+			logs = append(logs, v.Key)
 		}
 		seq = got.seq + 1
 	}

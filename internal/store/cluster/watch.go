@@ -29,7 +29,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 		seen := map[string]uint64{} // revisions, by key
 		seq, losses, patience := uint64(1), 0, firstPatience
 		for {
-			if now := t.losses(); now != losses {
+			if now := t.known().losses; now != losses {
 				seq, losses = 1, now // sequences are given to other values
 			}
 			round, cancel := context.WithTimeout(ctx, patience)

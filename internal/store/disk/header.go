@@ -6,52 +6,48 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// A segment begins with two copies of its header, each on a page of its own, so that
-// neither one bad page nor two exchanged ones cost it. The records follow.
-//
-//	  0  "arsegmnt"
-//	  8  version     4
-//	 12  zero        4
-//	 16  log         16, the random name of the log
-//	 32  base        8, the position of the first record
-//	 40  before      8, the base of the segment before; 0 for the first
-//	 48  before end  8, the offset at which that one ends
-//	 56  made        8, in nanoseconds since 1970
-//	 64  secret      16, of the log
-//	 80  writer      64, the version of the program, in text
-//	144  doubtful    8, from which position on nobody knows what the segment before was to hold,
-//	                 or, in the first segment, what was lost with the log's folder
-//	152  name       64, of the log
-//	504  checksum    8, of the bytes before it
-//
-// The first twelve bytes and the checksum stand like this in every version. So a later
-// version is told from rot.
 const (
 	headerSize    = 512
 	pageSize      = 4096
 	dataStart     = 2 * pageSize
 	formatVersion = 1
-	maxName       = 64
 )
 
-var segmentMagic = []byte("arsegmnt")
+var segmentMagic = [8]byte([]byte("arsegmnt"))
 
-// segmentHeader is what stands at the beginning of a segment.
+// A segment begins with two copies of its header, each on a page of its own, so that
+// neither one bad page nor two exchanged ones cost it. The records follow.
+//
+// segmentHeader is the header as it stands there, in little-endian numbers. The first twelve
+// bytes and the checksum stand like this in every version. So a later version is told from rot.
 type segmentHeader struct {
-	log       [16]byte
-	base      store.Pos
-	before    store.Pos
-	beforeEnd int64
-	made      time.Time
-	secret    [16]byte
-	writer    string
-	doubtful  store.Pos
-	name      string
+	Magic     [8]byte // segmentMagic
+	Version   uint32
+	_         uint32
+	Log       [16]byte  // the random name of the log
+	Base      store.Pos // the position of the first record
+	Before    store.Pos // the base of the segment before; 0 for the first
+	BeforeEnd int64     // the offset at which that one ends
+	Made      int64     // in nanoseconds since 1970
+	Secret    [16]byte  // of the log
+	Writer    [64]byte  // the version of the program, in text
+	// Doubtful is from which position on nobody knows what the segment before was to hold, or, in
+	// the first segment, what was lost with the log's folder.
+	Doubtful store.Pos
+	Name     [64]byte // of the log
+	_        [headerSize - 224]byte
+	Sum      uint64 // of the bytes before it
+}
+
+func (s *Store) newHeader(log string) (h segmentHeader) {
+	h.Magic, h.Version = segmentMagic, formatVersion
+	copy(h.Writer[:], s.cfg.Writer)
+	copy(h.Name[:], log)
+	return h
 }
 
 // VersionError says that a file was written by a later version of the program.
@@ -65,20 +61,11 @@ func (e *VersionError) Error() string {
 		e.File, e.Version, e.Writer)
 }
 
+// encode makes both copies, and what is blank after them.
 func (h *segmentHeader) encode() []byte {
 	b := make([]byte, dataStart)
 	p := b[:headerSize]
-	copy(p, segmentMagic)
-	binary.LittleEndian.PutUint32(p[8:], formatVersion)
-	copy(p[16:], h.log[:])
-	binary.LittleEndian.PutUint64(p[32:], uint64(h.base))
-	binary.LittleEndian.PutUint64(p[40:], uint64(h.before))
-	binary.LittleEndian.PutUint64(p[48:], uint64(h.beforeEnd))
-	binary.LittleEndian.PutUint64(p[56:], uint64(h.made.UnixNano()))
-	copy(p[64:], h.secret[:])
-	copy(p[80:144], h.writer)
-	binary.LittleEndian.PutUint64(p[144:], uint64(h.doubtful))
-	copy(p[152:152+maxName], h.name)
+	_, _ = binary.Encode(p, binary.LittleEndian, h) // whose size is known
 	binary.LittleEndian.PutUint64(p[headerSize-8:], sum(0, p[:headerSize-8]))
 	copy(b[pageSize:], p)
 	return b
@@ -92,7 +79,7 @@ func readHeader(f file, path string) (h *segmentHeader, bad int64, err error) {
 	for i := range copies {
 		p := make([]byte, headerSize)
 		_, _ = f.ReadAt(p, int64(i)*pageSize) // a bad sector costs this copy only
-		if bytes.Equal(p[:8], segmentMagic) && binary.LittleEndian.Uint64(p[headerSize-8:]) == sum(0, p[:headerSize-8]) {
+		if [8]byte(p) == segmentMagic && binary.LittleEndian.Uint64(p[headerSize-8:]) == sum(0, p[:headerSize-8]) {
 			copies[i] = p
 		}
 	}
@@ -105,26 +92,12 @@ func readHeader(f file, path string) (h *segmentHeader, bad int64, err error) {
 	case !bytes.Equal(p, copies[1]):
 		bad = pageSize
 	}
-	h = parseHeader(p)
-	if v := binary.LittleEndian.Uint32(p[8:]); v != formatVersion {
-		return nil, -1, &VersionError{File: path, Writer: h.writer, Version: v}
+	h = &segmentHeader{}
+	_, _ = binary.Decode(p, binary.LittleEndian, h) // whose size is known
+	if h.Version != formatVersion {
+		return nil, -1, &VersionError{File: path, Writer: strings.TrimRight(string(h.Writer[:]), "\x00"), Version: h.Version}
 	}
 	return h, bad, nil
-}
-
-func parseHeader(p []byte) *segmentHeader {
-	h := &segmentHeader{
-		base:      store.Pos(binary.LittleEndian.Uint64(p[32:])),
-		before:    store.Pos(binary.LittleEndian.Uint64(p[40:])),
-		beforeEnd: int64(binary.LittleEndian.Uint64(p[48:])),
-		made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
-		writer:    strings.TrimRight(string(p[80:144]), "\x00"),
-		doubtful:  store.Pos(binary.LittleEndian.Uint64(p[144:])),
-		name:      strings.TrimRight(string(p[152:152+maxName]), "\x00"),
-	}
-	copy(h.log[:], p[16:])
-	copy(h.secret[:], p[64:])
-	return h
 }
 
 // header reads the header of a file, and mends a damaged copy from the other one. A crash in
@@ -140,7 +113,11 @@ func (s *Store) header(f file, path string) (*segmentHeader, error) {
 }
 
 // of reports whether the header was written for the log of a name.
-func (h *segmentHeader) of(name string) bool { return h.name == name[:min(len(name), maxName)] }
+func (h *segmentHeader) of(name string) bool {
+	var want [len(h.Name)]byte
+	copy(want[:], name)
+	return h.Name == want
+}
 
 // seedOf is the seed of a segment's checksums. Records that stand in another segment, or
 // in one of another log, are none there.

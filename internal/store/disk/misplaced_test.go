@@ -250,8 +250,9 @@ func TestASegmentOfAnotherStoreIsNoneWithoutAMark(t *testing.T) {
 	m.leave()
 	foreign := other.log.(*Log)
 	foreignBase := foreign.segments[len(foreign.segments)-1].base
-	h := segmentHeader{log: foreign.id, secret: foreign.secret, name: "events", base: before.End + 100, before: foreignBase}
-	m.fs.set(m.log.(*Log).path(h.base), h.encode())
+	h := m.store.newHeader("events")
+	h.Log, h.Secret, h.Base, h.Before = foreign.id, foreign.secret, before.End+100, foreignBase
+	m.fs.set(m.log.(*Log).path(h.Base), h.encode())
 	require.NoError(t, m.fs.Remove("/s/events"+endSuffix))
 	m.open()
 	after, err := m.log.State(t.Context())

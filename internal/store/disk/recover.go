@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
@@ -158,8 +159,8 @@ func (r *recovery) identify() {
 	r.bare = true
 	for _, s := range r.found {
 		agreed := !r.bare && r.id == r.told.log
-		if s.header != nil && s.header.base == s.base && s.header.of(r.name) && (!agreed || s.header.log == r.id) {
-			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
+		if s.header != nil && s.header.Base == s.base && s.header.of(r.name) && (!agreed || s.header.Log == r.id) {
+			r.id, r.secret, r.bare = s.header.Log, s.header.Secret, false
 		}
 	}
 	if r.known != nil && r.known.log != r.told.log && !r.bare && r.id == r.told.log {
@@ -174,11 +175,11 @@ func (r *recovery) identify() {
 	}
 	for _, s := range r.found {
 		s.seed = seedOf(r.secret, r.id, s.base)
-		if s.header != nil && (s.header.log != r.id || s.header.base != s.base || !s.header.of(r.name)) {
+		if s.header != nil && (s.header.Log != r.id || s.header.Base != s.base || !s.header.of(r.name)) {
 			s.header = nil // it is a copy of another file
 		}
 		if s.header != nil {
-			s.made = s.header.made
+			s.made = time.Unix(0, s.header.Made)
 		}
 	}
 }
@@ -197,19 +198,19 @@ func (r *recovery) order() error {
 			continue
 		}
 		if s.header != nil {
-			before, known = s.header.before, true
+			before, known = s.header.Before, true
 		}
 		kept = append(kept, s)
 	}
 	slices.Reverse(kept)
 	for i := range len(kept) - 1 {
-		if next := kept[i+1].header; next != nil && next.before == kept[i].base {
-			kept[i].end, kept[i].doubtful = next.beforeEnd, next.doubtful
+		if next := kept[i+1].header; next != nil && next.Before == kept[i].base {
+			kept[i].end, kept[i].doubtful = next.BeforeEnd, next.Doubtful
 		}
 	}
 	r.found = kept
-	if len(kept) > 0 && kept[0].header != nil && kept[0].header.before == 0 {
-		r.doubtful = kept[0].header.doubtful
+	if len(kept) > 0 && kept[0].header != nil && kept[0].header.Before == 0 {
+		r.doubtful = kept[0].header.Doubtful
 	}
 	return r.dropTrimmed()
 }
@@ -245,7 +246,7 @@ func (r *recovery) dropTrimmed() error {
 	r.found = r.found[n:]
 	if r.from == 0 { // nobody knows what was trimmed, and what was lost
 		r.from = 1
-		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
+		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.Before > 0) {
 			r.doubtful = 1
 		}
 	}

@@ -47,7 +47,8 @@ func (l *Log) full(need int64) error {
 // takes the first for nothing, and goes on in the second.
 func (l *Log) roll(base store.Pos, size int64) error {
 	l.tick()
-	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.cfg.Writer, name: l.name, doubtful: l.doubtful}
+	h := l.store.newHeader(l.name)
+	h.Log, h.Secret, h.Base, h.Made, h.Doubtful = l.id, l.secret, base, l.newest.UnixNano(), l.doubtful
 	older := slices.Clone(l.segments) // changes only in a turn
 	if n := len(older); n > 0 && older[n-1].base == base {
 		older = older[:n-1] // the newest holds no record that counts, and is replaced
@@ -55,14 +56,14 @@ func (l *Log) roll(base store.Pos, size int64) error {
 		older[n-1].end = l.offset
 	}
 	if n := len(older); n > 0 {
-		h.before, h.beforeEnd, h.doubtful = older[n-1].base, older[n-1].end, older[n-1].doubtful
+		h.Before, h.BeforeEnd, h.Doubtful = older[n-1].base, older[n-1].end, older[n-1].doubtful
 	}
 	f, err := l.make(&h, size)
 	if err != nil {
 		return err
 	}
 	l.files++
-	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files}
+	s := segment{base: base, made: l.newest, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files}
 	if l.opts.Allocate {
 		s.size = size
 	}
@@ -87,7 +88,7 @@ func (l *Log) make(h *segmentHeader, size int64) (file, error) {
 	if err := l.store.fs.MakeDir(l.dir); err != nil {
 		return nil, l.notMade(err)
 	}
-	path := l.path(h.base)
+	path := l.path(h.Base)
 	// A file of this name has no record that counts: it is of a roll that failed, or was
 	// poisoned by its first write.
 	if err := l.store.fs.Remove(path); err != nil && !isMissing(err) {

@@ -195,7 +195,7 @@ func (s *slots) fail(what string, cause any) {
 // replace makes another file with the newest value of each key in both slots. A crash leaves the
 // old file or the new one. mu is held.
 func (s *slots) replace() error {
-	h := segmentHeader{writer: s.store.cfg.Writer}
+	h := s.store.newHeader("")
 	b := append(h.encode(), make([]byte, (len(s.values)+slotsPerPage-1)/slotsPerPage*2*pageSize)...)
 	placed := make(map[string]slot, len(s.values))
 	for key, v := range s.values {

@@ -165,9 +165,9 @@ func (v *values) read(i int) (*valuesFile, error) {
 		return nil, err
 	}
 	if header != nil {
-		found.generation = uint64(header.base)
+		found.generation = uint64(header.Base)
 	}
-	found.intact = found.readEntries(f) && header != nil && bad < 0 && header.beforeEnd == found.length
+	found.intact = found.readEntries(f) && header != nil && bad < 0 && header.BeforeEnd == found.length
 	return found, nil
 }
 
@@ -241,7 +241,8 @@ func (v *values) rewrite(all map[string]entry) error {
 
 // encode is a generation of the files.
 func (v *values) encode(all map[string]entry, generation uint64) []byte {
-	h := segmentHeader{base: store.Pos(generation), made: time.Now(), writer: v.store.cfg.Writer}
+	h := v.store.newHeader("")
+	h.Base, h.Made = store.Pos(generation), time.Now().UnixNano()
 	b := h.encode()
 	add := func(key string, e *entry) {
 		at := len(b)
@@ -256,7 +257,7 @@ func (v *values) encode(all map[string]entry, generation uint64) []byte {
 	if v.incomplete {
 		add("", &entry{doubtful: true})
 	}
-	h.beforeEnd = int64(len(b))
+	h.BeforeEnd = int64(len(b))
 	copy(b, h.encode()) // where they end is known now
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,26 +27,21 @@ func Alone(ctx context.Context, table store.Table, within time.Duration) (names 
 	if err != nil {
 		return nil, fmt.Errorf("look for the heartbeats of relays: %w", err)
 	}
-	silent := map[string]uint64{}
-	for _, v := range before {
-		silent[v.Key] = v.Rev
-	}
-	for _, v := range after {
-		if silent[v.Key] != v.Rev {
-			names = append(names, strings.TrimPrefix(v.Key, beatKey))
-		}
-	}
-	for _, v := range after {
-		if len(names) > 0 {
-			break
-		}
+	living := slices.DeleteFunc(slices.Clone(after), func(v store.Value) bool {
+		return slices.ContainsFunc(before, func(was store.Value) bool { return was.Key == v.Key && was.Rev == v.Rev })
+	})
+	for i := 0; i < len(after) && len(living) == 0; i++ {
+		v := after[i]
 		_, err := table.Put(ctx, v.Key, nil, store.If{Key: v.Key, Rev: v.Rev})
 		switch {
 		case errors.Is(err, store.ErrConflict):
-			names = append(names, strings.TrimPrefix(v.Key, beatKey))
+			living = append(living, v)
 		case err != nil:
 			return nil, fmt.Errorf("declare relays dead that have no heartbeats: %w", err)
 		}
+	}
+	for _, v := range living {
+		names = append(names, strings.TrimPrefix(v.Key, beatKey))
 	}
 	return names, nil
 }

@@ -171,7 +171,7 @@ func (p *part) act(ctx context.Context, d Decision) {
 		if e, held := d.Hold[job]; !held {
 			at.cancel()
 		} else if at.ctx.Err() == nil {
-			at.turn.set(e)
+			at.turn.epoch.Store(&e)
 		}
 	}
 	for job, e := range d.Hold {
