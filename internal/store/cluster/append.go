@@ -184,7 +184,7 @@ func (a *attempt) conflict(ctx context.Context, refused error) (last uint64, err
 
 // holds reports whether a message has the nonce.
 func (l *Log) holds(m message, nonce uint64) bool {
-	f, err := decode(l.stream, m.data)
+	f, err := decode(l.stream, m.Data)
 	return err == nil && f.nonce == nonce
 }
 

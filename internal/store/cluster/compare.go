@@ -101,10 +101,10 @@ func (l *Log) isAnother(ctx context.Context, info *jetstream.StreamInfo, s spot)
 	if errors.Is(err, errMissing) {
 		return false, nil
 	}
-	if err != nil || got.seq != at.seq {
+	if err != nil || got.Seq != at.seq {
 		return false, err
 	}
-	f, err := decode(l.stream, got.data)
+	f, err := decode(l.stream, got.Data)
 	return err == nil && f.nonce != s.Nonce, nil
 }
 

@@ -19,9 +19,9 @@ var errMissing = errors.New("there is no such message")
 
 // message is what a server keeps.
 type message struct {
-	seq     uint64
-	subject string
-	data    []byte
+	Seq     uint64 `json:"seq"`
+	Subject string `json:"subject"`
+	Data    []byte `json:"data"`
 }
 
 // query asks for a message: the first one from Seq on, or the last one of a subject.
@@ -65,12 +65,8 @@ func (s *Store) askOnce(ctx context.Context, stream string, q query) (message, e
 		return message{}, fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	var got struct {
-		Message *struct {
-			Seq     uint64 `json:"seq"`
-			Subject string `json:"subject"`
-			Data    []byte `json:"data"`
-		} `json:"message"`
-		Error *jetstream.APIError `json:"error"`
+		Message *message            `json:"message"`
+		Error   *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
 		return message{}, fmt.Errorf("read stream %s: %w", stream, err)
@@ -83,7 +79,7 @@ func (s *Store) askOnce(ctx context.Context, stream string, q query) (message, e
 	case got.Message == nil:
 		return message{}, fmt.Errorf("read stream %s: %w", stream, nats.ErrInvalidMsg)
 	}
-	return message{got.Message.Seq, got.Message.Subject, got.Message.Data}, nil
+	return *got.Message, nil
 }
 
 // next asks the leader for the first message from a sequence on.

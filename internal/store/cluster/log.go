@@ -173,8 +173,8 @@ func (l *Log) timeFrom(ctx context.Context, pos, end store.Pos) (store.Pos, time
 		if err != nil {
 			return 0, time.Time{}, err
 		}
-		found, ok := l.meta().pos(m.seq)
-		if f, err := decode(l.stream, m.data); ok && err == nil {
+		found, ok := l.meta().pos(m.Seq)
+		if f, err := decode(l.stream, m.Data); ok && err == nil {
 			return min(found, end), time.Unix(0, f.time), nil
 		}
 		pos = max(pos, found) + 1

@@ -165,10 +165,10 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 	var items []store.Item
 	for i := range messages {
 		pos := r.next + store.Pos(i)
-		if messages[i].seq != at.seq+uint64(i) || pos > at.until {
+		if messages[i].Seq != at.seq+uint64(i) || pos > at.until {
 			break
 		}
-		f, err := decode(r.log.stream, messages[i].data)
+		f, err := decode(r.log.stream, messages[i].Data)
 		if err != nil {
 			break // the leader may have it
 		}
@@ -191,7 +191,7 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 // recent returns what this process appended just now.
 func (r *reader) recent(at place) (all []message) {
 	for i, frame := range r.log.recent.from(r.next) {
-		all = append(all, message{seq: at.seq + uint64(i), data: frame})
+		all = append(all, message{Seq: at.seq + uint64(i), Data: frame})
 	}
 	return all
 }
@@ -206,10 +206,10 @@ func (r *reader) confirm(ctx context.Context, at place) ([]store.Item, error) {
 		return r.confirmEnd(ctx, at)
 	case err != nil:
 		return nil, err
-	case got.seq > at.seq:
-		return r.gap(ctx, at, got.seq-1, "")
+	case got.Seq > at.seq:
+		return r.gap(ctx, at, got.Seq-1, "")
 	}
-	f, err := decode(l.stream, got.data)
+	f, err := decode(l.stream, got.Data)
 	switch {
 	case errors.Is(err, ErrVersion):
 		return nil, fmt.Errorf("read position %d of the log %s: %w", r.next, l.name, err)
@@ -293,6 +293,6 @@ func (r *reader) fetch(ctx context.Context, seq uint64) (all []message, err erro
 		if err != nil {
 			return nil, fmt.Errorf("read stream %s: %w", stream, err)
 		}
-		all = append(all, message{seq: seq, data: m.Data})
+		all = append(all, message{Seq: seq, Data: m.Data})
 	}
 }

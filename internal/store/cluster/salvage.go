@@ -16,21 +16,21 @@ const maxSalvage = 1 << 30
 // that fails: the damage is named all the same. A message is kept once, however often it is
 // read. A crash leaves the whole file, or none, and the next reading makes it again.
 func (s *Store) keep(stream string, m *message) string {
-	path := filepath.Join(s.cfg.Salvage, fmt.Sprintf("%s-%d.bin", stream, m.seq))
+	path := filepath.Join(s.cfg.Salvage, fmt.Sprintf("%s-%d.bin", stream, m.Seq))
 	if s.cfg.Salvage == "" || s.salvaged.Load() > maxSalvage {
 		return ""
 	}
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(m.data)) {
+	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(m.Data)) {
 		return path
 	}
 	err := durable.MakeDir(s.cfg.Salvage)
 	if err == nil {
-		err = durable.WriteFile(path, m.data)
+		err = durable.WriteFile(path, m.Data)
 	}
 	if err != nil {
-		s.log.Warn("keeping a damaged message failed; the damage itself is named", "stream", stream, "sequence", m.seq, "error", err)
+		s.log.Warn("keeping a damaged message failed; the damage itself is named", "stream", stream, "sequence", m.Seq, "error", err)
 		return ""
 	}
-	s.salvaged.Add(int64(len(m.data)))
+	s.salvaged.Add(int64(len(m.Data)))
 	return path
 }

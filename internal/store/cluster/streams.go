@@ -207,10 +207,10 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 		l.known.resume(kept.Newest, l.note.spots(m.ID), &kept.Meta, l.meta())
 	}
 	if last, err := l.store.next(ctx, l.stream, info.State.LastSeq); err == nil {
-		if f, err := decode(l.stream, last.data); err == nil {
+		if f, err := decode(l.stream, last.Data); err == nil {
 			l.stamp = f.time
 		} else if errors.Is(err, ErrVersion) {
-			return fmt.Errorf("stream %s, sequence %d: %w", l.stream, last.seq, err)
+			return fmt.Errorf("stream %s, sequence %d: %w", l.stream, last.Seq, err)
 		}
 	}
 	if err := l.compare(ctx); err != nil {

@@ -174,7 +174,7 @@ func (t *Table) keyAt(subject string) (key string, is bool) {
 }
 
 func (t *Table) tellDamage(m message) {
-	t.store.log.Error("a value of the table is damaged", "stream", t.stream, "subject", m.subject, "sequence", m.seq)
+	t.store.log.Error("a value of the table is damaged", "stream", t.stream, "subject", m.Subject, "sequence", m.Seq)
 }
 
 // get reads the newest value of a subject. A damaged one is doubtful, and has its revision,
@@ -193,18 +193,18 @@ func (t *Table) get(ctx context.Context, subject, key string) (store.Value, erro
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
 	case err != nil || v.Key != key:
 		t.tellDamage(got)
-		return store.Value{Key: key, Rev: t.known().revision(got.seq), Doubtful: true}, nil //nolint:nilerr // the doubt says it
+		return store.Value{Key: key, Rev: t.known().revision(got.Seq), Doubtful: true}, nil //nolint:nilerr // the doubt says it
 	}
 	return v, nil
 }
 
 func (t *Table) value(m message) (store.Value, error) {
-	f, err := decode(t.stream, m.data)
+	f, err := decode(t.stream, m.Data)
 	if err != nil {
 		return store.Value{}, err
 	}
 	d := t.known()
-	v := store.Value{Key: f.draft.Key, Rev: d.revision(m.seq), Doubtful: d.isDoubtful(m.seq)}
+	v := store.Value{Key: f.draft.Key, Rev: d.revision(m.Seq), Doubtful: d.isDoubtful(m.Seq)}
 	if f.draft.Kind == kindValue {
 		v.Data = append([]byte{}, f.draft.Data...)
 	}
@@ -299,8 +299,8 @@ const headerGuard = "Nats-Expected-Last-Subject-Sequence-Subject"
 func (t *Table) conflict(ctx context.Context, p put, nonce uint64, refused error) (uint64, error) {
 	got, err := t.store.ask(ctx, t.stream, query{LastOf: p.subject})
 	if err == nil {
-		if f, err := decode(t.stream, got.data); err == nil && f.nonce == nonce {
-			return got.seq, nil
+		if f, err := decode(t.stream, got.Data); err == nil && f.nonce == nonce {
+			return got.Seq, nil
 		}
 	}
 	if p.guard != p.subject {
@@ -309,8 +309,8 @@ func (t *Table) conflict(ctx context.Context, p put, nonce uint64, refused error
 	if err != nil && !errors.Is(err, errMissing) {
 		return 0, refused
 	}
-	if got.seq != p.rev { // 0 if there is none
-		return 0, fmt.Errorf("%w: its sequence is %d, and not %d", store.ErrConflict, got.seq, p.rev)
+	if got.Seq != p.rev { // 0 if there is none
+		return 0, fmt.Errorf("%w: its sequence is %d, and not %d", store.ErrConflict, got.Seq, p.rev)
 	}
 	return 0, refused
 }

@@ -60,6 +60,6 @@ func (s *Store) Logs(ctx context.Context) (logs []string, err error) {
 		if v, err := s.table.value(got); err == nil {
 			logs = append(logs, v.Key)
 		}
-		seq = got.seq + 1
+		seq = got.Seq + 1
 	}
 }

@@ -77,17 +77,17 @@ func (t *Table) scan(ctx context.Context, seq uint64, prefix string, take func(s
 		if err != nil {
 			return seq, err
 		}
-		for _, got := range append([]message{first}, t.following(ctx, first.seq, many)...) {
+		for _, got := range append([]message{first}, t.following(ctx, first.Seq, many)...) {
 			v, err := t.value(got)
 			switch {
 			case errors.Is(err, ErrVersion):
 				return seq, fmt.Errorf("read the table: %w", err)
 			case err != nil:
 				t.tellDamage(got)
-			case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix) && !take(v):
+			case t.subject(v.Key) == got.Subject && strings.HasPrefix(v.Key, prefix) && !take(v):
 				return seq, errEnough
 			}
-			seq = got.seq + 1
+			seq = got.Seq + 1
 		}
 	}
 }

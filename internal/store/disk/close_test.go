@@ -68,8 +68,8 @@ type hungFile struct {
 	fs *hungFS
 }
 
-func (h *hungFS) Open(path string, create bool) (file, error) {
-	f, err := h.memFS.Open(path, create)
+func (h *hungFS) Open(path string, flags int) (file, error) {
+	f, err := h.memFS.Open(path, flags)
 	if err != nil || !strings.HasSuffix(path, h.suffix) {
 		return f, err
 	}

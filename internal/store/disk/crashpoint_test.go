@@ -226,7 +226,7 @@ func TestNothingFollowsRecordsThatTheMarkDoesNotKnow(t *testing.T) {
 	offset := l.offset
 	first, err := m.log.Append(t.Context(), store.Draft{Data: []byte("a")}, store.Draft{Data: []byte("b")})
 	require.NoError(t, err)
-	f, err := m.fs.Open(l.path(l.segments[len(l.segments)-1].base), false)
+	f, err := m.fs.Open(l.path(l.segments[len(l.segments)-1].base), toWrite)
 	require.NoError(t, err)
 	w := &window{f: f}
 	_, h, found := w.find(offset, int64(len(f.(*memFile).cache)), l.segments[len(l.segments)-1].seed, first+2, ^store.Pos(0))

@@ -161,7 +161,7 @@ func (m *model) erases(before map[string][]byte) bool {
 func (m *model) endsEarly() bool {
 	l := m.log.(*Log)
 	newest := l.segments[len(l.segments)-1]
-	f, err := m.fs.Open(l.path(newest.base), false)
+	f, err := m.fs.Open(l.path(newest.base), toWrite)
 	if err != nil {
 		return false
 	}

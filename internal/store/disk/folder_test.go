@@ -210,7 +210,7 @@ func (f *readCounter) ReadAt(b []byte, offset int64) (int, error) {
 // A start need not read what was only reserved, even if the start before has read some of it.
 func TestReservedIsNotRead(t *testing.T) {
 	t.Parallel()
-	opened, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), true)
+	opened, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), toMake)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, opened.Close()) }()
 	const reserved = 16 << 20
@@ -234,7 +234,7 @@ func TestReservedIsNotRead(t *testing.T) {
 // What was only reserved need not be read, and what was written is not passed over.
 func TestDataIsNeverPassedOver(t *testing.T) {
 	t.Parallel()
-	f, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), true)
+	f, err := osFS{}.Open(filepath.Join(t.TempDir(), "f"), toMake)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	const reserved, written = 4 << 20, 3<<20 + 5

@@ -18,10 +18,8 @@ import (
 // filesystem is what the backend asks of the operating system. The tests bring one that
 // loses what was not synced, fails and fills up.
 type filesystem interface {
-	// Open opens a file for reading and writing, and creates it if create is set.
-	Open(path string, create bool) (file, error)
-	// OpenToRead opens a file for reading only, which a filesystem that became read-only allows.
-	OpenToRead(path string) (file, error)
+	// Open opens a file as one of the constants below says.
+	Open(path string, flags int) (file, error)
 	// Names lists a folder, sorted. A folder that is not there is empty.
 	Names(dir string) ([]string, error)
 	MakeDir(dir string) error
@@ -32,6 +30,13 @@ type filesystem interface {
 	// Same reports whether path still names the file f.
 	Same(f file, path string) bool
 }
+
+// How files are opened. A filesystem that became read-only allows the first.
+const (
+	toRead  = os.O_RDONLY
+	toWrite = os.O_RDWR
+	toMake  = os.O_RDWR | os.O_CREATE
+)
 
 type file interface {
 	io.ReaderAt
@@ -62,20 +67,10 @@ type osFS struct {
 
 type osFile struct{ *os.File }
 
-func (o osFS) Open(path string, create bool) (file, error) {
-	flags := os.O_RDWR
+func (o osFS) Open(path string, flags int) (file, error) {
 	if o.readOnly {
-		flags = os.O_RDONLY
+		flags = toRead
 	}
-	if create {
-		flags |= os.O_CREATE
-	}
-	return o.open(path, flags)
-}
-
-func (o osFS) OpenToRead(path string) (file, error) { return o.open(path, os.O_RDONLY) }
-
-func (o osFS) open(path string, flags int) (file, error) {
 	f, err := durable.OpenFile(path, flags)
 	if err != nil && o.moveAside(path, fs.FileMode.IsRegular) {
 		f, err = durable.OpenFile(path, flags)
@@ -173,7 +168,7 @@ func staged(path string) string { return path + ".new" }
 
 // stageFile writes what is to replace a file, next to it. After an error there is nothing.
 func stageFile(fs filesystem, path string, b []byte) error {
-	f, err := fs.Open(staged(path), true)
+	f, err := fs.Open(staged(path), toMake)
 	if err != nil {
 		return err
 	}

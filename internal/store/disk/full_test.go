@@ -71,7 +71,7 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 			return err
 		},
 		"a stray file": func(m *model) error {
-			f, err := m.fs.Open("/s/events/"+segmentName(1000), true)
+			f, err := m.fs.Open("/s/events/"+segmentName(1000), toMake)
 			if err == nil {
 				_, err = f.WriteAt(make([]byte, 20_000), 0)
 			}

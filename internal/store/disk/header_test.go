@@ -33,7 +33,7 @@ func TestTheFormOfAHeader(t *testing.T) {
 
 	f := newMemFS(1)
 	f.set("/h", want)
-	opened, err := f.Open("/h", false)
+	opened, err := f.Open("/h", toWrite)
 	require.NoError(t, err)
 	read, bad, err := readHeader(opened, "/h")
 	require.NoError(t, err)

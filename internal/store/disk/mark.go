@@ -76,7 +76,7 @@ func parseMark(b []byte) *endMark {
 // endMark is the end mark of a log as it is now; nil where it cannot be read. Another process may write
 // it meanwhile.
 func (s *Store) endMark(log string) *endMark {
-	f, err := s.fs.OpenToRead(s.endPath(log))
+	f, err := s.fs.Open(s.endPath(log), toRead)
 	if err != nil {
 		return nil
 	}

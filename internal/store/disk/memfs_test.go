@@ -77,28 +77,19 @@ func (m *memFS) failing(op, path string) error {
 	return m.fail(op, path)
 }
 
-func (m *memFS) Open(path string, create bool) (file, error) {
+func (m *memFS) Open(path string, flags int) (file, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.failing("open", path); err != nil {
+	op := "open"
+	if flags == toRead {
+		op = "open to read"
+	}
+	if err := m.failing(op, path); err != nil {
 		return nil, err
 	}
-	return m.open(path, create)
-}
-
-func (m *memFS) OpenToRead(path string) (file, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.failing("open to read", path); err != nil {
-		return nil, err
-	}
-	return m.open(path, false)
-}
-
-func (m *memFS) open(path string, create bool) (file, error) {
 	n := m.names[path]
 	if n == nil {
-		if !create {
+		if flags != toMake {
 			return nil, fs.ErrNotExist
 		}
 		if err := m.change(); err != nil {

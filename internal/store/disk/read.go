@@ -290,20 +290,16 @@ func lostGap(from, to, doubtful store.Pos) *store.Gap {
 	return &store.Gap{From: from, To: to, Why: store.Damaged}
 }
 
-// openFile opens a file for reading, so that events are delivered from a filesystem that became
-// read-only. A scrub may have to write a header again.
-func (r *reader) openFile(path string) (file, error) {
-	if r.scrub {
-		return r.l.store.fs.Open(path, false)
-	}
-	return r.l.store.fs.OpenToRead(path)
-}
-
-// open opens the file of a segment. Where that fails and says nothing about the file, failed
+// open opens the file of a segment to read it, so that events are delivered from a filesystem that became
+// read-only. Where that fails and says nothing about the file, failed
 // says why: to take it for damage would lose sound records.
 func (r *reader) open(at *span) bool {
 	r.close()
-	f, err := r.openFile(r.l.path(at.base))
+	how := toRead
+	if r.scrub { // a header may have to be written again
+		how = toWrite
+	}
+	f, err := r.l.store.fs.Open(r.l.path(at.base), how)
 	if isPassing(err) {
 		r.failed = fmt.Errorf("read the log %s: %w", r.l.name, err)
 	}

@@ -125,7 +125,7 @@ func (r *recovery) readSegments() error {
 // readSegment reads the header of a file that is named like a segment, and returns nil if
 // there is no such file any more.
 func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
-	f, err := r.store.fs.Open(r.path(base), false)
+	f, err := r.store.fs.Open(r.path(base), toWrite)
 	if isPassing(err) {
 		return nil, err // whoever removes the cause gets everything back
 	}
@@ -221,7 +221,7 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 	if r.known != nil && r.known.base == s.base {
 		return true
 	}
-	f, err := r.store.fs.OpenToRead(r.path(s.base))
+	f, err := r.store.fs.Open(r.path(s.base), toRead)
 	if err != nil {
 		return false
 	}
@@ -327,7 +327,7 @@ func (r *recovery) wait(cause error) {
 // readTail reads the newest segment from where the mark says that it is durable, and makes
 // it ready to go on. clean is false if another segment has to begin.
 func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
-	if r.f, err = r.store.fs.Open(r.path(s.base), false); err != nil {
+	if r.f, err = r.store.fs.Open(r.path(s.base), toWrite); err != nil {
 		return false, err
 	}
 	t := r.tailOf(s, r.f)

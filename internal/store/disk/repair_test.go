@@ -118,7 +118,7 @@ func TestAScrubReadsTheDisk(t *testing.T) {
 	assert.Equal(t, store.Damaged, scrubbed[0].Why)
 	assert.Equal(t, scrubbed[0].From, scrubbed[0].To)
 	assert.Contains(t, m.fs.files("/salvage"), scrubbed[0].Kept)
-	f, err := m.fs.Open(first, false)
+	f, err := m.fs.Open(first, toWrite)
 	require.NoError(t, err)
 	f.Forget(0)
 	header, bad, err := readHeader(f, first)
@@ -145,7 +145,7 @@ func TestAStartMendsAHeader(t *testing.T) {
 		path := m.log.(*Log).path(1)
 		m.fs.names[path].cache[at] ^= 1
 		m.open()
-		f, err := m.fs.Open(path, false)
+		f, err := m.fs.Open(path, toWrite)
 		require.NoError(t, err)
 		_, bad, err := readHeader(f, path)
 		require.NoError(t, err)
@@ -383,7 +383,7 @@ func TestLaterDamageShows(t *testing.T) {
 func TestTheSalvageFolderIsBounded(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, 1)
-	f, err := m.fs.Open("/salvage/earlier", true)
+	f, err := m.fs.Open("/salvage/earlier", toMake)
 	require.NoError(t, err)
 	m.append()
 	require.NoError(t, f.Truncate(100))

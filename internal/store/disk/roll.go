@@ -94,7 +94,7 @@ func (l *Log) make(h *segmentHeader, size int64) (file, error) {
 	if err := l.store.fs.Remove(path); err != nil && !isMissing(err) {
 		return nil, fmt.Errorf("make a segment: %w", err)
 	}
-	f, err := l.store.fs.Open(path, true)
+	f, err := l.store.fs.Open(path, toMake)
 	if err != nil {
 		return nil, l.notMade(err)
 	}

@@ -46,7 +46,7 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 	if err := s.fs.MakeDir(s.cfg.Salvage); err != nil {
 		return err
 	}
-	f, err := s.fs.Open(path, true)
+	f, err := s.fs.Open(path, toMake)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 
 // size is the size of a file, or -1 if there is none.
 func (s *Store) size(path string) int64 {
-	f, err := s.fs.OpenToRead(path)
+	f, err := s.fs.Open(path, toRead)
 	if err != nil {
 		return -1
 	}

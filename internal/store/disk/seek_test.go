@@ -28,17 +28,8 @@ type countFile struct {
 
 func newCountFS() countFS { return countFS{bytes: &atomic.Int64{}, opened: &atomic.Int64{}} }
 
-func (c countFS) Open(path string, create bool) (file, error) {
-	f, err := c.osFS.Open(path, create)
-	return c.count(path, f, err)
-}
-
-func (c countFS) OpenToRead(path string) (file, error) {
-	f, err := c.osFS.OpenToRead(path)
-	return c.count(path, f, err)
-}
-
-func (c countFS) count(path string, f file, err error) (file, error) {
+func (c countFS) Open(path string, flags int) (file, error) {
+	f, err := c.osFS.Open(path, flags)
 	if err != nil {
 		return nil, err
 	}

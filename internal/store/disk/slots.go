@@ -62,7 +62,7 @@ func seedFor(purpose string) uint64 { return sum(0, []byte(purpose)) }
 func openSlots(s *Store, path, purpose string) (*slots, error) {
 	v := &slots{store: s, path: path, seed: seedFor(purpose), values: map[string]slot{}}
 	var err error
-	if v.f, err = s.fs.Open(path, false); isPassing(err) {
+	if v.f, err = s.fs.Open(path, toWrite); isPassing(err) {
 		return nil, err
 	}
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *slots) replace() error {
 	if err := replaceFile(s.store.fs, s.path, b); err != nil {
 		return err
 	}
-	f, err := s.store.fs.Open(s.path, false)
+	f, err := s.store.fs.Open(s.path, toWrite)
 	if err != nil {
 		return err
 	}

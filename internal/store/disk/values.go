@@ -148,7 +148,7 @@ func (f *valuesFile) is(generation uint64) bool { return f.intact && f.generatio
 // read reads one of the files.
 func (v *values) read(i int) (*valuesFile, error) {
 	found := &valuesFile{entries: map[string]entry{}}
-	f, err := v.store.fs.OpenToRead(v.path(i))
+	f, err := v.store.fs.Open(v.path(i), toRead)
 	if isPassing(err) {
 		return nil, err
 	}
@@ -321,6 +321,6 @@ func (v *values) sound(i int, fromDisk bool) bool {
 		found, err := v.read(i)
 		return isPassing(err) || err == nil && found.is(v.generation)
 	}
-	f, err := v.store.fs.OpenToRead(v.path(i))
+	f, err := v.store.fs.Open(v.path(i), toRead)
 	return isPassing(err) || err == nil && f.Close() == nil
 }

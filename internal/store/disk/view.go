@@ -72,7 +72,7 @@ func (s *Store) lookOnce(name string) (*Log, error) {
 // showTail finds the end of the newest segment, as a start does. An exact end mark is the word of the
 // process that has the store open, if there is one: what stands after it does not count yet.
 func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
-	f, err := r.store.fs.Open(r.path(s.base), false)
+	f, err := r.store.fs.Open(r.path(s.base), toWrite)
 	if isMissing(err) {
 		return false, errOvertaken
 	}
