@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -85,12 +87,12 @@ func (k *known) suspects() (newest spot, doubted spot) {
 func (k *known) spots(to store.Pos) (all []spot) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	to = min(to, k.newest.Pos)
-	for pos := to - min(to, ringSize-1); pos <= to; pos++ {
-		if nonce, ok := k.at(pos); ok {
-			all = append(all, spot{pos, nonce})
+	for _, s := range k.ring {
+		if s.Pos > 0 && s.Pos <= to {
+			all = append(all, s)
 		}
 	}
+	slices.SortFunc(all, func(a, b spot) int { return cmp.Compare(a.Pos, b.Pos) })
 	return all
 }
 
@@ -133,14 +135,14 @@ func (k *known) open(newest spot, t turn, end store.Pos) {
 	k.begin(newest, ^store.Pos(0), end)
 }
 
-// resume takes over what an earlier process of this relay knew up to its newest record. It counted by
-// another meta if another relay has begun a turn since.
+// resume takes over what an earlier process of this relay knew up to its newest record, however far
+// other relays have gone on since. It counted by another meta if another relay has begun a turn since.
 func (k *known) resume(newest spot, records []spot, was, now *meta) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	agreed := now.agrees(was)
 	for _, s := range records {
-		if s.Pos <= min(newest.Pos, agreed) && s.Pos+ringSize > k.newest.Pos {
+		if s.Pos <= min(newest.Pos, agreed) {
 			k.ring[s.Pos%ringSize] = s
 		}
 	}

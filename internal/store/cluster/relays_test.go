@@ -35,6 +35,7 @@ func TestTwoRelaysLoseTheEndOfALog(t *testing.T) {
 		"the second one starts late, with the table":     {second: 20, what: "*", down: 35},
 		"the second one lost one record, and is told":    {second: 1, what: "*_EVENTS", down: 35, told: true},
 		"the second one lost some records, and is told":  {second: 20, what: "*_EVENTS", down: 35, told: true},
+		"the second one starts very late, and is told":   {second: 20, what: "*_EVENTS", down: ringSize + 40, told: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
