@@ -91,7 +91,6 @@ func floors() map[string]int {
 		"internal/ingest/connlimit":     0,
 		"internal/retry":                0,
 		"internal/plaintext":            0,
-		"internal/health/rhythm":        0,
 		"internal/trail/proof":          0,
 		"internal/trail/truth":          0,
 		"internal/store/durable":        0,

@@ -18,7 +18,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/testbed/oidctest"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
@@ -155,7 +154,7 @@ func (s *stage) environments(ctx context.Context) (list []health.Status) {
 
 // teach has the relay know four weeks of even traffic, so that it notices a silence within a minute.
 func (s *stage) teach() error {
-	m := &rhythm.Model{}
+	m := &health.Rhythm{}
 	now := time.Now()
 	for last := now.Add(-4 * 7 * 24 * time.Hour); last.Before(now); last = last.Add(time.Second) {
 		m.Observe(last, last.Add(time.Second), rate, 1)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/health"
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 )
 
 // learnt is the time of watching before an incident.
@@ -28,7 +27,7 @@ func quietNights(s *stage) error {
 // teach writes the file of learnt rhythms. A busy second has the events of the stage's rate; of
 // the other seconds, one in 20 minutes has one event.
 func (s *stage) teach(busy func(time.Time) bool) error {
-	m := &rhythm.Model{}
+	m := &health.Rhythm{}
 	now := time.Now()
 	for last := now.Add(-learnt); last.Before(now); {
 		next, events := last.Add(time.Second), int64(rate)

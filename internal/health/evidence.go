@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -32,7 +31,7 @@ type Evidence struct {
 	// Series are the refusals that go on among good pushes, by reason.
 	Series map[string]Series
 	// Model is the environment's rhythm.
-	Model *rhythm.Model
+	Model *Rhythm
 	// Started is when this run began to watch.
 	Started time.Time
 	// Kept is when a trouble keeping all pushes away was last seen; zero: not in this run.

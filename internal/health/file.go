@@ -40,7 +40,7 @@ type memory struct {
 
 type keptOfWatch struct {
 	memory
-	Model json.RawMessage `json:"model,omitempty"` // of internal/health/rhythm
+	Model json.RawMessage `json:"model,omitempty"` // a [Rhythm]
 	// Absent is since when it is not in the configuration; zero: it is.
 	Absent time.Time `json:"absent,omitzero"`
 }

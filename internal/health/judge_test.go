@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -36,7 +35,7 @@ func flows() *Evidence {
 		Arrivals: received.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
 		LastPush: noon.Add(-time.Second),
 		Runs:     map[string]received.Refusals{},
-		Model:    &rhythm.Model{},
+		Model:    &Rhythm{},
 		Started:  noon.Add(-2 * time.Hour),
 	}
 }
@@ -55,8 +54,8 @@ func nans() [3]float64 { return [3]float64{math.NaN(), math.NaN(), math.NaN()} }
 // learnt gives a model that knows a push each 20 seconds.
 func learnt(e *Evidence) { e.Model = busy() }
 
-var busy = sync.OnceValue(func() *rhythm.Model {
-	m := &rhythm.Model{}
+var busy = sync.OnceValue(func() *Rhythm {
+	m := &Rhythm{}
 	for at := noon.Add(-15 * 24 * time.Hour); at.Before(noon); at = at.Add(20 * time.Second) {
 		m.Observe(at, at.Add(20*time.Second), 5, 1)
 	}

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
 // newWatch makes the watch of an environment, which is to be configured.
 func (k *Keeper) newWatch(name credentials.Environment) *watch {
-	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &rhythm.Model{}, refused: map[string]*hour{}}
+	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &Rhythm{}, refused: map[string]*hour{}}
 }
 
 // configure gives a watch its configuration. mu is held, or nobody else has the keeper yet.

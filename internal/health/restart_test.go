@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -166,7 +165,7 @@ func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
 	each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
-	*h.keeper.watches[0].model = rhythm.Model{}
+	*h.keeper.watches[0].model = Rhythm{}
 	h.pass(600, each)
 	for range 2 {
 		h.pass(10, wrong)
@@ -204,7 +203,7 @@ func TestRefusedForGoodOrNot(t *testing.T) {
 	t.Parallel()
 	for reason, lost := range map[string]int64{received.Unavailable: 0, received.Credential: 40} {
 		h, _ := newKept(t)
-		*h.keeper.watches[0].model = rhythm.Model{}
+		*h.keeper.watches[0].model = Rhythm{}
 		each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 		h.pass(600, each)
 		h.pass(20, func(e *received.Environment) { e.Refused(reason) })

@@ -7,7 +7,7 @@
 // state after a restart, so a crash at any line enters a transition once.
 //
 // A time without good pushes is a [Gap]. At its end, the keeper estimates the lost events
-// by the environment's rhythm (internal/health/rhythm), less the late ones. A file keeps the
+// by the environment's [Rhythm], less the late ones. A file keeps the
 // rhythms and the gaps: see [FileName].
 //
 // The keeper only reads the counts of internal/ingest/received. It never slows a push.

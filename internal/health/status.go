@@ -200,10 +200,10 @@ var numbers = []struct {
 	{describe("events_per_second", "Events that arrived, as the mean of the last minute."), gauge, func(s *Status) float64 { return s.Observed.EventsPerSecond }},
 	{describe("expected_events_per_second", "Events usual for the next hour; NaN before it is learnt."), gauge, func(s *Status) float64 { return orNaN(s.Observed.ExpectedEventsPerSecond) }},
 	{describe("lost_events_estimate_total", "Estimated events lost in gaps that have ended."), prometheus.CounterValue, func(s *Status) float64 { return float64(s.lost) }},
-	{describe("declared_stale", "1 where the API's word on the stream is older than three intervals, else 0."), gauge, func(s *Status) float64 { return flag[s.Declared.Stale] }},
+	{describe("declared_stale", "1 where the API's word on the stream is older than three intervals, else 0."), gauge, func(s *Status) float64 { return oneIf[s.Declared.Stale] }},
 	{describe("clock_behind_seconds", "How far the sender's clock is behind; below 0: ahead; 0 where it seems right."), gauge, func(s *Status) float64 { return s.Observed.ClockBehindSeconds }},
 	{describe("gaps_unreviewed", "Settled gaps of the last 24 hours whose entry in the trail nobody has annotated."), gauge, func(s *Status) float64 { return float64(s.unreviewed) }},
-	{describe("silenced", "1 while a silence of the environment is active, else 0."), gauge, func(s *Status) float64 { return flag[s.Silenced] }},
+	{describe("silenced", "1 while a silence of the environment is active, else 0."), gauge, func(s *Status) float64 { return oneIf[s.Silenced] }},
 }
 
 const gauge = prometheus.GaugeValue
@@ -225,7 +225,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(&s), s.Project, s.Environment)
 		}
 		for _, state := range States() {
-			ch <- prometheus.MustNewConstMetric(stateDesc, gauge, flag[s.State == state], s.Project, s.Environment, string(state))
+			ch <- prometheus.MustNewConstMetric(stateDesc, gauge, oneIf[s.State == state], s.Project, s.Environment, string(state))
 		}
 		for _, reason := range received.Reasons() {
 			n := float64(s.Observed.Refusals[reason].Count)
@@ -237,7 +237,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-var flag = map[bool]float64{true: 1}
+var oneIf = map[bool]float64{true: 1}
 
 // unix gives a time in seconds, NaN for none.
 func unix(t time.Time) float64 {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/health/rhythm"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/migration"
@@ -33,7 +32,7 @@ type watch struct {
 	memory
 	held   held
 	flood  audit.Entry // the newest one about a migration
-	model  *rhythm.Model
+	model  *Rhythm
 	lesson lesson
 	hour   hour
 	// refused counts the refused pushes by reason.

@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"encoding/json"
@@ -7,12 +7,12 @@ import (
 	"math"
 )
 
-// version is the version of the stored form. Another one is refused: a rhythm is learnt
+// rhythmVersion is the version of the stored form. Another one is refused: a rhythm is learnt
 // again in two weeks.
-const version = 1
+const rhythmVersion = 1
 
-// learnt is what a model has learnt, as it is stored.
-type learnt struct {
+// learntRhythm is what a model has learnt, as it is stored.
+type learntRhythm struct {
 	Version int         `json:"version"`
 	Hours   [hours]slot `json:"hours"`
 	Open    int64       `json:"open"` // the hour under way, in hours since 1970
@@ -23,20 +23,20 @@ type learnt struct {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (m *Model) MarshalJSON() ([]byte, error) {
-	m.Version = version
-	return json.Marshal(m.learnt)
+func (m *Rhythm) MarshalJSON() ([]byte, error) {
+	m.Version = rhythmVersion
+	return json.Marshal(m.learntRhythm)
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. An error names the damaged part, and
 // leaves the model as it was.
-func (m *Model) UnmarshalJSON(data []byte) error {
-	var fresh Model
-	if err := json.Unmarshal(data, &fresh.learnt); err != nil {
+func (m *Rhythm) UnmarshalJSON(data []byte) error {
+	var fresh Rhythm
+	if err := json.Unmarshal(data, &fresh.learntRhythm); err != nil {
 		return fmt.Errorf("read a rhythm: %w", err)
 	}
-	if fresh.Version != version {
-		return fmt.Errorf("a rhythm has version %d, not %d", fresh.Version, version)
+	if fresh.Version != rhythmVersion {
+		return fmt.Errorf("a rhythm has version %d, not %d", fresh.Version, rhythmVersion)
 	}
 	if err := fresh.check(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 }
 
 // check names what is damaged.
-func (l *learnt) check() error {
+func (l *learntRhythm) check() error {
 	d := &l.Drought
 	if l.Open < 0 || !sound(l.Pushes.Seen, l.Pushes.Expected, l.Events.Seen, l.Events.Expected, d.Depth, d.Peak, d.Came) {
 		return errors.New("a rhythm's levels are no counts")
@@ -61,8 +61,8 @@ func (l *learnt) check() error {
 		before := int64(math.MaxInt64)
 		for _, h := range l.Hours[i] {
 			switch {
-			case h == hour{}:
-			case h.Hour < 1 || of(h.Hour) != int64(i) || h.Seconds > 3600 || !sound(h.Seconds, h.Bursts, h.Events):
+			case h == pastHour{}:
+			case h.Hour < 1 || weekHour(h.Hour) != int64(i) || h.Seconds > 3600 || !sound(h.Seconds, h.Bursts, h.Events):
 				return fmt.Errorf("a rhythm's hour %v is none", h)
 			case h.Hour >= before:
 				return fmt.Errorf("a rhythm's hour %v is out of order, or one too many", h)

@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"math"
@@ -9,10 +9,10 @@ import (
 const weeks = 4
 
 // slot has the last hours of one hour of the week, the newest first.
-type slot [weeks]hour
+type slot [weeks]pastHour
 
-// hour is one past hour. An hour watched for less than half of it teaches nothing.
-type hour struct {
+// pastHour is one of them. An hour watched for less than half of it teaches nothing.
+type pastHour struct {
 	Hour    int64   `json:"h,omitempty"` // since 1970; 0 for none
 	Seconds float64 `json:"s,omitempty"`
 	Bursts  float64 `json:"b,omitempty"`
@@ -21,16 +21,16 @@ type hour struct {
 
 // at returns the entry of an hour, and makes it. Hours after it go: then the clock was
 // ahead.
-func (s *slot) at(when int64) *hour {
+func (s *slot) at(when int64) *pastHour {
 	for range s {
 		if s[0].Hour > when {
 			copy(s[:], s[1:])
-			s[weeks-1] = hour{}
+			s[weeks-1] = pastHour{}
 		}
 	}
 	if s[0].Hour != when {
 		copy(s[1:], s[:weeks-1])
-		s[0] = hour{Hour: when}
+		s[0] = pastHour{Hour: when}
 	}
 	return &s[0]
 }

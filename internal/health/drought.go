@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"cmp"
@@ -40,16 +40,16 @@ const (
 // Reduced returns since when far fewer events than usual arrive, and how many came all the
 // same; false if the events are no fewer. It changes at a push: a time without any is a silence.
 // The alarm is false less than once in a year.
-func (m *Model) Reduced() (since time.Time, came int64, reduced bool) {
+func (m *Rhythm) Reduced() (since time.Time, came int64, reduced bool) {
 	return m.Drought.Since, int64(m.Drought.Came), !m.Drought.Noted.IsZero()
 }
 
 // Forget ends a drought that has another explanation.
-func (m *Model) Forget() { m.Drought = drought{Tail: m.Drought.Tail} }
+func (m *Rhythm) Forget() { m.Drought = drought{Tail: m.Drought.Tail} }
 
 // thins lets the drought take a span with a push at its end. It reports whether the span is of
 // a drought that must not be learnt.
-func (m *Model) thins(from, to time.Time, events int64) (untaught bool) {
+func (m *Rhythm) thins(from, to time.Time, events int64) (untaught bool) {
 	d := &m.Drought
 	weight, brought := min(m.weight(from, to, atLeast), heaviestSpan), m.brought(to, events)
 	limit, learnt := 0., false
@@ -75,10 +75,10 @@ func (m *Model) thins(from, to time.Time, events int64) (untaught bool) {
 }
 
 // brought measures a push in usual ones, by its events.
-func (m *Model) brought(at time.Time, events int64) float64 {
+func (m *Rhythm) brought(at time.Time, events int64) float64 {
 	usual := m.typical
 	for shift := int64(-1); shift <= 1; shift++ {
-		if r := m.rates[of(hourOf(at)+shift)]; r.known {
+		if r := m.rates[weekHour(hourOf(at)+shift)]; r.known {
 			usual = min(usual, r.size())
 		}
 	}
@@ -99,7 +99,7 @@ func (r rate) size() float64 {
 
 // typicalSize is the median of the sizes over all bursts: so one huge batch a week is not
 // taken for usual.
-func (m *Model) typicalSize() float64 {
+func (m *Rhythm) typicalSize() float64 {
 	type weighed struct{ size, bursts float64 }
 	var all []weighed
 	total := 0.0

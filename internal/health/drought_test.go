@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 
 // noticed lets pushes go on, and returns how long it takes until they are far too few; 0 for
 // never.
-func noticed(m *Model, p pushes, of sizes, last time.Time, most time.Duration) time.Duration {
+func noticed(m *Rhythm, p pushes, of sizes, last time.Time, most time.Duration) time.Duration {
 	r := seeded(8)
 	for at := p(r, last); at.Sub(last) < most; {
 		before := at
@@ -49,8 +49,8 @@ func TestATrickle(t *testing.T) {
 		if name == "the pushes come, with few events" {
 			of = one(200)
 		}
-		m := &Model{}
-		last := liveWith(m, seeded(1), constant(c.rate), of, start, start.AddDate(0, 0, 15)).last
+		m := &Rhythm{}
+		last := simulateWith(m, seeded(1), constant(c.rate), of, start, start.AddDate(0, 0, 15)).last
 		_, _, reduced := m.Reduced()
 		require.False(t, reduced, name)
 		d := noticed(m, c.p, c.of, last, 48*time.Hour)
@@ -69,9 +69,9 @@ func every(d time.Duration) pushes {
 func TestHalfIsNoDrought(t *testing.T) {
 	t.Parallel()
 	m, last := learn(constant(600), 20)
-	l := live(m, seeded(9), constant(300), last, last.AddDate(0, 0, 2))
+	l := simulate(m, seeded(9), constant(300), last, last.AddDate(0, 0, 2))
 	assert.Zero(t, l.thin+l.alarms)
-	l = liveWith(m, seeded(9), constant(600), func(*rand.Rand, time.Time) int64 { return 3 }, l.last, l.last.AddDate(0, 0, 1))
+	l = simulateWith(m, seeded(9), constant(600), func(*rand.Rand, time.Time) int64 { return 3 }, l.last, l.last.AddDate(0, 0, 1))
 	assert.Zero(t, l.thin+l.alarms)
 }
 
@@ -84,26 +84,26 @@ func TestADroughtEnds(t *testing.T) {
 	}
 	m, last := learn(constant(3600), 15)
 	began := last
-	trickle := live(m, seeded(3), constant(20), last, last.Add(3*time.Hour))
+	trickle := simulate(m, seeded(3), constant(20), last, last.Add(3*time.Hour))
 	since, came, reduced := m.Reduced()
 	require.True(t, reduced)
 	assert.InDelta(t, 0, since.Sub(began).Seconds(), 10)
 	assert.InDelta(t, 600, came, 200, "20 pushes an hour, of 10")
 	data, err := json.Marshal(m)
 	require.NoError(t, err)
-	var back Model
+	var back Rhythm
 	require.NoError(t, json.Unmarshal(data, &back))
 	again, _, reduced := back.Reduced()
 	assert.True(t, reduced && again.Equal(since))
 	assert.InEpsilon(t, 3600*10, back.Expected(trickle.last, trickle.last.Add(time.Hour)), .1, "it is not learnt")
-	live(&back, seeded(4), constant(3600), trickle.last, trickle.last.Add(time.Minute))
+	simulate(&back, seeded(4), constant(3600), trickle.last, trickle.last.Add(time.Minute))
 	_, _, reduced = back.Reduced()
 	assert.False(t, reduced)
 
 	last = trickle.last
 	var days []bool
 	for range 10 {
-		last = live(m, seeded(5), constant(60), last, last.AddDate(0, 0, 1)).last
+		last = simulate(m, seeded(5), constant(60), last, last.AddDate(0, 0, 1)).last
 		_, _, reduced = m.Reduced()
 		days = append(days, reduced)
 	}
@@ -118,6 +118,6 @@ func TestASilenceIsNoDrought(t *testing.T) {
 	m, last := learn(constant(60), 15)
 	back := last.Add(3 * time.Hour)
 	m.Observe(last, back, 10, 1)
-	l := live(m, seeded(3), constant(60), back, back.Add(24*time.Hour))
+	l := simulate(m, seeded(3), constant(60), back, back.Add(24*time.Hour))
 	assert.Zero(t, l.thin)
 }

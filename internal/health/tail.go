@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import "math"
 

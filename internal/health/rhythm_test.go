@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"encoding/json"
@@ -11,13 +11,13 @@ import (
 )
 
 // learn passes days of pushes, and returns the model and the last push.
-func learn(p pushes, days int) (*Model, time.Time) {
-	m := &Model{}
-	return m, live(m, seeded(1), p, start, start.AddDate(0, 0, days)).last
+func learn(p pushes, days int) (*Rhythm, time.Time) {
+	m := &Rhythm{}
+	return m, simulate(m, seeded(1), p, start, start.AddDate(0, 0, days)).last
 }
 
 // allowed is the silence allowed after a push.
-func allowed(t *testing.T, m *Model, last time.Time) time.Duration {
+func allowed(t *testing.T, m *Rhythm, last time.Time) time.Duration {
 	t.Helper()
 	at, ok := m.SilentAfter(last)
 	require.True(t, ok)
@@ -26,7 +26,7 @@ func allowed(t *testing.T, m *Model, last time.Time) time.Duration {
 
 func TestNothingLearnt(t *testing.T) {
 	t.Parallel()
-	m := &Model{}
+	m := &Rhythm{}
 	_, ok := m.SilentAfter(start)
 	assert.False(t, ok)
 	assert.Zero(t, m.Expected(start, start.Add(time.Hour)))
@@ -42,7 +42,7 @@ func TestBusyIsNoticedWithinAMinute(t *testing.T) {
 	t.Parallel()
 	m, last := learn(constant(3600), 2)
 	d := allowed(t, m, last)
-	assert.GreaterOrEqual(t, d, floor)
+	assert.GreaterOrEqual(t, d, leastSilence)
 	assert.Less(t, d, time.Minute)
 }
 
@@ -58,7 +58,7 @@ func TestBatchThatFails(t *testing.T) {
 
 func TestOfficeHours(t *testing.T) {
 	t.Parallel()
-	m, _ := learn(office(60), 28)
+	m, _ := learn(officeHours(60), 28)
 	friday := time.Date(2025, 1, 31, 16, 55, 0, 0, time.UTC)
 	monday := time.Date(2025, 2, 3, 7, 0, 0, 0, time.UTC)
 	at := friday.Add(allowed(t, m, friday))
@@ -75,7 +75,7 @@ func TestOutageIsNotLearnt(t *testing.T) {
 	back := last.Add(24 * time.Hour)
 	m.Observe(last, back, 10, 1)
 	assert.Less(t, allowed(t, m, back), before*3/2, "at once")
-	last = live(m, seeded(2), constant(60), back, back.Add(24*time.Hour)).last
+	last = simulate(m, seeded(2), constant(60), back, back.Add(24*time.Hour)).last
 	assert.Less(t, allowed(t, m, last), before*3/2, "a day later")
 }
 
@@ -84,8 +84,8 @@ func TestFloodIsNotExpectedAgain(t *testing.T) {
 	t.Parallel()
 	m, last := learn(constant(6), 28)
 	r := seeded(3)
-	last = live(m, r, constant(3600), last, last.Add(time.Hour)).last
-	l := live(m, r, constant(6), last, last.Add(15*24*time.Hour))
+	last = simulate(m, r, constant(3600), last, last.Add(time.Hour)).last
+	l := simulate(m, r, constant(6), last, last.Add(15*24*time.Hour))
 	assert.Zero(t, l.alarms)
 }
 
@@ -96,7 +96,7 @@ func TestSlowerRhythm(t *testing.T) {
 	r, p := seeded(4), constant(.5)
 	var alarms []int
 	for range 14 {
-		l := live(m, r, p, last, last.Add(24*time.Hour))
+		l := simulate(m, r, p, last, last.Add(24*time.Hour))
 		alarms, last = append(alarms, l.alarms), l.last
 	}
 	t.Logf("alarms by day: %v", alarms)
@@ -109,14 +109,14 @@ func TestSlowerRhythm(t *testing.T) {
 // TestHoliday takes the pushes of an office's Wednesday away.
 func TestHoliday(t *testing.T) {
 	t.Parallel()
-	m, _ := learn(office(60), 28)
+	m, _ := learn(officeHours(60), 28)
 	tuesday := time.Date(2025, 2, 4, 16, 55, 0, 0, time.UTC)
 	wednesday := time.Date(2025, 2, 5, 7, 0, 0, 0, time.UTC)
 	at := tuesday.Add(allowed(t, m, tuesday))
 	assert.True(t, at.After(wednesday) && at.Before(wednesday.Add(2*time.Hour)), "a holiday is an alarm: %s", at)
 	back := wednesday.Add(24 * time.Hour)
 	m.Observe(tuesday, back, 10, 1)
-	l := live(m, seeded(5), office(60), back, back.AddDate(0, 0, 21))
+	l := simulate(m, seeded(5), officeHours(60), back, back.AddDate(0, 0, 21))
 	assert.Zero(t, l.alarms, "the weeks after it are as before")
 	next := wednesday.AddDate(0, 0, 28).Add(3 * time.Hour)
 	assert.Less(t, allowed(t, m, next), time.Hour)
@@ -134,7 +134,7 @@ func TestClockJumps(t *testing.T) {
 	m.Observe(last, last.AddDate(-60, 0, 0), 1, 1)
 	m.Observe(time.Time{}, last, 1, 1)
 	m.Observe(last, last.Add(time.Hour), -1, 1)
-	l := live(m, seeded(6), constant(60), last, last.AddDate(0, 0, 7))
+	l := simulate(m, seeded(6), constant(60), last, last.AddDate(0, 0, 7))
 	assert.Zero(t, l.alarms)
 	assert.InEpsilon(t, before, allowed(t, m, l.last), .5)
 }
@@ -148,7 +148,7 @@ func TestExpected(t *testing.T) {
 		within float64
 	}{
 		{"1 a minute", constant(60), .05},
-		{"office hours", office(60), .1},
+		{"office hours", officeHours(60), .1},
 		{"bursts", clustered(constant(20), 10, 3), .15},
 		{"nightly", batch(24 * time.Hour), .15},
 	} {
@@ -173,7 +173,7 @@ func TestJSON(t *testing.T) {
 	data, err := json.Marshal(m)
 	require.NoError(t, err)
 	assert.Less(t, len(data), 60_000)
-	var back Model
+	var back Rhythm
 	require.NoError(t, json.Unmarshal(data, &back))
 	again, err := json.Marshal(&back)
 	require.NoError(t, err)
@@ -190,14 +190,14 @@ func TestJSON(t *testing.T) {
 	assert.InEpsilon(t, allowed(t, m, last), allowed(t, &back, last), .05, "an error leaves the model as it was")
 }
 
-func FuzzModel(f *testing.F) {
+func FuzzRhythm(f *testing.F) {
 	m, _ := learn(constant(6), 3)
 	data, err := json.Marshal(m)
 	require.NoError(f, err)
 	f.Add(data, int64(1_760_000_000), int64(60), int64(3))
 	f.Add([]byte(`{"version":1,"hours":[[{"h":168,"s":3600,"b":1e15,"e":1e15}]],"gaps":{"counts":[0,1e15],"weight":1e15}}`), int64(0), int64(1e9), int64(1e18))
 	f.Fuzz(func(t *testing.T, data []byte, at, gap, events int64) {
-		var m Model
+		var m Rhythm
 		if json.Unmarshal(data, &m) != nil {
 			return
 		}
@@ -207,7 +207,7 @@ func FuzzModel(f *testing.F) {
 		last := time.Unix(at%1e11, 0)
 		m.Observe(last, last.Add(time.Duration(gap)), events, 1)
 		if silent, ok := m.SilentAfter(last); ok {
-			require.False(t, silent.Before(last.Add(floor)))
+			require.False(t, silent.Before(last.Add(leastSilence)))
 			require.False(t, silent.After(last.Add(horizon)))
 		}
 		n := m.Expected(last, last.Add(time.Duration(gap)))

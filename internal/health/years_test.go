@@ -1,4 +1,4 @@
-package rhythm
+package health
 
 import (
 	"flag"
@@ -57,8 +57,8 @@ func clustered(p pushes, mean, apart float64) pushes {
 
 var berlin, _ = time.LoadLocation("Europe/Berlin")
 
-// office is rate in the office hours of a place with summer time.
-func office(rate float64) pushes {
+// officeHours is rate in the office hours of a place with summer time.
+func officeHours(rate float64) pushes {
 	return poisson(rate, func(t time.Time) float64 {
 		t = t.In(berlin)
 		if h := t.Hour(); h < 8 || h > 17 || t.Weekday() == time.Saturday || t.Weekday() == time.Sunday {
@@ -130,29 +130,29 @@ func halved(rate float64) pushes {
 	})
 }
 
-// environment is a kind of environment, made again for each life of it.
-type environment struct {
+// simulated is a kind of environment, made again for each life of it.
+type simulated struct {
 	name  string
 	make  func() pushes
 	cheap bool         // to simulate
 	sizes func() sizes // nil: ten
 }
 
-func environments() []environment {
+func simulatedEnvironments() []simulated {
 	day := func(t time.Time) float64 {
 		return 33 * (1 + .8*math.Sin(float64(t.Unix()%86400)/86400*2*math.Pi))
 	}
 	growing := func(t time.Time) float64 { return 6 * math.Exp2(t.Sub(start).Hours()/24/60) }
-	return []environment{
+	return []simulated{
 		{"3 a day", func() pushes { return constant(3. / 24) }, true, nil},
 		{"10 a day", func() pushes { return constant(10. / 24) }, true, nil},
 		{"1 an hour", func() pushes { return constant(1) }, true, nil},
 		{"1 a minute", func() pushes { return constant(60) }, false, nil},
 		{"1 a second", func() pushes { return constant(3600) }, false, nil},
 		{"day and night, 33 an hour", func() pushes { return poisson(60, day) }, false, nil},
-		{"office hours, 10 an hour", func() pushes { return office(10) }, true, nil},
-		{"office hours, 60 an hour", func() pushes { return office(60) }, false, nil},
-		{"office hours, bursts", func() pushes { return clustered(office(10), 20, 3) }, false, nil},
+		{"office hours, 10 an hour", func() pushes { return officeHours(10) }, true, nil},
+		{"office hours, 60 an hour", func() pushes { return officeHours(60) }, false, nil},
+		{"office hours, bursts", func() pushes { return clustered(officeHours(10), 20, 3) }, false, nil},
 		{"bursts, 2 a day", func() pushes { return clustered(constant(2./24), 30, 60) }, true, nil},
 		{"bursts, 3 an hour", func() pushes { return clustered(constant(3), 20, 3) }, false, nil},
 		{"batch each night", func() pushes { return batch(24 * time.Hour) }, true, nil},
@@ -176,18 +176,18 @@ type life struct {
 	first  time.Time // the first moment with a bound on silence
 }
 
-// live passes time from a push on, and counts false alarms.
-func live(m *Model, r *rand.Rand, p pushes, last, end time.Time) life {
-	return liveWith(m, r, p, ten, last, end)
+// simulate passes time from a push on, and counts false alarms.
+func simulate(m *Rhythm, r *rand.Rand, p pushes, last, end time.Time) life {
+	return simulateWith(m, r, p, ten, last, end)
 }
 
-func liveWith(m *Model, r *rand.Rand, p pushes, of sizes, last, end time.Time) (l life) {
+func simulateWith(m *Rhythm, r *rand.Rand, p pushes, of sizes, last, end time.Time) (l life) {
 	for {
 		at := p(r, last)
 		if l.last = last; at.After(end) {
 			return l
 		}
-		if at.Sub(last) > floor || l.first.IsZero() {
+		if at.Sub(last) > leastSilence || l.first.IsZero() {
 			silent, ok := m.SilentAfter(last)
 			if ok && l.first.IsZero() {
 				l.first = last
@@ -212,7 +212,7 @@ func seeded(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 1))
 func TestFalseAlarms(t *testing.T) {
 	t.Parallel()
 	total := 0
-	for _, e := range environments() {
+	for _, e := range simulatedEnvironments() {
 		if *years == 0 && !e.cheap {
 			continue
 		}
@@ -225,12 +225,12 @@ func TestFalseAlarms(t *testing.T) {
 		}
 		alarms, thin, grace, learnt := 0, 0, time.Duration(0), 0
 		for seed := range lives {
-			m := &Model{}
+			m := &Rhythm{}
 			of := ten
 			if e.sizes != nil {
 				of = e.sizes()
 			}
-			l := liveWith(m, seeded(seed), e.make(), of, start, start.AddDate(0, 0, days))
+			l := simulateWith(m, seeded(seed), e.make(), of, start, start.AddDate(0, 0, days))
 			alarms, thin = alarms+l.alarms, thin+l.thin
 			if !l.first.IsZero() {
 				grace, learnt = grace+l.first.Sub(start), learnt+1

@@ -1,5 +1,20 @@
-// Package rhythm learns when an environment's pushes come, by hour of week, and says how
-// long its silence may last. deploy/health.md explains the model on one page.
+package health
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	hours = 7 * 24
+	// leastSilence is the shortest silence to raise an alarm.
+	leastSilence = 30 * time.Second
+	// horizon bounds a silence. After more than this, none is an alarm.
+	horizon = 4 * hours * time.Hour
+)
+
+// Rhythm is the rhythm of one environment: it learns when pushes come, by hour of week, and says how
+// long a silence may last. deploy/health.md explains the model on one page.
 //
 // The measure of a silence is its weight: the number of pushes expected in it. So a
 // night weighs little and a busy hour much. The model keeps the weights of the heaviest
@@ -9,25 +24,10 @@
 // Hours are those of UTC. Each silence is measured three times, with the week as learnt,
 // an hour earlier and an hour later. The least of the three counts. So a change to or
 // from summer time is no alarm.
-package rhythm
-
-import (
-	"math"
-	"time"
-)
-
-const (
-	hours = 7 * 24
-	// floor is the shortest silence to raise an alarm.
-	floor = 30 * time.Second
-	// horizon bounds a silence. After more than this, none is an alarm.
-	horizon = 4 * hours * time.Hour
-)
-
-// Model is the rhythm of one environment. The zero value has learnt nothing. It is not
-// safe for concurrent use.
-type Model struct {
-	learnt
+//
+// The zero value has learnt nothing. It is not safe for concurrent use.
+type Rhythm struct {
+	learntRhythm
 
 	// Derived from the above, when an hour ends.
 	rates   [hours]rate
@@ -51,7 +51,7 @@ type rate struct {
 // relay's own absence. A silence beyond the alarm teaches little: a long outage does not
 // become normal, and a slower rhythm is learnt in some days. A span running backwards, or
 // longer than four weeks, is ignored.
-func (m *Model) Observe(from, to time.Time, events, pushes int64) {
+func (m *Rhythm) Observe(from, to time.Time, events, pushes int64) {
 	if to.Before(from) || to.Sub(from) > horizon || from.Unix() < 0 || events < 0 || pushes < 0 {
 		return
 	}
@@ -66,13 +66,13 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 	for at := from; at.Before(until); {
 		end := earlier(at.Truncate(time.Hour).Add(time.Hour), until)
 		closed = m.turn(hourOf(at)) || closed
-		w := m.Hours[of(m.Open)].at(m.Open)
+		w := m.Hours[weekHour(m.Open)].at(m.Open)
 		w.Seconds = min(w.Seconds+end.Sub(at).Seconds(), 3600)
 		at = end
 	}
 	if pushes > 0 {
 		closed = m.turn(hourOf(to)) || closed
-		w := m.Hours[of(m.Open)].at(m.Open)
+		w := m.Hours[weekHour(m.Open)].at(m.Open)
 		w.Bursts++
 		w.Events += float64(events)
 		m.Gaps.add(weight)
@@ -83,7 +83,7 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 }
 
 // bounded returns the part of a long silence to learn from: its end, and its weight.
-func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64) {
+func (m *Rhythm) bounded(from, to time.Time, weight float64) (time.Time, float64) {
 	limit, learnt := m.Gaps.limit(m.yearly)
 	if !learnt {
 		return to, weight
@@ -95,12 +95,12 @@ func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64)
 }
 
 // turn closes the hour under way if another one has begun.
-func (m *Model) turn(hour int64) bool {
+func (m *Rhythm) turn(hour int64) bool {
 	if hour == m.Open {
 		return false
 	}
-	if r := m.rates[of(m.Open)]; r.known {
-		w := m.Hours[of(m.Open)].at(m.Open)
+	if r := m.rates[weekHour(m.Open)]; r.known {
+		w := m.Hours[weekHour(m.Open)].at(m.Open)
 		part := w.Seconds / 3600
 		m.Pushes.add(w.Bursts, r.bursts*part, 3, 10)
 		m.Events.add(w.Events, r.events*part, 10, 100)
@@ -116,7 +116,7 @@ func (m *Model) turn(hour int64) bool {
 // One outage or one flood in four weeks moves an hour's rate little. Until an hour of the
 // week was seen twice, it counts as the quietest hour of all those seen, and as an average
 // one for its events.
-func (m *Model) derive() {
+func (m *Rhythm) derive() {
 	seen, quietest, mean := 0, math.Inf(1), 0.0
 	for i := range m.Hours {
 		if s := &m.Hours[i]; s.seen() > 0 {
@@ -145,11 +145,11 @@ func (m *Model) derive() {
 
 // Expected returns the number of events expected in [from, to); 0 while nothing is
 // learnt.
-func (m *Model) Expected(from, to time.Time) float64 {
+func (m *Rhythm) Expected(from, to time.Time) float64 {
 	sum := 0.0
 	for at := from; at.Before(to) && at.Sub(from) < 53*hours*time.Hour; {
 		end := earlier(at.Truncate(time.Hour).Add(time.Hour), to)
-		sum += m.rates[of(hourOf(at))].events * end.Sub(at).Hours()
+		sum += m.rates[weekHour(hourOf(at))].events * end.Sub(at).Hours()
 		at = end
 	}
 	return sum * m.Events.value()
@@ -158,7 +158,7 @@ func (m *Model) Expected(from, to time.Time) float64 {
 // SilentAfter returns when silence since the push at last becomes an alarm. It is false
 // while too little is learnt, and where pushes are too rare for an alarm in four weeks.
 // The alarm is false less than once in a year.
-func (m *Model) SilentAfter(last time.Time) (time.Time, bool) {
+func (m *Rhythm) SilentAfter(last time.Time) (time.Time, bool) {
 	limit, learnt := m.Gaps.limit(m.yearly)
 	if !learnt {
 		return time.Time{}, false
@@ -167,7 +167,7 @@ func (m *Model) SilentAfter(last time.Time) (time.Time, bool) {
 	if !reached {
 		return time.Time{}, false
 	}
-	if soonest := last.Add(floor); at.Before(soonest) {
+	if soonest := last.Add(leastSilence); at.Before(soonest) {
 		at = soonest
 	}
 	return at, true
@@ -178,7 +178,7 @@ func guessed(r rate) float64 { return r.guess }
 func atLeast(r rate) float64 { return r.bursts }
 
 // weight returns the pushes expected in (from, to): the least of the three shifts.
-func (m *Model) weight(from, to time.Time, of func(rate) float64) float64 {
+func (m *Rhythm) weight(from, to time.Time, of func(rate) float64) float64 {
 	least := math.Inf(1)
 	for shift := int64(-1); shift <= 1; shift++ {
 		sum := 0.0
@@ -194,7 +194,7 @@ func (m *Model) weight(from, to time.Time, of func(rate) float64) float64 {
 }
 
 // reach returns when a silence since from has a weight, within the horizon.
-func (m *Model) reach(from time.Time, weight float64) (time.Time, bool) {
+func (m *Rhythm) reach(from time.Time, weight float64) (time.Time, bool) {
 	latest := from
 	for shift := int64(-1); shift <= 1; shift++ {
 		at, left := from, weight/m.slower()
@@ -219,11 +219,11 @@ func (m *Model) reach(from time.Time, weight float64) (time.Time, bool) {
 // piece returns the rate at a time in a silence, and until when it holds. The end of a
 // day's pushes is no shift: so in the silence's first hour, a week running late expects no
 // more than a week on time.
-func (m *Model) piece(from, at time.Time, shift int64) (until time.Time, r rate) {
+func (m *Rhythm) piece(from, at time.Time, shift int64) (until time.Time, r rate) {
 	hour := hourOf(at)
-	until, r = at.Truncate(time.Hour).Add(time.Hour), m.rates[of(hour+shift)]
+	until, r = at.Truncate(time.Hour).Add(time.Hour), m.rates[weekHour(hour+shift)]
 	if first := from.Add(time.Hour); shift < 0 && at.Before(first) {
-		here := m.rates[of(hour)]
+		here := m.rates[weekHour(hour)]
 		until, r.bursts, r.guess = earlier(until, first), min(r.bursts, here.bursts), min(r.guess, here.guess)
 	}
 	return until, r
@@ -231,13 +231,13 @@ func (m *Model) piece(from, at time.Time, shift int64) (until time.Time, r rate)
 
 // slower is the present rhythm against the learnt one, at most 1. A faster one makes no
 // alarm sooner until the weeks show it.
-func (m *Model) slower() float64 { return min(m.Pushes.value(), 1) }
+func (m *Rhythm) slower() float64 { return min(m.Pushes.value(), 1) }
 
 // hourOf returns the hours since 1970.
 func hourOf(t time.Time) int64 { return int64(math.Floor(float64(t.Unix()) / 3600)) }
 
-// of returns an hour's place in the week.
-func of(hour int64) int64 { return (hour%hours + hours) % hours }
+// weekHour returns an hour's place in the week.
+func weekHour(hour int64) int64 { return (hour%hours + hours) % hours }
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
