@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -58,14 +57,13 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
-	var failed *failure
 	var end ending
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &end):
 		return int(end)
-	case errors.As(err, &failed) && !errors.Is(err, console.ErrRequest):
+	case errors.As(err, new(failure)):
 		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
 		return ExitFailure
 	default:

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -19,17 +17,10 @@ func newClusterStatus() *cobra.Command {
 // clusterOf asks for the section of /status.
 func clusterOf(client *console.Client, ctx context.Context) (s app.ClusterStatus, err error) { //nolint:revive // as a method of the client
 	sections, err := client.Status(ctx, console.AskStatus{Sections: []string{"cluster"}})
-	if err != nil {
-		return s, err
+	if err == nil {
+		err = readSection(sections["cluster"], &s)
 	}
-	var failed struct{ Error string }
-	if err := json.Unmarshal(sections["cluster"], &failed); err == nil && failed.Error != "" {
-		return s, errors.New(failed.Error)
-	}
-	if err := json.Unmarshal(sections["cluster"], &s); err != nil {
-		return s, fmt.Errorf("read the relay's answer about its cluster; is the relay of another version? %w", err)
-	}
-	return s, nil
+	return s, err
 }
 
 func printCluster(p *page, s app.ClusterStatus) {

@@ -35,10 +35,9 @@ func (e ending) when(so bool) error {
 }
 
 // A failure is an error of a well-formed command; cobra's own errors are errors of usage.
-type failure struct{ err error }
+type failure struct{ error }
 
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (f failure) Unwrap() error { return f.error }
 
 // misuse is an error of usage that a command finds when it runs.
 type misuse struct{ error }
@@ -51,10 +50,10 @@ func markFailures(cmd *cobra.Command) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
-		if err == nil || errors.As(err, new(misuse)) {
+		if err == nil || errors.As(err, new(misuse)) || errors.Is(err, console.ErrRequest) {
 			return err
 		}
-		return &failure{err}
+		return failure{err}
 	}
 }
 

@@ -204,10 +204,3 @@ func intention(cfg *config.Config, e config.Environment, found streaming.Preflig
 	}
 	return "change " + strings.Join(found.Differs, ", ")
 }
-
-func newConfigSchema() *cobra.Command {
-	return command("config schema", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
-		_, err := cmd.OutOrStdout().Write(config.Schema())
-		return err
-	}, takes(cobra.NoArgs))
-}

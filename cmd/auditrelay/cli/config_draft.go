@@ -40,9 +40,8 @@ func member(of *yaml.Node, name string) int {
 	return len(of.Content)
 }
 
-func (d *draft) set(field string, value any) {
-	_ = d.at(field).Encode(value) // which is a text, a list of them, or true
-}
+// set writes a text, a list of them, or true.
+func (d *draft) set(field string, value any) error { return d.at(field).Encode(value) }
 
 // drop leaves a section out.
 func (d *draft) drop(section string) {

@@ -134,9 +134,9 @@ func (i *interview) yes(question string) (bool, error) {
 	}
 }
 
-// ask asks until the answer, once it is written, passes the checks of the field and those below it.
-// The answer "-" is none.
-func (i *interview) ask(field, question, usual string, write func(answer string)) (string, error) {
+// ask asks until the answer can be written, and then passes the checks of the field and those below
+// it. The answer "-" is none.
+func (i *interview) ask(field, question, usual string, write func(answer string) error) (string, error) {
 	for {
 		answer, err := i.answer(question, usual)
 		if err != nil {
@@ -145,41 +145,47 @@ func (i *interview) ask(field, question, usual string, write func(answer string)
 		if answer == "-" {
 			answer = ""
 		}
-		write(answer)
-		wrong := i.wrong(field)
-		if wrong == "" {
+		if err = write(answer); errors.Is(err, errNothingWritten) {
+			return "", err
+		}
+		if err == nil {
+			err = i.wrong(field)
+		}
+		if err == nil {
 			return answer, nil
 		}
-		i.say("  %s", wrong)
+		i.say("  %v", err)
 	}
 }
 
 // orWithout writes a field, or leaves its section out where there is no answer.
-func (i *interview) orWithout(section, field string) func(answer string) {
-	return func(answer string) {
-		if i.draft.set(section+field, answer); answer == "" {
+func (i *interview) orWithout(section, field string) func(answer string) error {
+	return func(answer string) error {
+		if answer == "" {
 			i.draft.drop(section)
+			return nil
 		}
+		return i.draft.set(section+field, answer)
 	}
 }
 
-// wrong is what the checks say about a field, or "".
-func (i *interview) wrong(field string) string {
+// wrong is what the checks say about a field.
+func (i *interview) wrong(field string) error {
 	_, _, err := i.kinds.CheckText(i.file, i.draft.text(), orSetLater)
 	var found config.Errors
 	if !errors.As(err, &found) {
-		return ""
+		return nil
 	}
 	at := slices.IndexFunc(found, func(p config.Problem) bool {
 		rest, within := strings.CutPrefix(p.Field, field)
 		return within && (rest == "" || strings.HasPrefix(rest, "[") || strings.HasPrefix(rest, "."))
 	})
 	if at < 0 {
-		return ""
+		return nil
 	}
 	problem := found[at]
 	problem.File, problem.Line, problem.Field = "", 0, ""
-	return problem.String()
+	return errors.New(problem.String())
 }
 
 // orSetLater knows every variable: one that is not set will be, before the start.
@@ -201,34 +207,22 @@ func (i *interview) secret(field, what, variable string) error {
 	}
 	keep = unused(keep)
 	i.say("%s: the NAME of an environment variable, file:PATH,\n  or - to type it unseen; it is then kept in %s", what, keep)
-	for {
-		answer, err := i.answer("Where is it", variable)
+	_, err = i.ask(field, "Where is it", variable, func(answer string) (err error) {
+		i.discard(keep) // with a secret that was refused
 		switch {
-		case err != nil:
-			return err
-		case answer == "-":
-			if answer, err = i.keepUnseen(keep); errors.Is(err, errNothingWritten) {
-				return err
-			} else if err != nil {
-				i.say("  %v", err)
-				continue
-			}
+		case answer == "":
+			answer, err = i.keepUnseen(keep)
 		case variableName.MatchString(answer):
 			answer = variableName.ReplaceAllString(answer, "$${$1$2}")
 		case !strings.HasPrefix(answer, "file:"):
-			i.say("  that is neither of them; if it was the secret itself, it was on the screen: make a new one")
-			continue
+			err = errors.New("that is neither of them; if it was the secret itself, it was on the screen: make a new one")
 		}
-		i.draft.set(field, answer)
-		wrong := i.wrong(field)
-		if wrong == "" {
-			return nil
+		if err == nil {
+			err = i.draft.set(field, answer)
 		}
-		i.say("  %s", wrong)
-		if answer == "file:"+keep {
-			i.discard(keep)
-		}
-	}
+		return err
+	})
+	return err
 }
 
 // unused is a path where nothing is yet: this one, or one with a number after it.
@@ -242,7 +236,7 @@ func unused(path string) string {
 	}
 }
 
-// discard removes a file with a secret that was refused, so that another one can be typed.
+// discard removes a file with a secret, so that another one can be typed.
 func (i *interview) discard(file string) {
 	if n := slices.Index(i.made, file); n >= 0 {
 		i.made = slices.Delete(i.made, n, n+1)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,10 +47,10 @@ func (i *interview) run() error {
 func (i *interview) budget() error {
 	const field = "journal.max_bytes"
 	wrong := i.wrong(field)
-	if wrong == "" {
+	if wrong == nil {
 		return nil
 	}
-	i.say("  %s", wrong)
+	i.say("  %v", wrong)
 	return i.put("", prompt{field: field, text: "Most room for events, such as 500MiB"})
 }
 
@@ -69,7 +70,7 @@ func (i *interview) put(place string, prompts ...prompt) (err error) {
 		case q.secret:
 			err = i.secret(field, q.text, q.usual)
 		default:
-			_, err = i.ask(field, q.text, q.usual, func(answer string) { i.draft.set(field, q.value(answer)) })
+			_, err = i.ask(field, q.text, q.usual, func(answer string) error { return i.draft.set(field, q.value(answer)) })
 		}
 	}
 	return err
@@ -80,9 +81,9 @@ func (i *interview) environments() error {
 	for n := 0; ; n++ {
 		at := fmt.Sprintf("environments[%d]", n)
 		var err error
-		project, err = i.ask(at+".project", "Slug of a project", project, func(answer string) { i.draft.set(at+".project", answer) })
+		project, err = i.ask(at+".project", "Slug of a project", project, func(answer string) error { return i.draft.set(at+".project", answer) })
 		if err == nil {
-			_, err = i.ask(at, "Slug of one of its environments", "", func(answer string) { i.draft.set(at+".environment", answer) })
+			_, err = i.ask(at, "Slug of one of its environments", "", func(answer string) error { return i.draft.set(at+".environment", answer) })
 		}
 		if err != nil {
 			return err
@@ -95,26 +96,26 @@ func (i *interview) environments() error {
 
 // host asks where the provider's pushes come in, if the relay is to get them.
 func (i *interview) host() error {
-	host, err := i.ask("environments[0].stream", "Host name at which the provider reaches this relay (empty: only watch, and receive nothing)", "", func(answer string) {
+	host, err := i.ask("environments[0].stream", "Host name at which the provider reaches this relay (empty: only watch, and receive nothing)", "", func(answer string) (err error) {
 		for n := range i.draft.at("environments").Content {
-			i.orWithout(fmt.Sprintf("environments[%d].stream", n), ".relay.hostname")(answer)
+			err = errors.Join(err, i.orWithout(fmt.Sprintf("environments[%d].stream", n), ".relay.hostname")(answer))
 		}
+		return err
 	})
 	switch {
 	case err != nil || host == "":
 		return err
 	case strings.Contains(host, ":"): // on loopback, or else it would not have passed
-		i.draft.set("ingest.listen", host)
-		return nil
+		return i.draft.set("ingest.listen", host)
 	}
-	i.draft.set("ingest.listen", ":443")
+	_ = i.draft.set("ingest.listen", ":443") // until it is asked for
 	cert, err := i.ask("ingest.tls.cert_file", "File with the certificate of "+host+" and its chain (empty: a proxy in front of the relay ends TLS)", "", i.orWithout("ingest.tls", ".cert_file"))
 	if err == nil && cert == "" {
-		i.draft.set("ingest.behind_proxy", true)
+		_ = i.draft.set("ingest.behind_proxy", true)
 		return i.put("", prompt{field: "ingest.listen", text: "IP:PORT to which the proxy hands pushes on", usual: "127.0.0.1:3100"})
 	}
 	if err == nil {
-		_, err = i.ask("ingest.tls", "File with its key", "", func(answer string) { i.draft.set("ingest.tls.key_file", answer) })
+		_, err = i.ask("ingest.tls", "File with its key", "", func(answer string) error { return i.draft.set("ingest.tls.key_file", answer) })
 	}
 	if err != nil {
 		return err
@@ -176,7 +177,7 @@ func (i *interview) sink(n int, kind string) error {
 		questions[0].usual = filepath.Join(i.draft.at("data_dir").Value, questions[0].usual)
 	}
 	name := cmp.Or(map[string]string{"file": "archive"}[kind], kind)
-	i.draft.set(at+"name", name) // it stands first
+	_ = i.draft.set(at+"name", name) // it stands first
 	if err := i.put(at+kind+".", questions...); err != nil {
 		return err
 	}

@@ -14,22 +14,20 @@ import (
 )
 
 // environmentOf reads PROJECT/ENVIRONMENT.
-func environmentOf(text string) (console.OfEnvironment, error) {
-	project, environment, ok := strings.Cut(text, "/")
-	if !ok || project == "" || environment == "" {
-		return console.OfEnvironment{}, errors.New("give PROJECT/ENVIRONMENT, such as shop/live")
+func environmentOf(text string) (project, environment string, err error) {
+	project, environment, _ = strings.Cut(text, "/")
+	if project == "" || environment == "" {
+		err = errors.New("give PROJECT/ENVIRONMENT, such as shop/live")
 	}
-	return console.OfEnvironment{Project: project, Environment: environment}, nil
+	return project, environment, err
 }
 
 // ofEnvironment reads the first argument into an environment, once all arguments are checked.
 func ofEnvironment(into *console.OfEnvironment, check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return err
+	return func(cmd *cobra.Command, args []string) (err error) {
+		if err = check(cmd, args); err == nil {
+			into.Project, into.Environment, err = environmentOf(args[0])
 		}
-		of, err := environmentOf(args[0])
-		into.Project, into.Environment = of.Project, of.Environment
 		return err
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,18 +45,17 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.filter.Project, "project", "", "only those of the project `SLUG`")
 	flags.StringVar(&f.filter.Environment, "environment", "", "only those of the environment `SLUG`")
 	flags.IntVar(&f.filter.Limit, "limit", 0, "no more than `N`, the oldest first (0: all)")
-}
-
-func (f *letterFlags) get() deadletters.Filter {
-	f.filter.Since, f.filter.Until = f.since.time, f.until.time
-	return f.filter
+	before(cmd, func() error {
+		f.filter.Since, f.filter.Until = f.since.time, f.until.time
+		return nil
+	})
 }
 
 func newDeadlettersList() *cobra.Command {
 	var letters letterFlags
 	output := orJSON("print one JSON object per line")
 	return command("deadletters list", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		request := console.ListLetters{Filter: letters.get()}
+		request := console.ListLetters{Filter: letters.filter}
 		if output.isJSON() {
 			return client.Letters(cmd.Context(), request, func(l *console.Letter) error { return encodeLine(cmd.OutOrStdout(), l) })
 		}
@@ -146,7 +144,7 @@ func newDeadlettersExport() *cobra.Command {
 	return command("deadletters export", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		events, damaged := 0, 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, func(l *console.Letter) error {
+			return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.filter, Bodies: true}, func(l *console.Letter) error {
 				if l.Damage != "" {
 					damaged++
 					return nil
@@ -199,7 +197,7 @@ func newDeadlettersReplay() *cobra.Command {
 	var to string
 	var dryRun bool
 	return command("deadletters replay", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		p, err := watched(cmd, client.ReplayLetters, console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun})
+		p, err := watched(cmd, client.ReplayLetters, console.ReplayLetters{Filter: letters.filter, To: to, DryRun: dryRun})
 		if err == nil && dryRun {
 			return wouldChange(cmd.OutOrStdout(), p, "replayed")
 		}
@@ -226,22 +224,14 @@ func lettersReplayed(w io.Writer, p *console.Progress, err error) error {
 			return told
 		}
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; undelivered letters stay among the dead letters")
-	case err != nil:
-		return err
-	case p.Refused > 0 || p.Damaged > 0:
-		return errors.New("not all were delivered; 'deadletters list' shows the others and why")
-	}
-	return nil
+	return notAll(p, err, "undelivered letters stay among the dead letters")
 }
 
 func newDeadlettersDiscard() *cobra.Command {
 	var letters letterFlags
 	var yes, dryRun bool
 	return command("deadletters discard", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
-		request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
+		request := console.DiscardLetters{Filter: letters.filter, DryRun: true}
 		p, err := watched(cmd, client.DiscardLetters, request)
 		if err != nil {
 			return err

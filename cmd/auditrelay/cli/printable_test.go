@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // Text of the workspace cannot steer the terminal, in any form of output, and programs get
@@ -25,22 +26,23 @@ func TestHostileTextIsPrintedHarmlessly(t *testing.T) {
 	raw := strings.NewReplacer(`\u2028`, "\u2028").Replace(string(state)) // a server need not escape it
 	for _, form := range []string{"table", "json", "yaml"} {
 		var out strings.Builder
-		require.NoError(t, printState(&out, form, json.RawMessage(raw)))
+		require.NoError(t, printOutcome(&out, form, workspace.Outcome{Result: json.RawMessage(raw)}))
 		for _, r := range out.String() {
 			require.False(t, plaintext.SteersLines(r), "%s: %q in %q", form, r, out.String())
 		}
 		var back map[string]any
 		switch form {
 		case "json":
-			require.NoError(t, json.Unmarshal([]byte(out.String()), &back))
-			require.Equal(t, hostile, back["name"])
+			var whole struct{ Result map[string]any }
+			require.NoError(t, json.Unmarshal([]byte(out.String()), &whole))
+			require.Equal(t, hostile, whole.Result["name"])
 		case "yaml":
 			require.NoError(t, yaml.Unmarshal([]byte(out.String()), &back))
 			require.Equal(t, hostile, back["name"])
 		}
 	}
 	var out strings.Builder
-	require.NoError(t, printState(&out, "yaml", json.RawMessage(`{"name":"plain"}`)))
+	require.NoError(t, printOutcome(&out, "yaml", workspace.Outcome{Result: json.RawMessage(`{"name":"plain"}`)}))
 	require.Equal(t, "name: plain\n", out.String())
 }
 

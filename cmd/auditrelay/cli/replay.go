@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,14 +50,17 @@ func delivered(w io.Writer, what string, p *console.Progress, dryRun bool, err, 
 			return err
 		}
 	}
+	return notAll(p, cmp.Or(err, unread), "delivered events stay delivered")
+}
+
+// notAll says why not everything was delivered. Whoever interrupts it learns what became of the rest.
+func notAll(p *console.Progress, err error, interrupted string) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; delivered events stay delivered")
+		return errors.New("interrupted; " + interrupted)
 	case err != nil:
 		return err
-	case unread != nil:
-		return unread
-	case p.Refused > 0:
+	case p.Refused > 0 || p.Damaged > 0:
 		return errors.New("not all were delivered; 'auditrelay deadletters list' shows the others and why")
 	}
 	return nil

@@ -36,8 +36,8 @@ func (p Program) newRoot() *cobra.Command {
 // commands are all of them.
 func (p Program) commands() []*cobra.Command {
 	return []*cobra.Command{
-		p.newRun(), newReload(), newStatus(), newTap(), newReplay(), p.newVersion(), newOpenAPI(), newHealthcheck(),
-		group("config", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), newConfigSchema()),
+		p.newRun(), newReload(), newStatus(), newTap(), newReplay(), p.newVersion(), document("openapi", admin.OpenAPI), newHealthcheck(),
+		group("config", p.newConfigInit(), p.newConfigCheck(), newConfigDiff(), document("config schema", config.Schema)),
 		group("console", newConsoleOpen(), group("console sessions", newSessionsList(), newSessionsRevoke())),
 		group("routing", p.newRoutingTry()),
 		group("cluster", newClusterStatus()),
@@ -194,9 +194,10 @@ func (b build) String() string {
 	return text + " " + b.Go + " " + b.Platform
 }
 
-func newOpenAPI() *cobra.Command {
-	return command("openapi", alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
-		_, err := cmd.OutOrStdout().Write(admin.OpenAPI())
+// document is a command that prints a text of the program.
+func document(path string, text func() []byte) *cobra.Command {
+	return command(path, alone(""), func(cmd *cobra.Command, _ []string, _ alone) error {
+		_, err := cmd.OutOrStdout().Write(text())
 		return err
 	})
 }

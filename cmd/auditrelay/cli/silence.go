@@ -16,7 +16,7 @@ func newSilenceAdd() *cobra.Command {
 	var req console.AddSilence
 	return withFlags(question("silence add", &relayFlags{}, forms("table", "json"), func(cmd *cobra.Command, client *console.Client, _ []string) (health.Silence, error) {
 		return client.AddSilence(cmd.Context(), req)
-	}, func(p *page, added health.Silence) { printSilences(p, []health.Silence{added}) }, takes(func(_ *cobra.Command, args []string) error {
+	}, func(p *page, added health.Silence) { printSilences(p, []health.Silence{added}) }, takes(func(_ *cobra.Command, args []string) (err error) {
 		switch {
 		case len(args) != 1:
 			return errors.New("give PROJECT/ENVIRONMENT, or all")
@@ -26,11 +26,9 @@ func newSilenceAdd() *cobra.Command {
 			return errors.New("give --reason, such as a ticket: the audit trail keeps it")
 		}
 		req.For = int64(length.Round(time.Second) / time.Second)
-		if args[0] == "all" {
-			return nil
+		if args[0] != "all" {
+			req.Project, req.Environment, err = environmentOf(args[0])
 		}
-		of, err := environmentOf(args[0])
-		req.Project, req.Environment = of.Project, of.Environment
 		return err
 	})), reasonFlag(&req.Reason), flagFunc(func(flags *pflag.FlagSet) {
 		flags.Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {

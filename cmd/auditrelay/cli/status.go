@@ -203,20 +203,29 @@ func readStatus(sections map[string]json.RawMessage) relayStatus {
 			}
 			continue
 		}
-		var failed struct {
-			Error string `json:"error"`
-			Known *bool  `json:"known"` // only the workspace has both
-		}
-		if json.Unmarshal(raw, &failed) == nil && failed.Error != "" && failed.Known == nil {
-			s.unreadable[name] = failed.Error
-		} else if err := json.Unmarshal(raw, into); err != nil {
-			s.unreadable[name] = fmt.Sprintf("this command does not understand it; is the relay of another version? %v", err)
+		if err := readSection(raw, into); err != nil {
+			s.unreadable[name] = err.Error()
 		}
 	}
 	if s.Relay.Now.IsZero() {
 		s.Relay.Now = time.Now()
 	}
 	return s
+}
+
+// readSection reads a section of /status. One that the relay cannot read has only its error.
+func readSection(raw json.RawMessage, into any) error {
+	var failed struct {
+		Error string `json:"error"`
+		Known *bool  `json:"known"` // only the workspace has both
+	}
+	if json.Unmarshal(raw, &failed) == nil && failed.Error != "" && failed.Known == nil {
+		return errors.New(failed.Error)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("this command does not understand it; is the relay of another version? %w", err)
+	}
+	return nil
 }
 
 // The terminal's control sequences. Between begin and end it keeps a screen of its own,
@@ -241,7 +250,7 @@ type watcher struct {
 
 // run ends with ctx, or by a key. The relay has to answer at first; later it may be away.
 func (w *watcher) run(ctx context.Context) error {
-	s := screen{past: newPast()}
+	var s screen
 	if err := w.look(ctx, &s); err != nil {
 		return err
 	}

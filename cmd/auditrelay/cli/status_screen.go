@@ -15,7 +15,7 @@ import (
 // screen is the whole of the one screen. Drawing it is a pure function.
 type screen struct {
 	status relayStatus
-	past   *past // nil without --watch
+	past   past // empty without --watch
 	// lost is why the relay cannot be asked at present, since when; empty: it answers.
 	lost string
 }
@@ -298,73 +298,59 @@ func (s *screen) ago(t time.Time) string {
 // pastKept is how many samples a sparkline shows.
 const pastKept = 12
 
-// past has the earlier answers, for rates and sparklines. A nil *past has none.
+// past has the earlier answers, for rates and sparklines. The zero value has none.
 type past struct {
-	series map[string]*series // of "environment PROJECT/ENVIRONMENT" and "sink NAME"
-	at     time.Time          // of the newest answer
+	rates  map[string][]float64 // of "environment PROJECT/ENVIRONMENT" and "sink NAME", the oldest first
+	totals map[string]int64     // of the sinks, in the newest answer
+	at     time.Time            // of the newest answer
 }
-
-// series has the newest rates, the oldest first.
-type series struct {
-	rates []float64
-	total int64 // of the newest answer
-}
-
-func newPast() *past { return &past{series: map[string]*series{}} }
 
 // note takes an answer.
 func (p *past) note(s *relayStatus) {
+	if p.rates == nil {
+		p.rates, p.totals = map[string][]float64{}, map[string]int64{}
+	}
 	seconds := s.Relay.Now.Sub(p.at).Seconds()
 	first := p.at.IsZero() || seconds <= 0
 	p.at = s.Relay.Now
 	for i := range s.Environments {
 		e := &s.Environments[i]
-		p.of("environment " + e.Project + "/" + e.Environment).add(e.Observed.EventsPerSecond)
+		p.add("environment "+e.Project+"/"+e.Environment, e.Observed.EventsPerSecond)
 	}
 	for i := range s.Sinks {
 		if s.Sinks[i].Delivery == nil {
 			continue
 		}
-		sink, total := p.of("sink "+s.Sinks[i].Name), s.Sinks[i].Events
-		if !first && total >= sink.total { // it is less after a restart
-			sink.add(float64(total-sink.total) / seconds)
+		key, total := "sink "+s.Sinks[i].Name, s.Sinks[i].Events
+		if !first && total >= p.totals[key] { // it is less after a restart
+			p.add(key, float64(total-p.totals[key])/seconds)
 		}
-		sink.total = total
+		p.totals[key] = total
 	}
 }
 
-func (p *past) of(key string) *series {
-	if p.series[key] == nil {
-		p.series[key] = &series{}
-	}
-	return p.series[key]
-}
-
-func (s *series) add(rate float64) {
-	s.rates = append(s.rates, rate)
-	s.rates = s.rates[max(0, len(s.rates)-pastKept):]
+func (p *past) add(key string, rate float64) {
+	rates := append(p.rates[key], rate)
+	p.rates[key] = rates[max(0, len(rates)-pastKept):]
 }
 
 // rate is the newest one, as text.
 func (p *past) rate(key string) string {
-	if p == nil || p.series[key] == nil || len(p.series[key].rates) == 0 {
+	rates := p.rates[key]
+	if len(rates) == 0 {
 		return ""
 	}
-	rates := p.series[key].rates
 	return rateText(rates[len(rates)-1])
 }
 
 // spark draws the rates from zero to the highest of them.
 func (p *past) spark(key string) string {
-	if p == nil || p.series[key] == nil {
-		return ""
-	}
 	bars, most := []rune("▁▂▃▄▅▆▇█"), 0.0
-	for _, r := range p.series[key].rates {
+	for _, r := range p.rates[key] {
 		most = max(most, r)
 	}
 	var line []rune
-	for _, r := range p.series[key].rates {
+	for _, r := range p.rates[key] {
 		bar := 0
 		if most > 0 && r > 0 {
 			bar = 1 + int(r/most*float64(len(bars)-2)+0.5)

@@ -140,7 +140,7 @@ func TestVerdict(t *testing.T) {
 
 func TestRatesAndSparklines(t *testing.T) {
 	t.Parallel()
-	p := newPast()
+	var p past
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	answer := func(seconds, delivered int64) {
 		s := relayStatus{Sinks: []console.Sink{{Name: "s", Delivery: &relay.Delivery{Events: delivered}}}}
@@ -160,7 +160,8 @@ func TestRatesAndSparklines(t *testing.T) {
 		answer(10+i, 7)
 	}
 	assert.Equal(t, pastKept, utf8.RuneCountInString(p.spark("sink s")))
-	assert.Empty(t, (*past)(nil).spark("sink s"))
+	assert.Empty(t, new(past).spark("sink s"))
+	assert.Empty(t, new(past).rate("sink s"))
 }
 
 func TestTextsForPeople(t *testing.T) {
@@ -190,7 +191,7 @@ func FuzzScreen(f *testing.F) {
 		if json.Unmarshal(text, &sections) != nil {
 			return
 		}
-		s := screen{status: readStatus(sections), past: newPast()}
+		s := screen{status: readStatus(sections)}
 		s.past.note(&s.status)
 		uncoloured(t, s.draw(brush{true}, min(max(width, 1), 500)))
 	})

@@ -96,7 +96,7 @@ func newStreamingPlan() *cobra.Command {
 			return fmt.Errorf("give one PROJECT/ENVIRONMENT, or none for all")
 		}
 		if len(args) == 1 {
-			of, err = environmentOf(args[0])
+			of.Project, of.Environment, err = environmentOf(args[0])
 		}
 		return err
 	}))

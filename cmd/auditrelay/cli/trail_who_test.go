@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // hostile names fit in no column, or steer something.
@@ -144,7 +145,7 @@ func TestStatesArePrinted(t *testing.T) {
 		`[{"role_id":"r-1","more":{"x":1},"of":["a","b"]},{"name":"n"}]`: "NAME  OF  ROLE_ID\n-     2   r-1\nn     -   -\n",
 	} {
 		var out bytes.Buffer
-		require.NoError(t, printState(&out, "table", json.RawMessage(state)))
+		require.NoError(t, printOutcome(&out, "table", workspace.Outcome{Result: json.RawMessage(state)}))
 		assert.Equal(t, want, out.String(), state)
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -142,11 +141,11 @@ func (c *deskCommand) take(cmd *cobra.Command, args []string) error {
 	case workspace.OfProject:
 		c.request.Project, args = args[0], args[1:]
 	case workspace.OfEnvironment:
-		of, err := environmentOf(args[0])
-		if err != nil {
+		var err error
+		if c.request.Project, c.request.Environment, err = environmentOf(args[0]); err != nil {
 			return err
 		}
-		c.request.Project, c.request.Environment, args = of.Project, of.Environment, args[1:]
+		args = args[1:]
 	}
 	for _, name := range c.Needs {
 		if _, isFlag := deskFlags[name]; !isFlag {
@@ -178,18 +177,6 @@ func act(cmd *cobra.Command, client *console.Client, r workspace.Request, consen
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "done: action %s, request %s\n", out.Action, printable(out.RequestID))
 	return printOutcome(cmd.OutOrStdout(), output, out)
-}
-
-// printOutcome prints the resource of an answer; as JSON, with the ids of the answer.
-func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
-	switch {
-	case form == "json":
-		_, err := fmt.Fprintln(w, indented(jsondiff.Encode(out)))
-		return err
-	case len(out.Result) == 0:
-		return nil
-	}
-	return printState(w, form, out.Result)
 }
 
 // thisPerson is who runs this command, or who called sudo for it. The relay takes it for a

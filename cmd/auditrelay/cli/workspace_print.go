@@ -13,16 +13,19 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-// printState prints a resource of the API. In the form of a table, a list of objects is one, and
-// anything else is YAML.
-func printState(w io.Writer, form string, state json.RawMessage) error {
-	if form == "json" {
-		_, err := fmt.Fprintln(w, indented(state))
-		return err
+// printOutcome prints an answer of the API: as JSON with its ids, and else the resource alone. In the
+// form of a table, a list of objects is one, and anything else is YAML.
+func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
+	switch {
+	case form == "json":
+		return say(w, "%s", indented(jsondiff.Encode(out)))
+	case len(out.Result) == 0:
+		return nil
 	}
-	decoder := json.NewDecoder(bytes.NewReader(state))
+	decoder := json.NewDecoder(bytes.NewReader(out.Result))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
