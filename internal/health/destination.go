@@ -83,7 +83,7 @@ func (s *Destination) Newest(ctx context.Context) (time.Time, error) {
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case res.StatusCode != http.StatusOK:
-		return time.Time{}, &refusedAnswer{req.URL.Host, res.StatusCode}
+		return time.Time{}, fmt.Errorf("%s answered %d %s%s", req.URL.Host, res.StatusCode, http.StatusText(res.StatusCode), hints[res.StatusCode])
 	case err != nil:
 		return time.Time{}, fmt.Errorf("read the answer of %s: %w", req.URL.Host, err)
 	case len(answer) > maxAnswer:
@@ -96,23 +96,12 @@ func (s *Destination) Newest(ctx context.Context) (time.Time, error) {
 	return newest, nil
 }
 
-// refusedAnswer is an answer with another status than 200.
-type refusedAnswer struct {
-	host   string
-	status int
-}
-
-func (r *refusedAnswer) Error() string {
-	hint := ""
-	switch r.status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		hint = "; check the credential, and that it may read"
-	case http.StatusBadRequest:
-		hint = "; check the selector or the search"
-	case http.StatusNotFound:
-		hint = "; check the address"
-	}
-	return fmt.Sprintf("%s answered %d %s%s", r.host, r.status, http.StatusText(r.status), hint)
+// hints say what to check after an answer with a status.
+var hints = map[int]string{
+	http.StatusUnauthorized: "; check the credential, and that it may read",
+	http.StatusForbidden:    "; check the credential, and that it may read",
+	http.StatusBadRequest:   "; check the selector or the search",
+	http.StatusNotFound:     "; check the address",
 }
 
 // joinPath appends a path to an address.

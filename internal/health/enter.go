@@ -85,9 +85,9 @@ func (k *Keeper) restore(ctx context.Context, w *watch) error {
 	if w.entries.restored {
 		return nil
 	}
-	e, found, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, Subject)
+	e, found, err := k.options.Trail.Last(ctx, w.Environment.Project, w.Environment.Environment, Subject)
 	if err != nil {
-		return fmt.Errorf("read the last state of %s: %w", w.name, err)
+		return fmt.Errorf("read the last state of %s: %w", w.Environment, err)
 	}
 	var c change
 	if found && json.Unmarshal(e.Detail, &c) == nil && c.To.known() {
@@ -101,9 +101,9 @@ func (k *Keeper) restore(ctx context.Context, w *watch) error {
 
 // noteFlood takes over the newest migration of an environment.
 func (k *Keeper) noteFlood(ctx context.Context, w *watch) error {
-	e, _, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, migration.Subject)
+	e, _, err := k.options.Trail.Last(ctx, w.Environment.Project, w.Environment.Environment, migration.Subject)
 	if err != nil {
-		return fmt.Errorf("read the newest migration of %s: %w", w.name, err)
+		return fmt.Errorf("read the newest migration of %s: %w", w.Environment, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *Keeper) enterState(ctx context.Context, w *watch) error {
 	if !due || len(w.entries.times) >= maxEntries {
 		return nil
 	}
-	e, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	e, err := audit.Update(ctx, k.options.Trail, w.Environment.Project, w.Environment.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		var was change
 		_ = json.Unmarshal(last.Detail, &was) // one of another form shows no state
 		if was.To == c.To || !found && (c.To == Flowing || c.To == Unknown) {
@@ -146,7 +146,7 @@ func (k *Keeper) enterState(ctx context.Context, w *watch) error {
 		return &audit.Entry{Type: TypeChanged, Time: now, Detail: jsondiff.Encode(c)}, nil
 	})
 	if err != nil {
-		return fmt.Errorf("enter the state of %s: %w", w.name, err)
+		return fmt.Errorf("enter the state of %s: %w", w.Environment, err)
 	}
 	if e != nil {
 		w.entries.times = append(w.entries.times, now)
@@ -177,12 +177,12 @@ func (x *entries) forget(now time.Time) {
 
 // silenced gives the id of the environment's present silence; empty: there is none.
 func (k *Keeper) silenced(w *watch) string {
-	s, _ := k.options.Silences.Present(w.name)
+	s, _ := k.options.Silences.Present(w.Environment)
 	return s.ID
 }
 
 func (k *Keeper) logChange(w *watch, c change) {
-	log := k.log.With("project", w.name.Project, "environment", w.name.Environment, "from", c.From, "to", c.To)
+	log := k.log.With("project", w.Environment.Project, "environment", w.Environment.Environment, "from", c.From, "to", c.To)
 	if c.Severity == meaning.Info || c.Severity == meaning.Low {
 		log.Info(c.Summary)
 		return
@@ -204,20 +204,20 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 		}
 		if entered > 0 {
 			if err := k.writer.save(false); err != nil {
-				return fmt.Errorf("save the gaps of %s: %w", w.name, err)
+				return fmt.Errorf("save the gaps of %s: %w", w.Environment, err)
 			}
 		}
 		g, index := due[0], int64(0)
-		e, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		e, err := audit.Update(ctx, k.options.Trail, w.Environment.Project, w.Environment.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
 			var was gapDetail
 			if found && json.Unmarshal(last.Detail, &was) == nil && g.same(was.Gap) {
 				index = last.Index
 				return nil, nil //nolint:nilnil // it has been entered
 			}
-			return &audit.Entry{Type: TypeGap, Detail: jsondiff.Encode(gapDetail{g.sentence(w.name.Environment), meaning.High, g})}, nil
+			return &audit.Entry{Type: TypeGap, Detail: jsondiff.Encode(gapDetail{g.sentence(w.Environment.Environment), meaning.High, g})}, nil
 		})
 		if err != nil {
-			return fmt.Errorf("enter a gap of %s: %w", w.name, err)
+			return fmt.Errorf("enter a gap of %s: %w", w.Environment, err)
 		}
 		if e != nil {
 			index = e.Index

@@ -19,12 +19,9 @@ type Evidence struct {
 	// Generated: the relay itself sets the credential of its pushes.
 	Generated bool
 	Declared  Declared
-	// Arrivals are those of this run. LastPush is of this run or an earlier one, zero
-	// for none.
+	// Arrivals are those of this run.
 	Arrivals received.Snapshot
-	LastPush time.Time
-	// LastNew is the last push with a new event.
-	LastNew time.Time
+	Seen
 	// Runs are the refusals without a good push since, by reason; of this run or an
 	// earlier one.
 	Runs map[string]received.Refusals
@@ -42,9 +39,14 @@ type Evidence struct {
 	// estimate.
 	Gap   *Gap
 	Waits bool
-	// Skew is how far the sender's clock was behind when last judged, in this run or an
-	// earlier one; below 0: ahead; 0: it was right.
-	Skew time.Duration
+}
+
+// Seen is what was seen last, in this run or an earlier one.
+type Seen struct {
+	LastPush time.Time `json:"last_push,omitzero"` // zero: none yet
+	LastNew  time.Time `json:"last_new,omitzero"`  // the last push with a new event
+	// Skew is how far the sender's clock was behind when last judged; below 0: ahead; 0: it was right.
+	Skew time.Duration `json:"skew,omitempty"`
 }
 
 // Series are refused pushes that go on, whether others are taken or not.

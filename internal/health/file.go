@@ -27,18 +27,16 @@ type kept struct {
 
 // memory is what the file keeps of a watched environment.
 type memory struct {
-	LastPush time.Time `json:"last_push,omitzero"` // of this run, or an earlier one
-	LastNew  time.Time `json:"last_new,omitzero"`  // likewise, of the last push with a new event
 	// Word is the API's word in an earlier run, and Earlier are the runs of refusals that earlier
 	// processes saw.
 	Word    keptStatus                   `json:"declared,omitzero"`
 	Earlier map[string]received.Refusals `json:"refusals,omitempty"`
 	gaps
-	Recent recent        `json:"recent"`
-	Skew   time.Duration `json:"skew,omitempty"` // as in [Evidence]; of this run, or an earlier one
+	Recent recent `json:"recent"`
 }
 
 type keptOfWatch struct {
+	Seen
 	memory
 	Model json.RawMessage `json:"model,omitempty"` // a [Rhythm]
 	// Absent is since when it is not in the configuration; zero: it is.
@@ -90,12 +88,12 @@ func (k *Keeper) load() {
 // recall takes over what is known of an environment from the time before it came into the
 // configuration.
 func (k *Keeper) recall(w *watch, saved time.Time) {
-	kept := k.absent[w.name.String()]
-	if delete(k.absent, w.name.String()); kept == nil {
+	kept := k.absent[w.Environment.String()]
+	if delete(k.absent, w.Environment.String()); kept == nil {
 		return
 	}
 	if err := w.take(kept, saved); err != nil {
-		k.log.Warn("the rhythm of an environment is learnt again", "project", w.name.Project, "environment", w.name.Environment, "error", err)
+		k.log.Warn("the rhythm of an environment is learnt again", "project", w.Environment.Project, "environment", w.Environment.Environment, "error", err)
 	}
 }
 
@@ -129,16 +127,17 @@ func parse(raw []byte) (*kept, error) {
 // take takes over the state of an earlier process. With an error, the rhythm is as new.
 func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	if !x.Absent.IsZero() { // nothing was due meanwhile
-		x.memory, saved = memory{gaps: gaps{Settled: x.Settled, Due: x.Due}, Recent: x.Recent}, time.Time{}
+		x.Seen, saved = Seen{}, time.Time{}
+		x.memory = memory{gaps: gaps{Settled: x.Settled, Due: x.Due}, Recent: x.Recent}
 	}
-	w.memory, w.seenUntil = x.memory, saved
+	w.Seen, w.memory, w.seenUntil = x.Seen, x.memory, saved
 	for _, p := range w.unsettled() {
 		p.span, p.late, p.refused = w.page.Count(p.Begun, p.Ended), p.EventsLate, p.RefusedPushes
 	}
 	if x.Model == nil {
 		return nil
 	}
-	return json.Unmarshal(x.Model, w.model)
+	return json.Unmarshal(x.Model, w.Model)
 }
 
 // save writes the file, if a gap changed or its time has come. A crash leaves the old one or
@@ -149,16 +148,15 @@ func (w *writer) save(now bool) error {
 	if k.options.File == "" {
 		return nil
 	}
-	raw, due, err := k.encode(now || w.again || time.Since(w.saved) >= saveEvery)
+	raw, due, err := k.encode(now || time.Since(w.saved) >= saveEvery)
 	if err != nil || !due {
 		return err
 	}
+	w.saved = time.Now()
 	if err := durable.WriteFile(k.options.File, raw); err != nil {
-		w.again = true
+		w.saved = time.Time{} // it is due at once
 		return err
 	}
-	w.again = false
-	w.saved = time.Now()
 	return nil
 }
 
@@ -174,7 +172,7 @@ func (k *Keeper) encode(now bool) (raw []byte, due bool, err error) {
 		return nil, false, nil
 	}
 	for _, w := range k.watches {
-		if x.Environments[w.name.String()], err = w.keep(); err != nil {
+		if x.Environments[w.Environment.String()], err = w.keep(); err != nil {
 			return nil, true, err
 		}
 	}
@@ -183,16 +181,16 @@ func (k *Keeper) encode(now bool) (raw []byte, due bool, err error) {
 }
 
 func (w *watch) keep() (*keptOfWatch, error) {
-	model, err := json.Marshal(w.model)
+	model, err := json.Marshal(w.Model)
 	if err != nil {
 		return nil, err
 	}
-	x := &keptOfWatch{memory: w.memory, Model: model}
+	x := &keptOfWatch{Seen: w.Seen, memory: w.memory, Model: model}
 	x.Came, x.Earlier = w.came(), map[string]received.Refusals{}
-	if !w.declared.LastLook.IsZero() {
-		x.Word = keptStatus{w.declared.Status, w.declared.StatusSince}
+	if !w.Declared.LastLook.IsZero() {
+		x.Word = keptStatus{w.Declared.Status, w.Declared.StatusSince}
 	}
-	for reason, r := range w.runs {
+	for reason, r := range w.Runs {
 		if r.Last.After(w.LastPush) {
 			x.Earlier[reason] = r
 		}

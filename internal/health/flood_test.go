@@ -21,7 +21,7 @@ func TestTheFloodOfAMigration(t *testing.T) {
 		s := newScene(t, time.Second, func(o *Options) { o.Trail = trail })
 		defer func() { s.stop() }()
 		s.pass(3*time.Hour, steady(10*time.Second), nil)
-		usual := s.keeper.watches[0].model.Expected(time.Now(), time.Now().Add(time.Hour))
+		usual := s.keeper.watches[0].Model.Expected(time.Now(), time.Now().Add(time.Hour))
 		enter := func(kind string, note migration.Note) {
 			_, err := trail.Append(t.Context(), audit.Entry{
 				Type: kind, Project: live.Project, Environment: live.Environment, Subject: migration.Subject, Time: time.Now(),
@@ -41,7 +41,7 @@ func TestTheFloodOfAMigration(t *testing.T) {
 		now := s.now()
 		assert.Equal(t, Flowing, now.State)
 		assert.Contains(t, now.Reason, "; a migration by ada@desk, at ")
-		assert.InDelta(t, usual, s.keeper.watches[0].model.Expected(time.Now(), time.Now().Add(time.Hour)), usual/2, "it teaches nothing")
+		assert.InDelta(t, usual, s.keeper.watches[0].Model.Expected(time.Now(), time.Now().Add(time.Hour)), usual/2, "it teaches nothing")
 		enter("migration.ended", migration.Note{Until: time.Now().Add(10 * time.Minute)})
 		s.pass(5*time.Minute, steady(10*time.Second), nil)
 		assert.Contains(t, s.now().Reason, "a migration by ada@desk")

@@ -134,7 +134,7 @@ func (w *watch) follow(v Verdict, fresh bool, now time.Time) {
 	if g.Open != nil || len(g.Past) == 0 {
 		return
 	}
-	switch push := w.arrivals.LastPush; {
+	switch push := w.Arrivals.LastPush; {
 	case g.settleAt.IsZero() && !push.IsZero() && !push.Before(g.Past[len(g.Past)-1].Ended):
 		g.settleBy, g.late, w.changed = now.Add(settleMost*w.settle), 0, true
 		g.await(now.Add(w.settle))
@@ -167,11 +167,11 @@ func (g *gaps) await(until time.Time) {
 // cause mended. The end of all evidence, as after a restart, is no end of a gap.
 func (w *watch) mended(fresh bool) bool {
 	g := w.Open
-	push, after, arrival := w.arrivals.LastPush, w.losing, g.ofArrivals()
+	push, after, arrival := w.Arrivals.LastPush, w.losing, g.ofArrivals()
 	if arrival {
-		push = w.arrivals.LastNew
+		push = w.Arrivals.LastNew
 	}
-	if !w.arrivals.Looked.IsZero() { // at a foreign destination: it is found later
+	if !w.Arrivals.Looked.IsZero() { // at a foreign destination: it is found later
 		after = g.Begun
 	}
 	return !push.IsZero() && !push.Before(after) || fresh && !arrival && !g.is(Refused)
@@ -179,8 +179,8 @@ func (w *watch) mended(fresh bool) bool {
 
 // mendedAt is the push that has ended the open gap, or now.
 func (w *watch) mendedAt(now time.Time) time.Time {
-	push := w.arrivals.LastPush
-	if push.Before(w.losing) && w.arrivals.Looked.IsZero() || !push.After(w.Open.Begun) {
+	push := w.Arrivals.LastPush
+	if push.Before(w.losing) && w.Arrivals.Looked.IsZero() || !push.After(w.Open.Begun) {
 		return now
 	}
 	return push
@@ -219,7 +219,7 @@ func (w *watch) another(v Verdict, now time.Time) (ended time.Time, is bool) {
 	case v.State == Reduced:
 		return w.LastPush, w.LastPush.After(open.Begun)
 	case open.ofArrivals():
-		late := open.noticed.Add(2 * w.declared.Interval)
+		late := open.noticed.Add(2 * w.Declared.Interval)
 		return v.Since, !open.noticed.IsZero() && v.Since.After(late)
 	case v.Since.After(open.Begun):
 		return v.Since, true
@@ -236,7 +236,7 @@ func (w *watch) openGap(v Verdict, now time.Time) {
 	if n > 0 {
 		p := g.Past[n-1]
 		if n >= maxGaps || p.is(v.State) && p.RefusedBy == v.refusedBy && now.Sub(p.Ended) < holdOther {
-			p.late += w.arrivals.Events - p.span.Events() - p.outside
+			p.late += w.Arrivals.Events - p.span.Events() - p.outside
 			p.Ended = time.Time{}
 			p.span.Set(p.Begun, time.Time{})
 			g.Past, g.Open = g.Past[:n-1], p
@@ -270,7 +270,7 @@ func (w *watch) begun(v Verdict) time.Time {
 func (w *watch) begin(gap Gap, now time.Time) {
 	g := &w.gaps
 	if len(g.Past) == 0 {
-		g.Came, g.cameAt = 0, w.arrivals.Events
+		g.Came, g.cameAt = 0, w.Arrivals.Events
 	}
 	refused := w.refusedAtLastPush
 	if n := len(g.Past); n > 0 { // without a push since, the refused ones of the gap before it are not of this one
@@ -287,7 +287,7 @@ func (w *watch) end(at time.Time) {
 	p.span.Set(p.Begun, p.Ended)
 	p.RefusedPushes = w.refusedIn(p)
 	p.EventsExpected, p.EstimatedBy = w.expected(p.Begun, p.Ended)
-	p.outside = w.arrivals.Events - p.span.Events()
+	p.outside = w.Arrivals.Events - p.span.Events()
 	w.Past, w.Open, w.changed = append(w.Past, p), nil, true
 }
 
@@ -327,7 +327,7 @@ const inStep = 2 * time.Second
 // its clock is wrong, was wrong since the gaps began, or disagrees with that of another worker,
 // or where events have no times. An event that was held up by the gaps is no older than they are.
 func (w *watch) inStep(all []*pending, now time.Time) bool {
-	c, shortest := &w.arrivals.Clock, time.Duration(math.MaxInt64)
+	c, shortest := &w.Arrivals.Clock, time.Duration(math.MaxInt64)
 	for _, p := range all {
 		if !p.Ended.IsZero() {
 			shortest = min(shortest, p.Ended.Sub(p.Begun))
@@ -368,11 +368,11 @@ func (w *watch) byArrival(all []*pending, now time.Time) {
 }
 
 // came counts the events that arrived since the first unsettled gap began.
-func (w *watch) came() int64 { return w.Came + w.arrivals.Events - w.cameAt }
+func (w *watch) came() int64 { return w.Came + w.Arrivals.Events - w.cameAt }
 
 // expected is the number of events usual in a time, and how it is known.
 func (w *watch) expected(from, until time.Time) (events int64, by string) {
-	n, by := w.model.Expected(from, until), ByRhythm
+	n, by := w.Model.Expected(from, until), ByRhythm
 	if n == 0 {
 		n, by = w.Recent.perSecond()*max(0, until.Sub(from).Seconds()), ByRecentRate
 	}

@@ -86,7 +86,7 @@ func TestAWrongClockAndARestart(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{30 * time.Minute, -2 * time.Hour, 20 * time.Second, 20000 * time.Hour, -20000 * time.Hour} {
 		h, _ := newKept(t)
-		*h.keeper.watches[0].model = Rhythm{}
+		*h.keeper.watches[0].Model = Rhythm{}
 		h.pass(900, h.skewed(by))
 		if by.Abs() > time.Minute {
 			require.Equal(t, Skewed, h.status().State, h.status().Reason)
@@ -142,7 +142,7 @@ func TestClocksThatDisagree(t *testing.T) {
 		"set wrong":            set(0, 30*time.Minute),
 	} {
 		h, _ := newKept(t)
-		*h.keeper.watches[0].model = Rhythm{}
+		*h.keeper.watches[0].Model = Rhythm{}
 		pushes := 0
 		push := func(e *received.Environment) {
 			e.Took(h.at(10, time.Second+clock(pushes)))
@@ -188,7 +188,7 @@ func TestRefusedForAnotherReason(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{0, 40 * time.Second} {
 		h, _ := newKept(t)
-		*h.keeper.watches[0].model = Rhythm{}
+		*h.keeper.watches[0].Model = Rhythm{}
 		h.pass(600, h.skewed(by))
 		h.pass(50, func(e *received.Environment) { e.Refused(received.Unavailable) })
 		h.pass(48, wrong)
@@ -261,7 +261,7 @@ func TestRefusedAfterASilence(t *testing.T) {
 func TestFlappingGapsAreBounded(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
-	*h.keeper.watches[0].model = Rhythm{}
+	*h.keeper.watches[0].Model = Rhythm{}
 	each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 	h.pass(600, each)
 	for range 40 {

@@ -33,7 +33,7 @@ func flows() *Evidence {
 			Watched: true, StatusSince: noon.Add(-time.Hour), Interval: time.Minute,
 		},
 		Arrivals: received.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
-		LastPush: noon.Add(-time.Second),
+		Seen:     Seen{LastPush: noon.Add(-time.Second)},
 		Runs:     map[string]received.Refusals{},
 		Model:    &Rhythm{},
 		Started:  noon.Add(-2 * time.Hour),

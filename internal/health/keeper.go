@@ -71,7 +71,7 @@ func New(o Options) (*Keeper, error) {
 	for i := range o.Environments {
 		w := k.newWatch(credentials.EnvironmentOf(o.Environments[i]))
 		k.configure(w, &o.Environments[i])
-		k.watches, k.byName[w.name] = append(k.watches, w), w
+		k.watches, k.byName[w.Environment] = append(k.watches, w), w
 	}
 	k.load()
 	if o.Registerer == nil {
@@ -131,7 +131,7 @@ func (k *Keeper) jumped(by time.Duration, now time.Time) {
 	defer k.mu.Unlock()
 	for _, w := range k.watches {
 		w.setBack(now)
-		w.kept, w.lesson = now, lesson{}
+		w.Kept, w.lesson = now, lesson{}
 	}
 }
 
@@ -152,7 +152,7 @@ func (k *Keeper) tick(now time.Time) {
 	urgent := false
 	for _, w := range k.watches {
 		w.review(k.options.Reviewed)
-		w.step(declared[w.name], now)
+		w.step(declared[w.Environment], now)
 		for _, p := range w.unsettled() {
 			p.Silenced = cmp.Or(k.silenced(w), p.Silenced)
 		}
@@ -182,8 +182,7 @@ func (k *Keeper) declared() map[credentials.Environment]streaming.Health {
 type writer struct {
 	keeper      *Keeper
 	wake        chan struct{} // of one place
-	saved       time.Time
-	again       bool // the last attempt to save failed
+	saved       time.Time     // zero after an attempt that failed
 	trail, file retry.Failure
 }
 

@@ -12,15 +12,18 @@ import (
 
 // newWatch makes the watch of an environment, which is to be configured.
 func (k *Keeper) newWatch(name credentials.Environment) *watch {
-	return &watch{name: name, page: k.options.Book.Of(name), settle: k.options.Settle, model: &Rhythm{}, refused: map[string]*hour{}}
+	return &watch{
+		page: k.options.Book.Of(name), settle: k.options.Settle, refused: map[string]*hour{},
+		Evidence: Evidence{Environment: name, Model: &Rhythm{}},
+	}
 }
 
 // configure gives a watch its configuration. mu is held, or nobody else has the keeper yet.
 func (k *Keeper) configure(w *watch, e *config.Environment) {
-	w.env = *e
-	w.here = e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || w.name == k.options.Anonymous
-	w.declared.Interval = k.options.Interval
-	w.declared.Watched = k.options.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/workspace/streaming does
+	w.env, w.Asked = *e, e.Stream.Asked()
+	w.Here = e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || w.Environment == k.options.Anonymous
+	w.Declared.Interval = k.options.Interval
+	w.Declared.Watched = k.options.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/workspace/streaming does
 }
 
 // Reconfigure replaces Options.Environments, Options.Interval and Options.Declared. What is known of
@@ -60,7 +63,7 @@ func (k *Keeper) comes(name credentials.Environment, now time.Time) *watch {
 func (k *Keeper) goes(w *watch, now time.Time) {
 	if kept, err := w.keep(); err == nil && len(k.absent) < maxAbsent {
 		kept.Absent = now
-		k.absent[w.name.String()] = kept
+		k.absent[w.Environment.String()] = kept
 	}
 }
 

@@ -28,7 +28,7 @@ func newKept(t *testing.T) (h *hand, status *management.StreamingStatus) {
 		return []streaming.Health{look}
 	}
 	h.restart()
-	*h.keeper.watches[0].model = *busy()
+	*h.keeper.watches[0].Model = *busy()
 	return h, status
 }
 
@@ -165,7 +165,7 @@ func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
 	each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
-	*h.keeper.watches[0].model = Rhythm{}
+	*h.keeper.watches[0].Model = Rhythm{}
 	h.pass(600, each)
 	for range 2 {
 		h.pass(10, wrong)
@@ -203,7 +203,7 @@ func TestRefusedForGoodOrNot(t *testing.T) {
 	t.Parallel()
 	for reason, lost := range map[string]int64{received.Unavailable: 0, received.Credential: 40} {
 		h, _ := newKept(t)
-		*h.keeper.watches[0].model = Rhythm{}
+		*h.keeper.watches[0].Model = Rhythm{}
 		each := func(e *received.Environment) { e.Took(h.at(10, time.Second)) }
 		h.pass(600, each)
 		h.pass(20, func(e *received.Environment) { e.Refused(reason) })

@@ -265,13 +265,7 @@ func silencesOf(e audit.Entry) []Silence {
 
 // activeSilences gives the silences before their end.
 func activeSilences(list []Silence, now time.Time) []Silence {
-	all := []Silence{}
-	for _, s := range list {
-		if s.Until.After(now) {
-			all = append(all, s)
-		}
-	}
-	return all
+	return slices.DeleteFunc(append([]Silence{}, list...), func(s Silence) bool { return !s.Until.After(now) })
 }
 
 func (s *Silence) of() credentials.Environment {

@@ -92,10 +92,10 @@ func (k *Keeper) Status() []Status {
 func (w *watch) status(now time.Time) Status {
 	v := w.held.verdict
 	s := Status{
-		Project: w.name.Project, Environment: w.name.Environment, Mode: w.mode(), Destination: w.destination(),
+		Project: w.Environment.Project, Environment: w.Environment.Environment, Mode: w.mode(), Destination: w.destination(),
 		State: v.State, Reason: v.Reason, Since: v.Since, Action: v.Action,
 		Declared: w.declaredStatus(now), Observed: w.observedStatus(now), EventsByMinute: w.hour.whole(),
-		Gaps: w.told(), lost: w.lost, unreviewed: w.unreviewed(now), events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
+		Gaps: w.told(), lost: w.lost, unreviewed: w.unreviewed(now), events: w.Arrivals.Events, latenessSum: w.Arrivals.LatenessSum,
 	}
 	if s.State == "" { // not judged yet
 		s.State, s.Reason = Unknown, "the relay has just started"
@@ -117,32 +117,32 @@ func (w *watch) mode() string {
 // destination is where the events are to go, as configured; else where the API shows them.
 func (w *watch) destination() string {
 	switch s := w.env.Stream; {
-	case w.here:
+	case w.Here:
 		return "relay"
-	case s != nil && s.Datadog != nil, w.declared.DestinationType == management.Datadog:
+	case s != nil && s.Datadog != nil, w.Declared.DestinationType == management.Datadog:
 		return "datadog"
-	case s != nil && s.GrafanaLoki != nil, w.declared.DestinationType == management.GrafanaLoki:
+	case s != nil && s.GrafanaLoki != nil, w.Declared.DestinationType == management.GrafanaLoki:
 		return "grafana_loki"
 	}
 	return "none"
 }
 
 func (w *watch) declaredStatus(now time.Time) DeclaredStatus {
-	d := &w.declared
+	d := &w.Declared
 	return DeclaredStatus{
 		Status: d.Status, DestinationType: d.DestinationType, Destination: d.Destination, At: d.LastLook,
-		Stale: d.stale(w.started, now), Finding: d.Finding, Differs: append([]string{}, d.Differs...), LastError: d.LastError,
+		Stale: d.stale(w.Started, now), Finding: d.Finding, Differs: append([]string{}, d.Differs...), LastError: d.LastError,
 	}
 }
 
 func (w *watch) observedStatus(now time.Time) ObservedStatus {
-	a := &w.arrivals
+	a := &w.Arrivals
 	o := ObservedStatus{
 		LastPush: w.LastPush, LastEvent: a.LastEvent, EventsPerSecond: a.EventsPerSecond,
 		Lateness: Lateness{known(a.Lateness[0]), known(a.Lateness[1]), known(a.Lateness[2])},
 		Refusals: map[string]received.Refusals{}, ClockBehindSeconds: w.Skew.Round(time.Second).Seconds(),
 	}
-	if expected := w.model.Expected(now, now.Add(time.Hour)); expected > 0 {
+	if expected := w.Model.Expected(now, now.Add(time.Hour)); expected > 0 {
 		o.ExpectedEventsPerSecond = known(expected / time.Hour.Seconds())
 	}
 	for reason, r := range a.Refusals {
@@ -165,10 +165,10 @@ func known(v float64) *float64 {
 func (w *watch) change() change {
 	v, now := w.held.verdict, time.Now()
 	c := change{
-		Summary: v.sentence(w.name.Environment), Severity: v.State.Severity(), To: v.State, Reason: v.Reason, Action: v.Action,
+		Summary: v.sentence(w.Environment.Environment), Severity: v.State.Severity(), To: v.State, Reason: v.Reason, Action: v.Action,
 		Runbook: runbook(v.State), Since: v.Since, Skipped: w.held.skipped, Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
 	}
-	if !w.here && w.mode() == config.ModeObserve && v.State == Disabled {
+	if !w.Here && w.mode() == config.ModeObserve && v.State == Disabled {
 		c.Severity = meaning.Low
 	}
 	return c

@@ -1,38 +1,32 @@
 package health
 
 import (
+	"maps"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
 	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
-// watch is one environment. Its keeper's lock guards all of it, except the first fields.
+// watch is one environment. Its keeper's lock guards all of it, except for Environment and page, which
+// never change.
 type watch struct {
 	env    config.Environment
-	name   credentials.Environment
 	page   *received.Environment
-	here   bool // it is configured to push to this relay
 	settle time.Duration
 
-	started time.Time // of this run
-	kept    time.Time // as in [Evidence]
+	Evidence // as of the last look
 	// seenUntil is when an earlier process was last known to run; zero: never.
 	seenUntil time.Time
-	declared  Declared
-	arrivals  received.Snapshot
-	runs      map[string]received.Refusals
 	// refusedAtLastPush counts the refused pushes before the present run of them.
 	refusedAtLastPush int64
 
 	memory
 	held   held
 	flood  audit.Entry // the newest one about a migration
-	model  *Rhythm
 	lesson lesson
 	hour   hour
 	// refused counts the refused pushes by reason.
@@ -45,38 +39,36 @@ type watch struct {
 // step takes a look at the environment, and judges it.
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
-	w.hour.note(now.Sub(w.started), w.arrivals.Events)
-	e := &Evidence{
-		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.LastPush, LastNew: w.LastNew,
-		Runs: w.runs, Series: w.series(now), Model: w.model, Started: w.started, Gap: w.newest(), Waits: w.waits(),
-		Kept: w.kept, Hushed: w.hushed(), Skew: w.Skew,
-	}
-	if w.Skew = e.skew(); e.Skew > 0 && w.Skew == 0 { // what seemed late was of the clock
+	w.hour.note(now.Sub(w.Started), w.Arrivals.Events)
+	w.Generated, w.Series, w.Hushed = w.generated(), w.series(now), w.hushed()
+	w.Gap, w.Waits = w.newest(), w.waits()
+	before := w.Skew
+	if w.Skew = w.skew(); before > 0 && w.Skew == 0 { // what seemed late was of the clock
 		w.page.ForgetLateness()
-		e.Arrivals.Lateness = [3]float64{}
+		w.Arrivals.Lateness = [3]float64{}
 	}
-	v := Judge(e, now)
+	v := Judge(&w.Evidence, now)
 	v.Reason += migration.Explains(&w.flood, now)
 	if v.State == Disabled || v.State == Misdirected {
-		w.kept = now
+		w.Kept = now
 	}
-	w.follow(v, e.fresh(now), now)
+	w.follow(v, w.fresh(now), now)
 	w.learn(v, now)
-	w.held.judged(v, w.declared.Interval, now)
+	w.held.judged(v, w.Declared.Interval, now)
 }
 
 // series tells the refusals that go on, as of now.
 func (w *watch) series(now time.Time) map[string]Series {
 	all := map[string]Series{}
-	for reason, r := range w.arrivals.Refusals {
+	for reason, r := range w.Arrivals.Refusals {
 		h := w.refused[reason]
 		if h == nil {
 			h = &hour{}
 			w.refused[reason] = h
 		}
-		h.note(now.Sub(w.started), r.Count)
+		h.note(now.Sub(w.Started), r.Count)
 		if first, goesOn := h.goesOn(); goesOn {
-			all[reason] = Series{Since: w.started.Add(time.Duration(first) * time.Minute), Came: w.hour.from(first)}
+			all[reason] = Series{Since: w.Started.Add(time.Duration(first) * time.Minute), Came: w.hour.from(first)}
 		}
 	}
 	return all
@@ -85,33 +77,31 @@ func (w *watch) series(now time.Time) map[string]Series {
 // hushed reports a silence lasting since before this run.
 func (w *watch) hushed() bool {
 	g := w.Open
-	return g != nil && g.is(Silent) && w.arrivals.LastNew.IsZero()
+	return g != nil && g.is(Silent) && w.Arrivals.LastNew.IsZero()
 }
 
 // look takes over the declared and the arrived.
 func (w *watch) look(h streaming.Health) {
-	w.arrivals = w.page.Snapshot()
-	if w.arrivals.LastPush.After(w.LastPush) {
-		w.LastPush = w.arrivals.LastPush
+	w.Arrivals = w.page.Snapshot()
+	if w.Arrivals.LastPush.After(w.LastPush) {
+		w.LastPush = w.Arrivals.LastPush
 	}
-	if w.arrivals.LastNew.After(w.LastNew) {
-		w.LastNew = w.arrivals.LastNew
+	if w.Arrivals.LastNew.After(w.LastNew) {
+		w.LastNew = w.Arrivals.LastNew
 	}
-	w.runs = map[string]received.Refusals{}
-	for reason, r := range w.Earlier {
-		w.runs[reason] = r
-	}
-	for reason, r := range w.arrivals.Refusals {
+	w.Runs = map[string]received.Refusals{}
+	maps.Copy(w.Runs, w.Earlier)
+	for reason, r := range w.Arrivals.Refusals {
 		if r.Last.IsZero() {
 			continue
 		}
 		if before, some := w.Earlier[reason]; some && before.Last.After(w.LastPush) {
 			r.First = before.First
 		}
-		w.runs[reason] = r
+		w.Runs[reason] = r
 	}
 	refusing := false
-	for _, r := range w.runs {
+	for _, r := range w.Runs {
 		refusing = refusing || r.Last.After(w.LastPush)
 	}
 	if !refusing {
@@ -122,7 +112,7 @@ func (w *watch) look(h streaming.Health) {
 
 // declare takes over the API's word; there is none before the relay looks at it.
 func (w *watch) declare(h streaming.Health) {
-	d := &w.declared
+	d := &w.Declared
 	if h.Project == "" {
 		return
 	}
@@ -136,7 +126,7 @@ func (w *watch) declare(h streaming.Health) {
 }
 
 func (w *watch) refusedPushes() (n int64) {
-	for _, r := range w.arrivals.Refusals {
+	for _, r := range w.Arrivals.Refusals {
 		n += r.Count
 	}
 	return n
@@ -161,12 +151,12 @@ const leastLesson = time.Second
 // lesson, as the model takes it for rare, and so are far too few events; time without a chance
 // for a push is none, nor are the events of a migration.
 func (w *watch) learn(v Verdict, now time.Time) {
-	l, push := &w.lesson, w.arrivals.LastNew
+	l, push := &w.lesson, w.Arrivals.LastNew
 	if v.State.loses() && !v.State.ofArrivals() {
-		w.model.Forget()
+		w.Model.Forget()
 		l.spoilt = true
 	}
-	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown || migration.Explains(&w.flood, now) != ""
+	l.spoilt = l.spoilt || v.State == Late || !w.Here && v.State == Unknown || migration.Explains(&w.flood, now) != ""
 	for _, p := range w.unsettled() {
 		l.spoilt = l.spoilt || !p.ofArrivals()
 	}
@@ -175,21 +165,21 @@ func (w *watch) learn(v Verdict, now time.Time) {
 		return
 	}
 	if !l.from.IsZero() && !l.spoilt {
-		events := w.arrivals.Events - l.before.Events
-		w.model.Observe(l.from, push, events, w.arrivals.Pushes-l.before.Pushes)
+		events := w.Arrivals.Events - l.before.Events
+		w.Model.Observe(l.from, push, events, w.Arrivals.Pushes-l.before.Pushes)
 		w.Recent.add(span, events)
 	}
-	*l = lesson{from: push, before: w.arrivals.Totals}
+	*l = lesson{from: push, before: w.Arrivals.Totals}
 }
 
 // start begins this run's watch. The time since the relay was last known to run is a gap; it
 // has cost nothing where the provider sends its events again. A gap that is still open goes
 // on.
 func (w *watch) start(now time.Time) {
-	w.started = now
+	w.Started = now
 	w.setBack(now)
 	g := &w.gaps
-	if w.LastPush.IsZero() || !w.here || g.Open != nil { // nothing is lost elsewhere
+	if w.LastPush.IsZero() || !w.Here || g.Open != nil { // nothing is lost elsewhere
 		return
 	}
 	since := w.LastPush
@@ -243,10 +233,10 @@ func (w *watch) setBack(now time.Time) {
 
 // noted takes a push of an earlier process for the last one, if it is.
 func (w *watch) noted(received time.Time) {
-	if received.After(w.LastNew) && (w.started.IsZero() || !received.After(w.started)) {
+	if received.After(w.LastNew) && (w.Started.IsZero() || !received.After(w.Started)) {
 		w.LastNew = received
 	}
-	if !received.After(w.LastPush) || !w.started.IsZero() && received.After(w.started) {
+	if !received.After(w.LastPush) || !w.Started.IsZero() && received.After(w.Started) {
 		return
 	}
 	w.LastPush = received
