@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +88,7 @@ func (f *consentFlags) addTo(cmd *cobra.Command) {
 // outputFlag chooses a form of output: --output, or --json where there is one other form.
 type outputFlag struct {
 	value   string
+	json    bool
 	allowed []string // empty for --json
 	about   string
 }
@@ -101,18 +101,14 @@ func forms(all ...string) outputFlag {
 // orJSON is --json.
 func orJSON(about string) outputFlag { return outputFlag{about: about} }
 
-func (f *outputFlag) isJSON() bool { return f.value == "json" }
+func (f *outputFlag) isJSON() bool { return f.json || f.value == "json" }
 
 func (f *outputFlag) addTo(cmd *cobra.Command) {
 	if len(f.allowed) > 0 {
 		cmd.Flags().VarP(f, "output", "o", f.about)
 		return
 	}
-	cmd.Flags().BoolFunc("json", f.about, func(text string) error {
-		on, err := strconv.ParseBool(text)
-		f.value = map[bool]string{true: "json"}[on]
-		return err
-	})
+	cmd.Flags().BoolVar(&f.json, "json", false, f.about)
 }
 
 func (f *outputFlag) String() string { return f.value }

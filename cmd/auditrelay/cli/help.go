@@ -53,42 +53,35 @@ func printHelp(cmd *cobra.Command, w io.Writer, width int) {
 // reflow joins the lines of a paragraph and breaks them again. An indented line is one by
 // itself, with the lines below it that begin under its second column.
 func reflow(text string, width int) (lines []string) {
-	var paragraph, item string
-	flush := func() {
-		if paragraph != "" {
-			lines = append(lines, wrap(paragraph, width)...)
-		}
-		if item != "" {
-			lines = append(lines, hang(item, width)...)
-		}
-		paragraph, item = "", ""
-	}
+	var whole []string
 	for line := range strings.SplitSeq(text, "\n") {
-		indent := len(line) - len(strings.TrimLeft(line, " "))
-		switch {
-		case strings.TrimSpace(line) == "":
-			flush()
-			lines = append(lines, "")
-		case indent == 0:
-			if item != "" {
-				flush()
-			}
-			paragraph += line + " "
-			if strings.HasSuffix(line, ":") {
-				flush()
-			}
-		case item != "" && indent == secondColumn(item) && strings.TrimSpace(item[:indent]) != "":
-			item += " " + line[indent:]
-		default:
-			flush()
-			item = line
+		if last := len(whole) - 1; last >= 0 && goesOn(whole[last], line) {
+			whole[last] += " " + strings.TrimLeft(line, " ")
+		} else {
+			whole = append(whole, line)
 		}
 	}
-	flush()
+	for _, line := range whole {
+		lines = append(lines, hang(line, width)...)
+	}
 	return lines
 }
 
-// hang breaks an indented line.
+// goesOn reports whether a line goes on with the paragraph, or the indented line, before it.
+func goesOn(before, line string) bool {
+	indent := indentOf(line)
+	switch {
+	case before == "" || line == "":
+		return false
+	case indent == 0:
+		return indentOf(before) == 0 && !strings.HasSuffix(before, ":")
+	}
+	return indentOf(before) > 0 && indent == secondColumn(before) && strings.TrimSpace(before[:indent]) != ""
+}
+
+func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// hang breaks a line, so that the rest of it begins under its second column.
 func hang(line string, width int) []string {
 	if utf8.RuneCountInString(line) <= width {
 		return []string{line}
@@ -108,13 +101,13 @@ func hang(line string, width int) []string {
 
 // secondColumn is where the text after a gap of two blanks begins, or else the first one.
 func secondColumn(line string) int {
-	first := len(line) - len(strings.TrimLeft(line, " "))
+	first := indentOf(line)
 	gap := strings.Index(line[first:], "  ")
 	const most = 30 // a gap far to the right is within a text
 	if gap < 0 || first+gap > most {
 		return first
 	}
-	return first + gap + len(line[first+gap:]) - len(strings.TrimLeft(line[first+gap:], " "))
+	return first + gap + indentOf(line[first+gap:])
 }
 
 // exampleLines gives each example's comment a line of its own where there is no room
@@ -138,7 +131,7 @@ func brokenCommand(command string, width int) (lines []string) {
 	for utf8.RuneCountInString(command) > width {
 		room := command[:min(len(command), width-len(" \\"))]
 		at := max(strings.LastIndex(room, " --"), strings.LastIndex(room, " | "), strings.LastIndex(room, " > "), strings.LastIndex(room, " || "))
-		begin := len(command) - len(strings.TrimLeft(command, " "))
+		begin := indentOf(command)
 		if at <= begin && !strings.ContainsAny(room, "'\"") { // a blank within quotes is no place to break
 			at = strings.LastIndex(room, " ")
 		}

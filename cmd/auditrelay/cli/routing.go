@@ -175,7 +175,7 @@ func (c *routingTry) print(out io.Writer, e *relay.Event, t *routing.Trial) erro
 func trialText(sink string, e *relay.Event, t *routing.Trial) string {
 	var b strings.Builder
 	line := func(name, text string) { fmt.Fprintf(&b, "  %-9s%s\n", name, text) }
-	fmt.Fprintf(&b, "%s  %s  %s\n", printable(strings.TrimSuffix(e.Project+"/"+e.Environment, "/")), printable(e.Type), printable(e.ID))
+	fmt.Fprintf(&b, "%s  %s  %s\n", printable(placeOf(e.Project, e.Environment)), printable(e.Type), printable(e.ID))
 	line("sink", printable(sink)+": "+map[bool]string{true: "gets it, ", false: ""}[t.Delivered]+outcome(t))
 	if t.Reason != "" {
 		line("why", printable(t.Reason))

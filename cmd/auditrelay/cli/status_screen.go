@@ -86,15 +86,9 @@ func (s *screen) environments(b brush, width int) []string {
 
 // byTrouble puts the environments with trouble first.
 func byTrouble(all []health.Status) []health.Status {
-	weight := map[ink]int{inkTrouble: 0, inkWarning: 1, inkUnknown: 2}
-	weigh := func(e *health.Status) int {
-		if w, found := weight[stateInk(e)]; found {
-			return w
-		}
-		return len(weight)
-	}
+	weight := map[ink]int{inkTrouble: 3, inkWarning: 2, inkUnknown: 1}
 	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b health.Status) int { return cmp.Compare(weigh(&a), weigh(&b)) })
+	slices.SortStableFunc(sorted, func(a, b health.Status) int { return weight[stateInk(&b)] - weight[stateInk(&a)] })
 	return sorted
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,27 +61,17 @@ func stateInk(e *health.Status) ink {
 	if e.Silenced && e.State != health.Flowing {
 		return inkFaint
 	}
-	switch e.State.Severity() {
-	case meaning.Info:
-		return inkGood
-	case meaning.Low:
-		return inkUnknown
-	case meaning.Medium:
-		return inkWarning
-	}
-	return inkTrouble
+	return cmp.Or(severityInks[e.State.Severity()], inkTrouble)
 }
 
+// severityInks and conditionInks are those that tell of no trouble.
+var (
+	severityInks  = map[meaning.Severity]ink{meaning.Info: inkGood, meaning.Low: inkUnknown, meaning.Medium: inkWarning}
+	conditionInks = map[console.Condition]ink{console.Delivers: inkGood, console.LeftOver: inkFaint}
+)
+
 // conditionInk is how the deliveries to a sink are judged.
-func conditionInk(c console.Condition) ink {
-	switch c {
-	case console.Delivers:
-		return inkGood
-	case console.LeftOver:
-		return inkFaint
-	}
-	return inkTrouble
-}
+func conditionInk(c console.Condition) ink { return cmp.Or(conditionInks[c], inkTrouble) }
 
 // rest are the other parts, a line or a few each.
 func (s *screen) rest(b brush, width int) (lines []string) {
@@ -116,7 +107,7 @@ func (s *screen) rest(b brush, width int) (lines []string) {
 
 // changeText names the change and its author.
 func changeText(c *timeline.Row) string {
-	of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
+	of := placeOf(c.Project, c.Environment)
 	if !strings.HasPrefix(c.Type, "streaming.") {
 		of += " " + c.Setting
 	}

@@ -66,15 +66,10 @@ func (s supervisor) alive(ctx context.Context) {
 	if s.within == 0 {
 		return
 	}
-	for ticks := time.NewTicker(s.within / 2); ; {
-		select {
-		case <-ctx.Done():
-			ticks.Stop()
-			return
-		case <-ticks.C:
-			s.tell(ctx, "WATCHDOG=1")
-		}
-	}
+	_ = every(ctx, s.within/2, func() error {
+		s.tell(ctx, "WATCHDOG=1")
+		return nil
+	})
 }
 
 // supervised runs the relay, and tells the supervisor when it takes pushes and when it stops.

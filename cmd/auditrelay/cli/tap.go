@@ -97,7 +97,7 @@ func (t *tapping) show(one *console.Tapped) error {
 // line is an event for people.
 func (t *tapping) line(e *relay.Event) string {
 	at := e.Received.UTC().Format("15:04:05.000")
-	origin := strings.TrimSuffix(e.Project+"/"+e.Environment, "/")
+	origin := placeOf(e.Project, e.Environment)
 	body := bodyText(e.Body) + "  " + labelsText(e.Labels)
 	room := func(text string) string { return text }
 	if t.width > 0 {
