@@ -75,34 +75,21 @@ func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at 
 		return nil, err
 	}
 	for _, setting := range set.Settings() {
-		states, err := statesOf(ctx, source, setting, at)
+		known, err := source.Settings(ctx, timeline.Filter{Setting: setting})
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range states {
-			found := set.Judge(s.Project, s.Environment, setting, s.Value)
-			all = addViolations(all, s.Where, found)
+		for i := range known {
+			s, err := source.At(ctx, known[i].Where, at)
+			if err != nil {
+				return nil, err
+			}
+			if s.Known && len(s.Value) > 0 { // it was there
+				all = addViolations(all, s.Where, set.Judge(s.Project, s.Environment, setting, s.Value))
+			}
 		}
 	}
 	return all, nil
-}
-
-// statesOf are the states of a setting at a time, wherever it was there.
-func statesOf(ctx context.Context, source trailSource, setting string, at time.Time) (states []timeline.State, _ error) {
-	known, err := source.Settings(ctx, timeline.Filter{Setting: setting})
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range known {
-		s, err := source.At(ctx, k.Where, at)
-		if err != nil {
-			return nil, err
-		}
-		if s.Known && len(s.Value) > 0 {
-			states = append(states, s)
-		}
-	}
-	return states, nil
 }
 
 // addViolations adds what was found to its project or environment.

@@ -141,71 +141,63 @@ func (p Program) newSettingsWhoCan() *cobra.Command {
 	output := forms("table", "json", "csv")
 	var at timeFlag
 	return command("settings who-can", p.trail(), func(cmd *cobra.Command, args []string, source trailSource) error {
-		policies, err := policiesOf(cmd.Context(), source, where)
-		if err != nil {
-			return err
-		}
-		answer := whoCanTo(cmd.OutOrStdout(), output.value)
-		var failed error // one environment does not hide the others
-		for _, w := range policies {
-			failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
-		}
-		return failed
+		answers, failed := whoCanIn(cmd.Context(), source, where, at.orNow(), args[0], args[1])
+		return errors.Join(failed, printAnswers(cmd.OutOrStdout(), output.value, answers))
 	}, &where, parsed(&at, "at", "the policy at this time (default: now); "+timeFlagHelp), &output, takes(exactly(2, "one ACTION and one RESOURCE, as 'who-can delete documents'")))
 }
 
-// policiesOf lists the chosen environments with a policy; where there is none, the one that
-// is asked for.
-func policiesOf(ctx context.Context, source trailSource, where whereFlags) ([]timeline.Where, error) {
+// whoCanIn answers for the chosen environments with a policy; where there is none, for the one that is
+// asked for. One environment without an answer does not hide the others.
+func whoCanIn(ctx context.Context, source trailSource, where whereFlags, at time.Time, action, resource string) (answers []whoCanAnswer, failed error) {
 	list, err := source.Settings(ctx, timeline.Filter{Setting: rbacSetting, Project: where.project, Environment: where.environment})
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return []timeline.Where{where.of(rbacSetting)}, nil // its answer says what is wrong
+		list = []timeline.Setting{{Where: where.of(rbacSetting)}} // its answer says what is wrong
 	}
-	policies := make([]timeline.Where, len(list))
 	for i := range list {
-		policies[i] = list[i].Where
+		var a whoCanAnswer
+		s, err := source.At(ctx, list[i].Where, at)
+		if err == nil {
+			a, err = whoCan(s, action, resource)
+		}
+		if err == nil {
+			answers = append(answers, a)
+		}
+		failed = errors.Join(failed, err)
 	}
-	return policies, nil
+	return answers, failed
 }
 
-func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at time.Time, args []string, answer func(timeline.State, whoCanAnswer) error) error {
-	s, err := source.At(ctx, w, at)
-	if err != nil {
-		return err
-	}
-	a, err := whoCan(s, args[0], args[1])
-	if err != nil {
-		return err
-	}
-	return answer(s, a)
-}
-
-// whoCanTo prints answers in a form.
-func whoCanTo(w io.Writer, form string) func(timeline.State, whoCanAnswer) error {
+// printAnswers prints answers in a form.
+func printAnswers(w io.Writer, form string, answers []whoCanAnswer) error {
 	switch form {
 	case "json":
-		return func(_ timeline.State, a whoCanAnswer) error { return printJSON(w, a) }
+		for i := range answers {
+			if err := printJSON(w, &answers[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "csv":
-		return csvWhoCan(w)
+		return csvWhoCan(w, answers)
 	}
-	gap := ""
-	return func(s timeline.State, a whoCanAnswer) error {
-		p := newPage(w)
-		_, _ = p.text.WriteString(gap)
-		gap = "\n"
-		printWhoCan(p, s, a)
-		return p.end()
-	}
+	return show(w, answers, func(p *page, answers []whoCanAnswer) {
+		for i := range answers {
+			if i > 0 {
+				p.line("")
+			}
+			printWhoCan(p, &answers[i])
+		}
+	})
 }
 
 // csvWhoCan prints answers as CSV, a line for each holder. CERTAIN is yes, or perhaps where
 // the document does not define it; POLICY is later where the change may have come already.
-func csvWhoCan(w io.Writer) func(timeline.State, whoCanAnswer) error {
+func csvWhoCan(w io.Writer, answers []whoCanAnswer) error {
 	out := timeline.CSVLines(w, "project", "environment", "action", "resource", "holder", "by", "certain", "policy", "entry")
-	return func(_ timeline.State, a whoCanAnswer) error {
+	for _, a := range answers {
 		var lines [][]string
 		add := func(list []meaning.Permit, certain, policy string) {
 			for _, p := range list {
@@ -220,8 +212,11 @@ func csvWhoCan(w io.Writer) func(timeline.State, whoCanAnswer) error {
 			add(a.Later.Who, "yes", "later")
 			add(a.Later.Perhaps, "perhaps", "later")
 		}
-		return out(lines...)
+		if err := out(lines...); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // whoCanAnswer is who could do something. Later is the answer for the policy after the
@@ -234,13 +229,15 @@ type whoCanAnswer struct {
 	Entry       int64           `json:"entry"` // which shows the policy
 	Who         meaning.Answer  `json:"who"`
 	Later       *meaning.Answer `json:"later,omitempty"`
+
+	state timeline.State // of the policy
 }
 
 func whoCan(s timeline.State, action, resource string) (a whoCanAnswer, err error) {
 	if !s.Known {
 		return a, fmt.Errorf("nothing is known of %s at %s: the relay first looked later", s.Where, moment(s.At))
 	}
-	a = whoCanAnswer{Project: s.Project, Environment: s.Environment, Action: action, Resource: resource, Entry: s.Entry.Index}
+	a = whoCanAnswer{Project: s.Project, Environment: s.Environment, Action: action, Resource: resource, Entry: s.Entry.Index, state: s}
 	if a.Who, err = meaning.WhoCan(s.Value, action, resource); err != nil || !s.Uncertain {
 		return a, err
 	}
@@ -249,8 +246,8 @@ func whoCan(s timeline.State, action, resource string) (a whoCanAnswer, err erro
 	return a, err
 }
 
-func printWhoCan(p *page, s timeline.State, a whoCanAnswer) {
-	printSettingHead(p, s)
+func printWhoCan(p *page, a *whoCanAnswer) {
+	printSettingHead(p, a.state)
 	p.line("")
 	printHolders(p, a.Who)
 	if a.Later != nil {

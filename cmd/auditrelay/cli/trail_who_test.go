@@ -183,15 +183,8 @@ func TestWhoCanInAllEnvironments(t *testing.T) {
 	source := policies{"=live": policy, "test": policy}
 	ask := func(form string, where whereFlags) (string, error) {
 		var out bytes.Buffer
-		print := whoCanTo(&out, form)
-		list, err := policiesOf(t.Context(), source, where)
-		require.NoError(t, err)
-		var failed error
-		for _, w := range list {
-			if err := answerWhoCan(t.Context(), source, w, day, []string{"read", "documents"}, print); err != nil {
-				failed = err
-			}
-		}
+		answers, failed := whoCanIn(t.Context(), source, where, day, "read", "documents")
+		require.NoError(t, printAnswers(&out, form, answers))
 		return out.String(), failed
 	}
 	text, err := ask("table", whereFlags{})
