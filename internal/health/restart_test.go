@@ -160,6 +160,16 @@ func TestTheClockIsSetBack(t *testing.T) {
 	assert.Len(t, h.entries(subjectGap), 2)
 }
 
+// A clock that was set back makes no push of an environment that has only refused ones.
+func TestTheClockIsSetBackBeforeAnyPush(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(30, func(e *received.Environment) { e.Refused(received.Form) })
+	h.down(-3600)
+	assert.Zero(t, h.status().Observed.LastPush)
+	assert.Empty(t, h.keeper.watches[0].Past, "nothing is lost while the relay is down")
+}
+
 // Two troubles a minute apart are two gaps; the time between them has lost nothing.
 func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()

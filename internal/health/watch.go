@@ -218,16 +218,19 @@ func (w *watch) setBack(now time.Time) {
 	if ahead <= 0 {
 		return
 	}
-	w.LastPush, w.LastNew = w.LastPush.Add(-ahead), w.LastNew.Add(-ahead)
-	for _, p := range w.unsettled() {
-		p.Begun = p.Begun.Add(-ahead)
-		if !p.Ended.IsZero() {
-			p.Ended = p.Ended.Add(-ahead)
+	back := func(t time.Time) time.Time {
+		if t.IsZero() { // it has not come
+			return t
 		}
+		return t.Add(-ahead)
+	}
+	w.LastPush, w.LastNew = back(w.LastPush), back(w.LastNew)
+	for _, p := range w.unsettled() {
+		p.Begun, p.Ended = back(p.Begun), back(p.Ended)
 		p.span.Set(p.Begun, p.Ended)
 	}
 	for reason, r := range w.Earlier {
-		w.Earlier[reason] = received.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
+		w.Earlier[reason] = received.Refusals{Count: r.Count, First: back(r.First), Last: back(r.Last)}
 	}
 }
 
