@@ -194,13 +194,10 @@ func (s *screen) notes(e *health.Status) (notes []inked) {
 	if g := e.Gap; g != nil {
 		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(missed(g))), inkWarning})
 	}
-	closed := e.Gaps
-	if e.State == health.Gapped && len(closed) > 0 {
-		closed = closed[:len(closed)-1] // the reason tells of the newest one
-	}
-	for i := range closed {
-		g := &closed[i]
-		if s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
+	for i := range e.Gaps {
+		g := &e.Gaps[i]
+		told := e.State == health.Gapped && g.Ended.Equal(e.Since) // by the reason
+		if !told && s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
 			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): %s", clock(g.Begun), clock(g.Ended), g.Cause, strings.TrimRight(g.Lost(), ",:")), inkFaint})
 		}
 	}

@@ -138,6 +138,22 @@ func TestVerdict(t *testing.T) {
 	assert.Equal(t, console.Trouble, s.verdict().Verdict, "a relay that does not tell of its environments is not all well")
 }
 
+// The reason of an environment that flows again tells of one gap, and the notes of the others.
+func TestEachGapIsToldOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	told := health.Gap{Begun: at, Ended: at.Add(time.Minute), Cause: "refused", EventsLost: 7}
+	reviewed := health.Gap{Begun: at.Add(time.Hour), Ended: at.Add(2 * time.Hour), Cause: "silent", EventsLost: 8, Reviewed: true}
+	var s screen
+	s.status.Relay.Now = at.Add(3 * time.Hour)
+	var texts []string
+	for _, note := range s.notes(&health.Status{State: health.Gapped, Since: told.Ended, Gaps: []health.Gap{told, reviewed}}) {
+		texts = append(texts, note.text)
+	}
+	assert.Contains(t, strings.Join(texts, "\n"), "(silent)")
+	assert.NotContains(t, strings.Join(texts, "\n"), "(refused)")
+}
+
 func TestRatesAndSparklines(t *testing.T) {
 	t.Parallel()
 	var p past
