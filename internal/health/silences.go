@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -298,4 +299,19 @@ func displayName(name credentials.Environment) string {
 		return "all environments"
 	}
 	return name.String()
+}
+
+// Reconfigure replaces the configured environments. Those that are new are read by the next Load.
+func (b *Silences) Reconfigure(environments []credentials.Environment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.names = append([]credentials.Environment{AllEnvironments}, environments...)
+	maps.DeleteFunc(b.known, func(name credentials.Environment, _ silencesState) bool { return !slices.Contains(b.names, name) })
+}
+
+// configured are the environments that may be silenced.
+func (b *Silences) configured() []credentials.Environment {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names
 }
