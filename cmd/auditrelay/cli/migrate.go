@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -81,8 +82,8 @@ func printMigrationResult(p *page, result *migration.Result) {
 	for _, o := range migration.Outcomes {
 		p.row(o, result.Outcomes[o])
 	}
-	for kind, n := range result.Refusals {
-		p.line("%d refused as %s", n, kind)
+	for _, kind := range slices.Sorted(maps.Keys(result.Refusals)) {
+		p.line("%d refused as %s", result.Refusals[kind], kind)
 	}
 }
 
