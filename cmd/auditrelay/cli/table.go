@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -184,7 +185,7 @@ func wrap(text string, width int) (lines []string) {
 }
 
 // unbounded is the width outside a terminal: nothing is cut or left out for a program.
-const unbounded = 1 << 16
+const unbounded = math.MaxInt
 
 // tableWidth is the width of a table on w.
 func tableWidth(w io.Writer) int {

@@ -23,10 +23,7 @@ func newTap() *cobra.Command {
 	var colour colourFlag
 	return command("tap", &relayFlags{}, func(cmd *cobra.Command, _ []string, client *console.Client) error {
 		file := fileOf(cmd.OutOrStdout())
-		t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
-		if isTerminal(file) {
-			t.width = widthOf(file)
-		}
+		t.out, t.told, t.brush, t.width = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file), tableWidth(cmd.OutOrStdout())
 		return t.run(cmd.Context(), client)
 	}, &colour, &t.output, text(&t.request.Sink, "sink", "show events as the sink `NAME` gets them"), text(&t.request.Match, "match", "show events for which the expression `CEL` holds"), flagFunc(func(flags *pflag.FlagSet) {
 		flags.IntVar(&t.limit, "limit", 0, "end after `N` events; 0: never")
@@ -49,7 +46,7 @@ type tapping struct {
 	request console.Tap
 	output  outputFlag
 	limit   int // 0: none
-	width   int // 0: lines are not cut
+	width   int // of a line
 	brush   brush
 	out     *bufio.Writer
 	told    io.Writer // of missed events
@@ -99,17 +96,14 @@ func (t *tapping) line(e *relay.Event) string {
 	at := e.Received.UTC().Format("15:04:05.000")
 	origin := placeOf(e.Project, e.Environment)
 	body := bodyText(e.Body) + "  " + labelsText(e.Labels)
-	room := func(text string) string { return text }
-	if t.width > 0 {
-		left := t.width
-		room = func(text string) string {
-			runes := []rune(text)
-			if len(runes) > left {
-				runes = append(runes[:max(0, left-1)], '…')[:left]
-			}
-			left -= len(runes)
-			return string(runes)
+	left := t.width
+	room := func(text string) string {
+		runes := []rune(text)
+		if len(runes) > left {
+			runes = append(runes[:max(0, left-1)], '…')[:left]
 		}
+		left -= len(runes)
+		return string(runes)
 	}
 	b := t.brush
 	return b.paint(inkFaint, room(at+"  ")) + b.paint(inkStrong, room(origin+"  ")) + b.paint(inkGood, room(e.Type+"  ")) +

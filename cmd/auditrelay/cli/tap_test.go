@@ -29,7 +29,7 @@ func tappedOf(body string) *console.Tapped {
 func TestTappedEventsForPeople(t *testing.T) {
 	t.Parallel()
 	var out, told strings.Builder
-	x := tapping{out: bufio.NewWriter(&out), told: &told, limit: 2, output: outputFlag{value: "text"}}
+	x := tapping{out: bufio.NewWriter(&out), told: &told, limit: 2, width: unbounded, output: outputFlag{value: "text"}}
 	require.NoError(t, x.show(tappedOf("{\"a\":\n  \"\u202e\"}")))
 	assert.Equal(t, `10:30:01.005  p/live  event_log.login  e-1  {"a": "·"}  app="idp\x1b[2J"`+"\n", out.String())
 	out.Reset()
