@@ -209,14 +209,7 @@ var numbers = []struct {
 const gauge = prometheus.GaugeValue
 
 // Describe implements prometheus.Collector.
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range numbers {
-		ch <- m.desc
-	}
-	ch <- stateDesc
-	ch <- refusedDesc
-	ch <- latenessDesc
-}
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {

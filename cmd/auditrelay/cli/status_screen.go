@@ -59,12 +59,6 @@ func (s *screen) head(b brush, width int) (lines []string) {
 const headLines = 4
 
 func (s *screen) environments(b brush, width int) []string {
-	if reason, failed := s.status.unreadable["environments"]; failed {
-		return noteLines(b, inked{"ENVIRONMENTS cannot be read: " + reason, inkTrouble}, "", width)
-	}
-	if len(s.status.Environments) == 0 {
-		return []string{b.paint(inkFaint, "no environments")}
-	}
 	g := grid{columns: []column{
 		{title: "ENVIRONMENT", flex: true},
 		{title: "STATE"},
@@ -80,6 +74,17 @@ func (s *screen) environments(b brush, width int) []string {
 	}}
 	for _, e := range byTrouble(s.status.Environments) {
 		g.add(s.notes(&e), s.cells(&e)...)
+	}
+	return s.section(b, width, "environments", "no environments", &g)
+}
+
+// section is a table of the screen, or why there is none.
+func (s *screen) section(b brush, width int, name, none string, g *grid) []string {
+	if reason, failed := s.status.unreadable[name]; failed {
+		return noteLines(b, inked{strings.ToUpper(name) + " cannot be read: " + reason, inkTrouble}, "", width)
+	}
+	if len(g.rows) == 0 {
+		return []string{b.paint(inkFaint, none)}
 	}
 	return g.lines(b, width)
 }
@@ -207,12 +212,6 @@ func (s *screen) notes(e *health.Status) (notes []inked) {
 func clock(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
 
 func (s *screen) sinks(b brush, width int) []string {
-	if reason, failed := s.status.unreadable["sinks"]; failed {
-		return noteLines(b, inked{"SINKS cannot be read: " + reason, inkTrouble}, "", width)
-	}
-	if len(s.status.Sinks) == 0 {
-		return []string{b.paint(inkFaint, "no sinks: events are kept for a while, and delivered to nobody")}
-	}
 	g := grid{columns: []column{
 		{title: "SINK", flex: true},
 		{title: "STATE"},
@@ -240,7 +239,7 @@ func (s *screen) sinks(b brush, width int) []string {
 		g.add(sinkNotes(sink), inked{name, inkPlain}, inked{string(sink.Condition()), conditionInk(sink.Condition())}, inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
 			inked{last, inkPlain}, letters, inked{s.past.rate(key), inkPlain}, inked{s.past.spark(key), inkGood})
 	}
-	return g.lines(b, width)
+	return s.section(b, width, "sinks", "no sinks: events are kept for a while, and delivered to nobody", &g)
 }
 
 // behind is how many events a sink has not acknowledged.
