@@ -86,7 +86,7 @@ func TestManyClaims(t *testing.T) {
 		name := strconv.Itoa(i) + " claims"
 		x.rows.name(name, maxNames)
 	}
-	x.rows.take(&line{time: at(1), kind: "new.kind", actor: "one more"}, 0)
+	x.rows.take(&line{time: at(1), names: [columns]string{ofKind: "new.kind", ofActor: "one more"}}, 0)
 	assert.NotContains(t, x.rows.names, "one more")
 	assert.Contains(t, x.rows.names, "new.kind")
 }

@@ -56,11 +56,7 @@ func lineOf(e audit.Recorded) line {
 	if t.Summary == "" {
 		t = describe(e.Entry, t.Cause)
 	}
-	l := line{
-		time: e.Time, kind: ShortName(e.Type), project: ShortName(e.Project), environment: ShortName(e.Environment), subject: ShortName(e.Subject),
-		cause: ShortName(t.Cause), actor: ShortName(cmp.Or(actor, t.actor())), severity: place(severities, t.Severity), direction: place(directions, t.Direction),
-		text: textOf(t.Summary, t.further()),
-	}
+	l := line{time: e.Time, levels: levelsOf(place(severities, t.Severity), place(directions, t.Direction)), text: textOf(t.Summary, t.further())}
 	if hasState(&e.Entry) {
 		l.flags |= isState
 	}
@@ -69,8 +65,13 @@ func lineOf(e audit.Recorded) line {
 	}
 	if of, ok := annotationOf(&e.Entry); ok {
 		l.flags |= isAnnotation
-		l.reviews = of.Index
-		l.actor = ShortName(of.String())
+		l.reviews, actor = of.Index, of.String()
+	}
+	l.names = [columns]string{
+		ofEnvironment: e.Environment, ofSubject: e.Subject, ofKind: e.Type, ofProject: e.Project, ofCause: t.Cause, ofActor: cmp.Or(actor, t.actor()),
+	}
+	for i, name := range l.names {
+		l.names[i] = ShortName(name)
 	}
 	return l
 }

@@ -65,54 +65,22 @@ type matcher struct {
 	table        *table
 	from, before int64 // of the indexes
 	since, until int64
-	names        []allowed
-	without      []bool // by place in table.names; nil: none
+	names        [columns][]bool // those that fit, by their places in table.names; nil: all
+	without      []bool          // likewise of ofKind; nil: none
+	levels       []bool          // those that fit; nil: all
 	unreviewed   bool
 	states       bool
 	phrase       phrase
 	any          bool // of all entries, missing ones too
 }
 
-// columns are the properties of a row that a filter may restrict to some of the names.
-var columns = [...]func(*row) uint16{
-	ofKind:        func(r *row) uint16 { return r.Kind },
-	ofProject:     func(r *row) uint16 { return r.Project },
-	ofEnvironment: func(r *row) uint16 { return r.Environment },
-	ofSubject:     func(r *row) uint16 { return r.Subject },
-	ofCause:       func(r *row) uint16 { return r.Cause },
-	ofActor:       func(r *row) uint16 { return r.Actor },
-	ofLevels:      func(r *row) uint16 { return uint16(r.Levels) },
-}
-
-// The columns are looked at in this order: those that leave the fewest rows come first.
-const (
-	ofEnvironment = iota
-	ofSubject
-	ofKind
-	ofProject
-	ofCause
-	ofActor
-	ofLevels
-)
-
-// allowed are the names of one column that fit, by their places in table.names.
-type allowed struct {
-	column int // of columns
-	ok     []bool
-}
-
-// first is the first index that a filter leaves.
-func (f *Filter) first() int64 {
-	if f.From == nil {
-		return 0
-	}
-	return *f.From
-}
-
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
 		table: t, since: -1 << 63, until: 1<<63 - 1,
-		from: f.first(), before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
+		before: t.n, unreviewed: f.Unreviewed, states: f.States, phrase: phraseOf(f.Text),
+	}
+	if f.From != nil {
+		m.from = *f.From
 	}
 	if f.Before != nil {
 		m.before = min(m.before, *f.Before)
@@ -126,19 +94,19 @@ func (f *Filter) matcher(t *table) *matcher {
 	if !f.Until.IsZero() {
 		m.until = nanos(f.Until)
 	}
-	if f.Type != "" {
-		m.names = append(m.names, allowed{ofKind, named(t, strings.Split(f.Type, ",")...)})
-	}
-	for column, pattern := range [...]string{ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
+	for column, pattern := range [columns]string{ofProject: f.Project, ofEnvironment: f.Environment, ofSubject: f.Setting, ofCause: f.Cause} {
 		if pattern != "" {
-			m.names = append(m.names, allowed{column, named(t, pattern)})
+			m.names[column] = named(t, pattern)
 		}
 	}
+	if f.Type != "" {
+		m.names[ofKind] = named(t, strings.Split(f.Type, ",")...)
+	}
 	if f.Actor != "" {
-		m.names = append(m.names, allowed{ofActor, actors(t, f.Actor)})
+		m.names[ofActor] = actors(t, f.Actor)
 	}
 	if f.Severity != "" || f.Direction != "" {
-		m.names = append(m.names, allowed{ofLevels, leveled(f)})
+		m.levels = leveled(f)
 	}
 	if f.Without != "" {
 		m.without = named(t, f.Without)
@@ -198,7 +166,7 @@ func actors(t *table, pattern string) []bool {
 	return ok
 }
 
-func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.Kind] }
+func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.Names[ofKind]] }
 
 // down yields the indexes of the rows that match, the newest first.
 func (m *matcher) down(yield func(int64) bool) {
@@ -224,10 +192,10 @@ func (m *matcher) matches(index int64) bool {
 	case m.unreviewed && (r.Flags&needsReview == 0 || m.table.isReviewed(index)):
 		return false
 	}
-	for i := range m.names {
-		if a := &m.names[i]; !a.ok[columns[a.column](r)] {
+	for column, ok := range &m.names {
+		if ok != nil && !ok[r.Names[column]] {
 			return false
 		}
 	}
-	return true
+	return m.levels == nil || m.levels[r.Levels]
 }

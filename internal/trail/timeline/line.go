@@ -8,12 +8,12 @@ import (
 
 // line is a row before it is in the table.
 type line struct {
-	time                                              time.Time
-	kind, project, environment, subject, cause, actor string
-	severity, direction                               uint8
-	flags                                             flags
-	reviews                                           int64  // with isAnnotation: the entry it marks
-	text                                              string // its sentences as they stand in the file
+	time    time.Time
+	names   [columns]string
+	levels  levels
+	flags   flags
+	reviews int64  // with isAnnotation: the entry it marks
+	text    string // its sentences as they stand in the file
 }
 
 const (
@@ -36,16 +36,15 @@ func textOf(summary, further string) string {
 
 // take adds the row of a line, whose text stands at a place in the file.
 func (t *table) take(l *line, text int64) {
-	if l.flags&isMissing != 0 {
-		t.add(row{Flags: isMissing}, nil)
-		return
+	r := row{Time: l.time.UnixNano(), Text: text, Length: uint16(len(l.text)), Levels: l.levels, Flags: l.flags}
+	for column, name := range l.names {
+		limit := maxNames - 1
+		if column == ofActor {
+			limit = maxActors
+		}
+		r.Names[column] = t.name(name, limit)
 	}
-	t.add(row{
-		Time: l.time.UnixNano(), Text: text, Length: uint16(len(l.text)),
-		Kind: t.name(l.kind, maxNames-1), Project: t.name(l.project, maxNames-1), Environment: t.name(l.environment, maxNames-1),
-		Subject: t.name(l.subject, maxNames-1), Cause: t.name(l.cause, maxNames-1), Actor: t.name(l.actor, maxActors),
-		Levels: levelsOf(l.severity, l.direction), Flags: l.flags,
-	}, appendFolded(nil, []byte(l.text)))
+	t.add(r, appendFolded(nil, []byte(l.text)))
 	if l.flags&isAnnotation != 0 {
 		t.addReview(review{Of: l.reviews, By: t.n - 1})
 	}

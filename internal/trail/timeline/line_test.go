@@ -14,10 +14,10 @@ func TestRowsOfLines(t *testing.T) {
 	assert.True(t, strings.HasSuffix(text, "ä…"), "cut between two letters")
 	var made table
 	for _, l := range []line{
-		{time: at(0), kind: "settings.changed", project: "acme", subject: "rbac_policy", severity: 3, direction: 4, flags: isState | needsReview, text: text},
+		{time: at(0), names: [columns]string{ofKind: "settings.changed", ofProject: "acme", ofSubject: "rbac_policy"}, levels: levelsOf(3, 4), flags: isState | needsReview, text: text},
 		{flags: isMissing},
-		{time: at(1), kind: TypeAnnotated, flags: isAnnotation, reviews: 0},
-		{time: at(2), kind: TypeAnnotated, flags: isAnnotation, reviews: 9},
+		{time: at(1), names: [columns]string{ofKind: TypeAnnotated}, flags: isAnnotation, reviews: 0},
+		{time: at(2), names: [columns]string{ofKind: TypeAnnotated}, flags: isAnnotation, reviews: 9},
 	} {
 		made.take(&l, 100)
 	}

@@ -57,7 +57,7 @@ func TestWaitingRowsAreSmall(t *testing.T) {
 		Type: long, Project: long, Environment: long, Subject: long,
 		Detail: fmt.Appendf(nil, `{"summary":%q,"cause":%q,"actor":%q,"statements":[{"sentence":%q},{"sentence":%q}]}`, long, long, long, long, long),
 	}})
-	size := len(l.kind) + len(l.project) + len(l.environment) + len(l.subject) + len(l.cause) + len(l.actor) + len(l.text)
+	size := len(strings.Join(l.names[:], "")) + len(l.text)
 	assert.LessOrEqual(t, size, 6*maxName+maxSummary+1+maxFurther)
 	assert.Equal(t, "…", bounded(strings.Repeat("\x80", maxName), startOfName), "of a text that is none, nothing is kept")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 )
@@ -64,14 +63,16 @@ func (x *Index) Find(ctx context.Context, f Filter) (found []int64, err error) {
 func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
 	f.Limit = 0
 	for {
-		if err := x.Grown(ctx, from); err != nil {
+		if err := x.until(ctx, func() bool { return x.rows.n > from }); err != nil {
 			return err
 		}
 		r, err := x.read(ctx)
 		if err != nil {
 			return err
 		}
-		f.From = new(max(f.first(), from))
+		if f.From == nil || *f.From < from {
+			f.From = new(from)
+		}
 		if err := r.list(ctx, f, yield); err != nil {
 			return err
 		}
@@ -140,23 +141,15 @@ const heldBytes = 256 << 10
 
 // read gives a piece, valid until the next call.
 func (t *texts) read(offset int64, n int) ([]byte, error) {
-	if offset < t.from || offset+int64(n) > t.from+int64(len(t.held)) {
-		if err := t.hold(offset, n); err != nil {
-			return nil, err
+	isHeld := func() bool { return offset >= t.from && offset+int64(n) <= t.from+int64(len(t.held)) }
+	if !isHeld() { // then its surroundings on both sides are: a reader goes up or down
+		t.from = max(0, offset+int64(n)/2-heldBytes/2)
+		t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
+		got, err := t.file.ReadAt(t.held, t.from)
+		if t.held = t.held[:got]; !isHeld() {
+			t.held = nil
+			return nil, fmt.Errorf("read the index of the audit trail: %w", err)
 		}
 	}
 	return t.held[offset-t.from:][:n], nil
-}
-
-// hold reads the surroundings of a piece, on both sides: a reader goes up or down.
-func (t *texts) hold(offset int64, n int) error {
-	from := max(0, offset+int64(n)/2-heldBytes/2)
-	t.held = slices.Grow(t.held[:0], heldBytes)[:heldBytes]
-	got, err := t.file.ReadAt(t.held, from)
-	t.held, t.from = t.held[:got], from
-	if err != nil && !errors.Is(err, io.EOF) || offset+int64(n) > from+int64(got) {
-		t.held = nil
-		return fmt.Errorf("read the index of the audit trail: %w", err)
-	}
-	return nil
 }

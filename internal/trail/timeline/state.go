@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -94,14 +95,14 @@ func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
 func (r *reading) settings(f Filter) (list []Setting) {
 	f.States = true
 	m := f.matcher(&r.table)
-	places := map[uint64]int{} // by the names
+	places := map[[3]uint16]int{} // by the names
 	for index := range m.down {
 		row := r.table.at(index)
-		k := uint64(row.Project)<<32 | uint64(row.Environment)<<16 | uint64(row.Subject)
-		i, known := places[k]
+		key := [...]uint16{row.Names[ofProject], row.Names[ofEnvironment], row.Names[ofSubject]}
+		i, known := places[key]
 		if !known {
 			i = len(list)
-			places[k] = i
+			places[key] = i
 			list = append(list, Setting{Last: Row{Index: index}})
 		}
 		list[i].States++
@@ -149,14 +150,28 @@ func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
 
 // states are the entries with a state of w.
 func (r *reading) states(w Where) (list []int64) {
-	project, environment, subject := r.id(w.Project), r.id(w.Environment), r.id(w.Setting)
-	for index := range r.table.n {
-		row := r.table.at(index)
-		if row.Flags&isState != 0 && int(row.Subject) == subject && int(row.Project) == project && int(row.Environment) == environment {
+	subject := r.id(w.Setting)
+	for index, row := range r.down(w) {
+		if row.Flags&isState != 0 && int(row.Names[ofSubject]) == subject {
 			list = append(list, index)
 		}
 	}
+	slices.Reverse(list)
 	return list
+}
+
+// down yields the readable rows about the project and the environment of w, the newest first.
+func (r *reading) down(w Where) iter.Seq2[int64, *row] {
+	project, environment := r.id(w.Project), r.id(w.Environment)
+	return func(yield func(int64, *row) bool) {
+		for index := r.table.n - 1; index >= 0; index-- {
+			row := r.table.at(index)
+			ofBoth := row.Flags&isMissing == 0 && int(row.Names[ofProject]) == project && int(row.Names[ofEnvironment]) == environment
+			if ofBoth && !yield(index, row) {
+				return
+			}
+		}
+	}
 }
 
 // id is the place of a name, -1 for an unknown one.
@@ -212,13 +227,15 @@ const (
 // noteGone says so if the environment was gone at the time. Its settings have no entries
 // of their own for it.
 func (r *reading) noteGone(s *State) {
-	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
-	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
-		row := r.table.at(index)
-		if int(row.Subject) != subject || row.Flags&isMissing != 0 || int(row.Project) != project || int(row.Environment) != environment || row.Time > nanos(s.At) {
+	if s.Environment == "" {
+		return
+	}
+	subject, at := r.id(environmentSubject), nanos(s.At)
+	for index, row := range r.down(s.Where) {
+		if int(row.Names[ofSubject]) != subject || row.Time > at {
 			continue
 		}
-		if r.table.names[row.Kind] == environmentGone {
+		if r.table.names[row.Names[ofKind]] == environmentGone {
 			s.Notes = append(s.Notes, fmt.Sprintf("the environment was gone at that time, as entry %d says: this is its last known state", index))
 		}
 		return
@@ -259,10 +276,11 @@ func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
 	if x.looked != nil {
 		s.seenBy(x.looked(s.Where))
 	}
-	project, environment := r.id(s.Project), r.id(s.Environment)
-	for index := r.table.n - 1; index > s.Entry.Index; index-- {
-		row := r.table.at(index)
-		if row.Flags&isMissing != 0 || int(row.Project) != project || int(row.Environment) != environment || !slices.Contains(checkSubjects, r.table.names[row.Subject]) {
+	for index, row := range r.down(s.Where) {
+		if index <= s.Entry.Index {
+			break
+		}
+		if !slices.Contains(checkSubjects, r.table.names[row.Names[ofSubject]]) {
 			continue
 		}
 		e, err := x.trail.Get(ctx, index)

@@ -9,13 +9,25 @@ import (
 // row is an entry in memory: 32 bytes. Names are places in table.names, text and length
 // the place of the sentence in the file.
 type row struct {
-	Time                                              int64 // Unix, in ns
-	Text                                              int64
-	Length                                            uint16
-	Kind, Project, Environment, Subject, Cause, Actor uint16
-	Levels                                            levels
-	Flags                                             flags
+	Time   int64 // Unix, in ns
+	Text   int64
+	Length uint16
+	Names  [columns]uint16
+	Levels levels
+	Flags  flags
 }
+
+// The columns of a row that are names. A filter looks at them in this order: those that leave the fewest
+// rows come first.
+const (
+	ofEnvironment = iota
+	ofSubject
+	ofKind
+	ofProject
+	ofCause
+	ofActor
+	columns // how many there are
+)
 
 // levels are a severity and a direction, four bits each.
 type levels uint8
@@ -135,9 +147,10 @@ func (t *table) show(index int64) Row {
 	if r.Flags&isMissing != 0 {
 		return Row{Index: index, Missing: true, Summary: unreadableHere}
 	}
+	name := func(column int) string { return t.names[r.Names[column]] }
 	return Row{
-		Index: index, Time: time.Unix(0, r.Time).UTC(), Type: t.names[r.Kind], Project: t.names[r.Project],
-		Environment: t.names[r.Environment], Setting: t.names[r.Subject], Cause: t.names[r.Cause],
-		Actor: t.names[r.Actor], Severity: severities[r.Levels.severity()], Direction: directions[r.Levels.direction()], Reviewed: t.isReviewed(index),
+		Index: index, Time: time.Unix(0, r.Time).UTC(), Type: name(ofKind), Project: name(ofProject),
+		Environment: name(ofEnvironment), Setting: name(ofSubject), Cause: name(ofCause), Actor: name(ofActor),
+		Severity: severities[r.Levels.severity()], Direction: directions[r.Levels.direction()], Reviewed: t.isReviewed(index),
 	}
 }

@@ -176,7 +176,7 @@ func TestASearchPassesOverBlocks(t *testing.T) {
 	for text, most := range map[string]int{"nobody has written this": 1, "BY CHANGE 5005": 3, "zq": 1, "~": 1} {
 		p, read := phraseOf(text), 0
 		for block := range x.rows.n / blockRows {
-			if x.rows.mayHave(block, p.bits) {
+			if p.mayBeIn(&x.rows, block) {
 				read++
 			}
 		}

@@ -16,6 +16,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,7 @@ const (
 
 // Open makes an index; [Index.Keep] fills it.
 func Open(o Options) *Index {
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Index{path: o.Path, trail: o.Trail, looked: o.Looked, log: log, reached: -1, changed: make(chan struct{})}
 }
 
@@ -101,7 +99,7 @@ func (x *Index) Keep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		x.failed(err)
+		x.stand(-1, err)
 		if !errors.Is(err, audit.ErrUnavailable) && failing.Again("") {
 			x.log.Warn("the index of the audit trail falls behind; it is tried again", append(failing.Fields(), "error", err)...)
 		}
@@ -119,7 +117,7 @@ func (x *Index) keep(ctx context.Context, worked func()) error {
 			return err
 		}
 		worked()
-		x.caughtUp(end)
+		x.stand(end, nil)
 		return nil
 	})
 }
@@ -140,17 +138,11 @@ func (x *Index) take(e audit.Recorded) error {
 	return x.flush()
 }
 
-func (x *Index) failed(err error) {
+// stand tells how far the keeper has come, or why it cannot go on.
+func (x *Index) stand(reached int64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.err, x.reached = err, -1
-	x.tell()
-}
-
-func (x *Index) caughtUp(end int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.err, x.reached = nil, end
+	x.reached, x.err = reached, err
 	x.tell()
 }
 
@@ -164,11 +156,6 @@ func (x *Index) tell() {
 func (x *Index) Ready(ctx context.Context) error {
 	least := x.trail.Size()
 	return x.until(ctx, func() bool { return x.reached >= least })
-}
-
-// Grown waits until the index has more than n rows.
-func (x *Index) Grown(ctx context.Context, n int64) error {
-	return x.until(ctx, func() bool { return x.rows.n > n })
 }
 
 // until waits until is holds, which is asked with mu held.

@@ -44,52 +44,29 @@ func bitOf(run uint32) uint16 { return uint16(run * 0x9e3779b1 >> 18) }
 
 func (g *grams) set(bit uint16) { g[bit/64] |= 1 << (bit % 64) }
 
-// bitsOf are those that a block with a folded text has. They are of its longest runs alone.
-func bitsOf(text []byte) (bits []uint16) {
-	switch len(text) {
-	case 0:
-		return nil
-	case 1:
-		return []uint16{bitOf(uint32(text[0]) | ofOne)}
-	case 2:
-		return []uint16{bitOf(uint32(text[0])<<8 | uint32(text[1]) | ofTwo)}
-	}
-	for i := range text[2:] {
-		bits = append(bits, bitOf(uint32(text[i])<<16|uint32(text[i+1])<<8|uint32(text[i+2])))
-	}
-	return bits
-}
-
-// mayHave reports whether a block may have a text with these bits.
-func (t *table) mayHave(block int64, bits []uint16) bool {
-	if (block+1)*blockRows > t.n {
-		return true
-	}
-	return t.blocks[block].mayHave(bits)
-}
-
-func (g *grams) mayHave(bits []uint16) bool {
-	for _, bit := range bits {
-		if g[bit/64]&(1<<(bit%64)) == 0 {
+// has reports whether all runs of a text are in the block.
+func (g *grams) has(text *grams) bool {
+	for i, bits := range text {
+		if bits&^g[i] != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// phrase is a text that is looked for, in one block of rows after the other.
+// phrase is a text that is looked for.
 type phrase struct {
-	text  []byte // folded; empty is in every row
-	bits  []uint16
-	block int64 // the one that the fields below are of; -1 before the first one
-	hits  [blockRows]bool
-	low   []byte // the folded texts of its rows, one after the other
-	ends  []int  // of each of them
+	text   []byte // folded; empty is in every row
+	runs   grams
+	block  int64 // the one that was looked at last; -1 before the first one
+	may    bool  // a row of it may have the phrase
+	folded []byte
 }
 
 func phraseOf(text string) phrase {
-	folded := appendFolded(nil, []byte(text))
-	return phrase{text: folded, bits: bitsOf(folded), block: -1}
+	p := phrase{text: appendFolded(nil, []byte(text)), block: -1}
+	p.runs.add(p.text)
+	return p
 }
 
 // isIn reports whether a row has the phrase.
@@ -98,53 +75,20 @@ func (p *phrase) isIn(r *reading, index int64) (bool, error) {
 		return true, nil
 	}
 	if block := index / blockRows; block != p.block {
-		if err := p.look(r, block); err != nil {
-			return false, err
-		}
-		p.block = block
+		p.block, p.may = block, p.mayBeIn(&r.table, block)
 	}
-	return p.hits[index%blockRows], nil
+	row := r.table.at(index)
+	if !p.may || int(row.Length) < len(p.text) {
+		return false, nil
+	}
+	text, err := r.texts.read(row.Text, int(row.Length))
+	p.folded = appendFolded(p.folded[:0], text)
+	return bytes.Contains(p.folded, p.text), err
 }
 
-// look finds the rows of a block that have the phrase.
-func (p *phrase) look(r *reading, block int64) error {
-	clear(p.hits[:])
-	if !r.table.mayHave(block, p.bits) {
-		return nil
-	}
-	if err := p.read(r, block*blockRows, min((block+1)*blockRows, r.table.n)); err != nil {
-		return err
-	}
-	for at, row := 0, 0; ; {
-		found := bytes.Index(p.low[at:], p.text)
-		if found < 0 {
-			return nil
-		}
-		for at += found; p.ends[row] <= at; {
-			row++
-		}
-		if at+len(p.text) > p.ends[row] { // it begins in one text, and ends in another
-			at++
-			continue
-		}
-		p.hits[row], at = true, p.ends[row]
-	}
-}
-
-// read folds the texts of some rows.
-func (p *phrase) read(r *reading, first, end int64) error {
-	p.low, p.ends = p.low[:0], p.ends[:0]
-	for index := first; index < end; index++ {
-		if row := r.table.at(index); row.Length > 0 {
-			text, err := r.texts.read(row.Text, int(row.Length))
-			if err != nil {
-				return err
-			}
-			p.low = appendFolded(p.low, text)
-		}
-		p.ends = append(p.ends, len(p.low))
-	}
-	return nil
+// mayBeIn reports whether a row of a block may have the phrase. The keeper may be adding to the last one.
+func (p *phrase) mayBeIn(t *table, block int64) bool {
+	return (block+1)*blockRows > t.n || t.blocks[block].has(&p.runs)
 }
 
 // appendFolded appends a text with its letters in lower case. Every letter keeps its length: one
