@@ -130,13 +130,16 @@ func (d disk) replaceAll(files []File) error {
 }
 
 // SideBySide does n things, some at a time, and returns the first error.
-func SideBySide(n int, do func(i int) error) error {
+func SideBySide(n int, do func(i int) error) error { return Workers(syncing, n, do) }
+
+// Workers does n things, as many at a time as there are workers, and returns the first error.
+func Workers(workers, n int, do func(i int) error) error {
 	var (
 		all    sync.WaitGroup
 		next   atomic.Int64
 		failed atomic.Pointer[error]
 	)
-	for range min(n, syncing) {
+	for range min(n, workers) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n) && failed.Load() == nil; i = next.Add(1) - 1 {
 				if err := do(int(i)); err != nil {

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 
 // skip notes entries whose bundle is not here: their part on the watching is not known.
 func (c *completeness) skip(from, to int64) {
-	c.span, c.looked = nil, nil
+	clear(c.span)
+	clear(c.looked)
 	if n := len(c.unread); n > 0 && c.unread[n-1].To == from-1 {
 		c.unread[n-1].To = to
 		return
@@ -58,9 +58,6 @@ func (r *Report) addArchived(a Archived) {
 	r.Archived = append(r.Archived, a)
 }
 
-// errHashOnly marks an entry proven by its hash only.
-var errHashOnly = errors.New("its bundle is not there")
-
 // Files verifies the files of one log in a folder, as signed by a key, and rests after each bundle. A keeper
 // may write them meanwhile, and a crash may have left a history ahead of its checkpoint. Nobody asks here for
 // witnesses, who have cosigned newer checkpoints, or for completeness.
@@ -71,7 +68,7 @@ func Files(ctx context.Context, dir, origin, key string, rest time.Duration) ([]
 	}
 	report := &Report{}
 	l := &logCheck{
-		fetch: Dir(dir), o: &Options{Live: true, Stopped: true, Workers: 1, Rest: rest}, report: report, complete: &completeness{report: report},
+		fetch: Dir(dir), o: &Options{Live: true, Stopped: true, Workers: 1, Rest: rest}, report: report, complete: newCompleteness(report),
 		origin: origin, base: proof.BaseOf(origin), policy: policy, trusted: true,
 	}
 	_, err = l.run(ctx)

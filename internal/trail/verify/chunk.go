@@ -96,16 +96,13 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 		return err
 	}
 	first := l.base + c.n*width
-	wrong := func(from, to int64, detail string) {
-		c.records = append(c.records, truth.Finding{Kind: truth.Altered, Log: l.origin, From: from, To: to, File: file, Detail: detail})
-	}
 	leaves, err := proof.Leaves(data)
 	if err != nil {
-		wrong(-1, -1, err.Error())
+		c.wrong(truth.Altered, l.origin, -1, file, err.Error())
 	}
 	for i, leaf := range leaves[:min(len(leaves), c.width)] {
-		if at := first + int64(i); tlog.RecordHash(leaf) != c.bundle[i] {
-			wrong(at, at, "it is unlike the one in "+c.bundleFile)
+		if tlog.RecordHash(leaf) != c.bundle[i] {
+			c.wrong(truth.Altered, l.origin, first+int64(i), file, "it is unlike the one in "+c.bundleFile)
 		}
 	}
 	l.checkBeyond(c, file, len(leaves))
@@ -134,7 +131,7 @@ func (l *logCheck) checkEnd(c *chunk, entries int) {
 	switch {
 	case len(c.bundle) < c.width: // the missing entries are named
 	case wrong != "":
-		c.records = append(c.records, truth.Finding{Kind: truth.Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong})
+		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, wrong)
 	default:
 		l.checkBeyond(c, c.bundleFile, entries)
 	}
@@ -201,12 +198,17 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		c.noteFact(l.base+leaf, record)
 		return nil
 	}
-	f := truth.Finding{Kind: truth.Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
-	if record != nil {
-		f.Kind, f.Detail = truth.Altered, "the record of a long entry does not have the hash that was signed"
+	if record == nil {
+		c.wrong(truth.Missing, l.origin, l.base+leaf, d.Path(), "the record of a long entry is not there")
+	} else {
+		c.wrong(truth.Altered, l.origin, l.base+leaf, d.Path(), "the record of a long entry does not have the hash that was signed")
 	}
-	c.records = append(c.records, f)
 	return nil
+}
+
+// wrong notes a finding about a file of one entry, or with -1 of the whole chunk.
+func (c *chunk) wrong(kind, log string, entry int64, file, detail string) {
+	c.records = append(c.records, truth.Finding{Kind: kind, Log: log, From: entry, To: entry, File: file, Detail: detail})
 }
 
 func (c *chunk) noteFact(index int64, record []byte) {

@@ -55,14 +55,18 @@ type completeness struct {
 	report   *Report
 	pulse    audit.Pulse // of the signatures
 	looked   map[place]time.Time
-	refused  map[string]truth.Finding // by witness
-	opened   opening                  // by the newest generation's first entry
-	span     map[string]*spanned      // the newest one, by the subject: each log of events has its own
-	endorsed []string                 // keys named by the trusted generations so far
-	archived []proof.Archived         // as the trail says
-	unread   []Archived               // entries whose bundles are not here
+	refused  map[string]string   // by witness, what a finding says of it
+	opened   opening             // by the newest generation's first entry
+	span     map[string]*spanned // the newest one, by the subject: each log of events has its own
+	endorsed []string            // keys named by the trusted generations so far
+	archived []proof.Archived    // as the trail says
+	unread   []Archived          // entries whose bundles are not here
 
 	successor successor
+}
+
+func newCompleteness(r *Report) *completeness {
+	return &completeness{report: r, looked: map[place]time.Time{}, refused: map[string]string{}, span: map[string]*spanned{}}
 }
 
 // place is the subject of attestations.
@@ -77,7 +81,7 @@ type opening struct {
 // take takes in the next fact.
 func (c *completeness) take(f fact) {
 	if f.kind == lostLeaf {
-		c.report.Completeness.add(truth.Finding{Kind: truth.Lost, From: f.index, To: f.index, Detail: "it was lost before it was signed; the trail says so in its place"})
+		c.report.Completeness.run(truth.Lost, "", f.index, f.index, "", "it was lost before it was signed; the trail says so in its place")
 		return
 	}
 	var e audit.Entry
@@ -123,9 +127,9 @@ func (c *completeness) succeeded() {
 	if c.successor.key == "" || c.successor.index != c.report.end()-1 {
 		return
 	}
-	c.report.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: fmt.Sprintf(
+	c.report.Completeness.about(truth.Missing, "", "",
 		"entry %d, the last signed one, names the key %s of the next generation, and that generation is not here: it was deleted, or the relay has not been started since the rotation",
-		c.successor.index, c.successor.key)})
+		c.successor.index, c.successor.key)
 }
 
 // named reports the damage named by the trail itself. What it says to be restored is settled:
@@ -139,7 +143,7 @@ func (c *completeness) named(f fact, o audit.Opening) {
 			c.report.settle(truth.Finding{Kind: truth.Restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
 			continue
 		}
-		c.report.Completeness.add(truth.Finding{Kind: truth.Named, From: -1, To: -1, Detail: fmt.Sprintf("entry %d of the trail names damage: %s", f.index, p)})
+		c.report.Completeness.about(truth.Named, "", "", "entry %d of the trail names damage: %s", f.index, p)
 	}
 }
 
@@ -156,7 +160,7 @@ func (c *completeness) check(index int64, at place, check workspace.Check) {
 		where += "/" + at.environment
 	}
 	gap := func(format string, args ...any) {
-		c.report.Completeness.add(truth.Finding{Kind: truth.Looks, From: index, To: index, Detail: where + ": " + fmt.Sprintf(format, args...)})
+		c.report.Completeness.run(truth.Looks, "", index, index, "", "%s: "+format, append([]any{where}, args...)...)
 	}
 	most := time.Duration(0) // between two rounds
 	for name, r := range check.Resources {
@@ -174,9 +178,6 @@ func (c *completeness) check(index int64, at place, check workspace.Check) {
 	if last, known := c.looked[at]; known && check.From.Sub(last) > 2*most+lookSlack {
 		gap("nobody looked between %s and %s", stamp(last), stamp(check.From))
 	}
-	if c.looked == nil {
-		c.looked = map[place]time.Time{}
-	}
 	if check.Until.After(c.looked[at]) {
 		c.looked[at] = check.Until
 	}
@@ -193,26 +194,20 @@ func (c *completeness) witness(f fact, e audit.Entry) {
 	if json.Unmarshal(e.Detail, &refusal) != nil {
 		return
 	}
-	if c.refused == nil {
-		c.refused = map[string]truth.Finding{}
-	}
 	delete(c.refused, refusal.Witness)
 	if f.kind == audit.TypeWitnessRefused {
-		c.refused[refusal.Witness] = truth.Finding{
-			Kind: truth.History, From: -1, To: -1,
-			Detail: fmt.Sprintf("entry %d says that the witness %s refused the tree of %d entries: %s", f.index, refusal.Witness, refusal.Size, refusal.Reason),
-		}
+		c.refused[refusal.Witness] = fmt.Sprintf("entry %d says that the witness %s refused the tree of %d entries: %s", f.index, refusal.Witness, refusal.Size, refusal.Reason)
 	}
 }
 
 // end is called after the last fact.
 func (c *completeness) end(now time.Time) {
 	c.succeeded()
-	for _, f := range c.refused {
-		c.report.Integrity.add(f)
+	for _, detail := range c.refused {
+		c.report.Integrity.about(truth.History, "", "", "%s", detail)
 	}
 	for _, gap := range c.pulse.Gaps(now) {
-		c.report.Completeness.add(truth.Finding{Kind: truth.Heartbeat, From: -1, To: -1, Detail: gap.String()})
+		c.report.Completeness.about(truth.Heartbeat, "", "", "%s", gap)
 	}
 }
 
@@ -252,7 +247,7 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 		return
 	}
 	finding := func(format string, args ...any) {
-		c.report.Completeness.add(truth.Finding{Kind: truth.Span, From: index, To: index, Detail: fmt.Sprintf(format, args...)})
+		c.report.Completeness.run(truth.Span, "", index, index, "", format, args...)
 	}
 	before := c.span[e.Subject]
 	switch {
@@ -275,9 +270,6 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 	}
 	if s.MoreMissing > 0 {
 		finding("%d more positions of the event stream are under no root", s.MoreMissing)
-	}
-	if c.span == nil {
-		c.span = map[string]*spanned{}
 	}
 	c.span[e.Subject] = &spanned{index, jsondiff.Hash(canonical), s.Last}
 }

@@ -97,7 +97,7 @@ func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	c := func(now time.Time, beats ...time.Duration) []string {
 		r := &Report{}
-		c := &completeness{report: r}
+		c := newCompleteness(r)
 		for i, b := range beats {
 			c.pulse.Add(audit.Signing{Time: day.Add(b), Promised: i == 0, Within: time.Hour}, 0)
 		}
@@ -110,7 +110,7 @@ func TestHeartbeats(t *testing.T) {
 		"heartbeat: from 2026-03-01T04:00:00Z to 2026-03-01T07:00:00Z: no heartbeat came, though the relay had not stopped",
 	}, c(day.Add(7*time.Hour), 0, time.Hour, 4*time.Hour))
 	r := &Report{}
-	stopped := &completeness{report: r}
+	stopped := newCompleteness(r)
 	stopped.pulse.Add(audit.Signing{Time: day, Promised: true, Within: time.Hour}, 0)
 	stopped.pulse.Add(audit.Signing{Time: day, Promised: true}, 0) // the relay stops
 	stopped.pulse.Add(audit.Signing{Time: day.Add(9 * time.Hour), Promised: true, Within: time.Hour}, 0)

@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -50,42 +49,59 @@ func EventRecords(ctx context.Context, records iter.Seq2[Delivered, error], o Op
 // events reads batch after batch. unit is the word for a record.
 func events(ctx context.Context, unit string, records iter.Seq2[Delivered, error], o Options) (Report, error) {
 	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}, taken: map[noted]bool{}}
-	c.complete = &completeness{report: c.report}
-	next, stop := iter.Pull2(records)
-	defer stop()
-	for number := 0; ; {
-		batch, err := nextBatch(next)
-		found := make([][]copiedEvent, len(batch))
-		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
-			found[i] = readDelivered(&batch[i])
-			return nil
-		}); err != nil {
-			return Report{}, err
-		}
-		for i := range found {
-			number++
-			for j := range found[i] {
-				c.take(&found[i][j], number)
-			}
-		}
-		if o.Progress != nil {
-			o.Progress(c.entries, c.entries)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	c.complete = newCompleteness(c.report)
+	var batch []Delivered
+	size := 0
+	for one, err := range records {
 		if err != nil {
 			return Report{}, fmt.Errorf("read the events: %w", err)
 		}
+		batch, size = append(batch, one), size+len(one.Text)
+		if one.Event != nil {
+			size += len(one.Event.Body)
+		}
+		if len(batch) < lineBatch && size < batchBytes {
+			continue
+		}
+		if err := c.read(ctx, batch); err != nil {
+			return Report{}, err
+		}
+		batch, size = nil, 0
+	}
+	if err := c.read(ctx, batch); err != nil {
+		return Report{}, err
 	}
 	c.end()
 	return *c.report, nil
+}
+
+// read decodes some records in parallel, and takes in their events.
+func (c *copied) read(ctx context.Context, batch []Delivered) error {
+	found := make([][]copiedEvent, len(batch))
+	err := c.o.parallel(ctx, len(batch), func(i int) error {
+		found[i] = readDelivered(&batch[i])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		c.records++
+		for j := range found[i] {
+			c.take(&found[i][j])
+		}
+	}
+	if c.o.Progress != nil {
+		c.o.Progress(c.entries, c.entries)
+	}
+	return nil
 }
 
 // copied is a copy of a trail in the making.
 type copied struct {
 	o        *Options
 	unit     string // line or record
+	records  int    // read so far
 	report   *Report
 	complete *completeness
 	trees    map[string]*claims // by origin
@@ -114,10 +130,10 @@ type noted struct {
 	known bool // it is one of the options
 }
 
-func (c *copied) take(e *copiedEvent, number int) {
+func (c *copied) take(e *copiedEvent) {
 	switch {
 	case e.wrong != "", e.apart != "":
-		c.doubt(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong+e.apart)}, e.wrong == "")
+		c.doubt(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, c.records, e.wrong+e.apart)}, e.wrong == "")
 	case e.checkpoint.note != "":
 		origin, _ := originIn([]byte(e.checkpoint.note))
 		if !c.taken[e.checkpoint] {
@@ -182,7 +198,7 @@ func (c *copied) end() {
 	c.strayNotes()
 	c.settleDoubts()
 	if len(c.report.Logs) == 0 {
-		c.report.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
+		c.report.Completeness.about(truth.Missing, "", "", "no event holds an entry of the trail")
 	}
 	slices.SortFunc(c.facts, func(a, b fact) int { return cmp.Compare(a.index, b.index) })
 	facts := slices.CompactFunc(c.facts, func(a, b fact) bool { return a.index == b.index })
@@ -283,7 +299,7 @@ func (c *copied) stranger(l *logCheck, t *claims, why error) {
 		return one.bare
 	})
 	if len(t.list) > 0 {
-		c.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: l.origin, From: -1, To: -1, Detail: why.Error()})
+		c.report.Integrity.about(truth.Key, l.origin, "", "%v", why)
 	}
 }
 

@@ -27,22 +27,17 @@ type judge struct {
 func (j *judge) all(list []claim) {
 	groups(list, j.group)
 	end, proven := j.next, int64(len(j.settled))
-	add := func(v *Verdict, kind string, from, to int64, detail string) {
-		v.add(truth.Finding{Kind: kind, Log: j.l.origin, From: j.l.base + from, To: j.l.base + to - 1, Detail: detail})
-	}
+	r, origin, base := j.l.report, j.l.origin, j.l.base
 	if j.broken && j.reached < end {
-		add(&j.l.report.Integrity, truth.Unproven, j.reached, end, "they, or the trees named by their events, do not give the signed root")
+		r.Integrity.run(truth.Unproven, origin, base+j.reached, base+end-1, "", "they, or the trees named by their events, do not give the signed root")
 	} else if proven < end {
-		add(&j.l.report.Completeness, truth.NotCovered, proven, end, "no checkpoint that the events give the root of covers them")
+		r.Completeness.run(truth.NotCovered, origin, base+proven, base+end-1, "", "no checkpoint that the events give the root of covers them")
 	}
 	if !j.gaps && j.covered > end {
-		add(&j.l.report.Completeness, truth.Missing, end, j.covered, "a checkpoint covers them, and no event of them is here")
+		r.Completeness.run(truth.Missing, origin, base+end, base+j.covered-1, "", "a checkpoint covers them, and no event of them is here")
 	}
 	for _, size := range j.signedTwice {
-		j.l.report.Integrity.add(truth.Finding{
-			Kind: truth.History, Log: j.l.origin, From: -1, To: -1,
-			Detail: fmt.Sprintf("a checkpoint has another root for the first %d entries: the log has signed two histories", size),
-		})
+		r.Integrity.about(truth.History, origin, "", "a checkpoint has another root for the first %d entries: the log has signed two histories", size)
 	}
 }
 
@@ -57,7 +52,7 @@ func (j *judge) group(group []claim) {
 		return
 	}
 	if n > j.next {
-		j.l.report.Completeness.add(truth.Finding{Kind: truth.Missing, Log: j.l.origin, From: j.l.base + j.next, To: j.l.base + n - 1, Detail: "no event of it is here"})
+		j.l.report.Completeness.run(truth.Missing, j.l.origin, j.l.base+j.next, j.l.base+n-1, "", "no event of it is here")
 		j.gaps = true
 	}
 	j.next = n + 1
@@ -143,14 +138,12 @@ func (j *judge) refuse(c *claim, why string) { j.c.refuse(j.l.origin, c, j.l.bas
 // take takes an event for its entry's.
 func (j *judge) take(c *claim, wrong string) {
 	index := j.l.base + c.n
-	f := truth.Finding{Log: j.l.origin, From: index, To: index}
 	switch {
 	case wrong != "":
-		f.Kind, f.Detail = truth.Altered, wrong
-		j.l.report.Integrity.add(f)
+		j.l.report.Integrity.run(truth.Altered, j.l.origin, index, index, "", "%s", wrong)
 	case c.omitted:
-		f.Kind, f.Detail = truth.Omitted, "its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members"
-		j.l.report.Completeness.add(f)
+		j.l.report.Completeness.run(truth.Omitted, j.l.origin, index, index, "",
+			"its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members")
 	}
 	if c.fact != nil {
 		j.c.facts = append(j.c.facts, *c.fact)

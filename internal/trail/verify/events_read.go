@@ -41,25 +41,6 @@ func linesOf(in io.Reader) iter.Seq2[Delivered, error] {
 	}
 }
 
-// nextBatch takes the next records, up to the first error; io.EOF is the end.
-func nextBatch(next func() (Delivered, error, bool)) (batch []Delivered, err error) {
-	for size := 0; len(batch) < lineBatch && size < batchBytes; {
-		one, err, more := next()
-		if !more {
-			err = io.EOF
-		}
-		if err != nil {
-			return batch, err
-		}
-		batch = append(batch, one)
-		size += len(one.Text)
-		if one.Event != nil {
-			size += len(one.Event.Body)
-		}
-	}
-	return batch, nil
-}
-
 // copiedEvent is an event's word on the trail.
 type copiedEvent struct {
 	wrong      string // why it is no event, or one that was forged

@@ -101,13 +101,7 @@ func (f Fetch) read(ctx context.Context, path string) (data []byte, missing bool
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	defer func() { _ = body.Close() }()
-	var size int64 = 16 << 10
-	if file, ok := body.(*os.File); ok {
-		if info, err := file.Stat(); err == nil {
-			size = info.Size() + bytes.MinRead
-		}
-	}
-	buffer := bytes.NewBuffer(make([]byte, 0, min(size, maxFile)))
+	buffer := bytes.NewBuffer(make([]byte, 0, 16<<10))
 	if _, err := buffer.ReadFrom(io.LimitReader(body, maxFile+1)); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}

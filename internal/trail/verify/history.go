@@ -97,7 +97,7 @@ func readLines(in *bufio.Reader, most int) (lines [][]byte, err error) {
 // takeLines checks lines, of which the first comes after number others.
 func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) error {
 	found, errs := make([]signed, len(lines)), make([]error, len(lines))
-	err := parallel(ctx, len(lines), l.workers(), func(i int) error {
+	err := l.o.parallel(ctx, len(lines), func(i int) error {
 		found[i], errs[i] = l.readLine(lines[i])
 		return nil
 	})
@@ -110,10 +110,7 @@ func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) er
 			l.take(s)
 		case errors.Is(errs[i], errTorn): // a crash leaves it, and the next start cuts it off
 		default:
-			l.report.Integrity.add(truth.Finding{
-				Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1,
-				File: proof.HistoryFile, Detail: fmt.Sprintf("line %d: %v", number+i+1, errs[i]),
-			})
+			l.fileFinding(proof.HistoryFile, "line %d: %v", number+i+1, errs[i])
 			l.unread = true
 		}
 	}
@@ -151,10 +148,10 @@ func (l *logCheck) take(s signed) {
 			l.checkpointFinding(truth.Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
 		}
 		if s.seq <= l.seq {
-			l.checkpointFinding(truth.Checkpoint, s.seq, s.seq, fmt.Sprintf("it stands after checkpoint %d", l.seq))
+			l.checkpointFinding(truth.Checkpoint, s.seq, s.seq, "it stands after checkpoint %d", l.seq)
 		}
 		if s.size < last.size {
-			l.checkpointFinding(truth.History, s.seq, s.seq, fmt.Sprintf("it covers %d entries, the one before it %d: the log went back", s.size, last.size))
+			l.checkpointFinding(truth.History, s.seq, s.seq, "it covers %d entries, the one before it %d: the log went back", s.size, last.size)
 		}
 		if s.size == last.size && s.root == last.root { // signed again
 			last.witnessed = last.witnessed || s.witnessed
@@ -169,12 +166,12 @@ func (l *logCheck) take(s signed) {
 	l.history, l.again = append(l.history, s), []audit.Signing{s.Signing}
 }
 
-func (l *logCheck) checkpointFinding(kind string, from, to uint64, detail string) {
-	l.report.Integrity.add(truth.Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: proof.HistoryFile, Detail: detail})
+func (l *logCheck) checkpointFinding(kind string, from, to uint64, format string, args ...any) {
+	l.report.Integrity.run(kind, l.origin, int64(from), int64(to), proof.HistoryFile, format, args...)
 }
 
-func (l *logCheck) fileFinding(file, detail string) {
-	l.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
+func (l *logCheck) fileFinding(file, format string, args ...any) {
+	l.report.Integrity.about(truth.Checkpoint, l.origin, file, format, args...)
 }
 
 // sizes are the sizes of all known trees, size at most, ascending.
@@ -195,16 +192,14 @@ func (l *logCheck) compare(s *scanned, roots []tlog.Hash, size int64) {
 		if !found || c.size > size || roots[i] == (tlog.Hash{}) || roots[i] == c.root {
 			continue
 		}
-		f := truth.Finding{
-			Kind: truth.History, Log: l.origin, From: int64(c.seq), To: int64(c.seq), File: proof.HistoryFile,
-			Detail: fmt.Sprintf("it is signed for %d entries with another root than theirs: the log has signed two histories", c.size),
+		const other = "it is signed for %d entries with another root than theirs: the log has signed two histories"
+		switch {
+		case c.elsewhere:
+			l.report.Integrity.about(truth.History, l.origin, "", "a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
+		case c.seq == 0:
+			l.report.Integrity.about(truth.History, l.origin, proof.CheckpointFile, other, c.size)
+		default:
+			l.checkpointFinding(truth.History, c.seq, c.seq, other, c.size)
 		}
-		if c.elsewhere {
-			f.From, f.To, f.File = -1, -1, ""
-			f.Detail = fmt.Sprintf("a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
-		} else if c.seq == 0 {
-			f.From, f.To, f.File = -1, -1, proof.CheckpointFile
-		}
-		l.report.Integrity.add(f)
 	}
 }

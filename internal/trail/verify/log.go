@@ -78,7 +78,7 @@ func (l *logCheck) readNewest(ctx context.Context, made *Log) (newest signed, er
 	if missing {
 		l.fileFinding(proof.CheckpointFile, "it is not there")
 	} else if s, by, err := l.open(data); err != nil {
-		l.fileFinding(proof.CheckpointFile, err.Error())
+		l.fileFinding(proof.CheckpointFile, "%v", err)
 	} else {
 		newest = s
 		made.describe(by)
@@ -119,10 +119,10 @@ func (l *logCheck) takeNewest(s signed) {
 	}
 	switch {
 	case i >= 0 && s.size < last.size && !l.o.Stopped:
-		l.fileFinding(proof.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
+		l.fileFinding(proof.CheckpointFile, "it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size)
 	case i >= 0:
 		if fresh && !l.o.Live {
-			l.fileFinding(proof.HistoryFile, "it does not have the newest signature, which is in "+proof.CheckpointFile+": its end was cut off")
+			l.fileFinding(proof.HistoryFile, "it does not have the newest signature, which is in %s: its end was cut off", proof.CheckpointFile)
 		}
 		l.history[i].witnessed = l.history[i].witnessed || s.witnessed
 	case s.size > last.size && l.o.Live: // it was signed since
@@ -143,12 +143,12 @@ func (l *logCheck) takeKnown(newest signed) {
 		}
 		s, _, err := l.open(note)
 		if err != nil {
-			l.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere: %v", err)})
+			l.fileFinding("", "a checkpoint known from elsewhere: %v", err)
 			continue
 		}
 		s.elsewhere = true
 		if s.size > newest.size {
-			l.entryFinding(truth.Missing, newest.size, s.size-1, "", fmt.Sprintf("a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size))
+			l.entryFinding(truth.Missing, newest.size, s.size-1, "", "a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size)
 			continue
 		}
 		l.history = append(l.history, s)
@@ -168,19 +168,9 @@ func (l *logCheck) witnessed(size int64) {
 	}
 	switch {
 	case covered == 0 && size > 0:
-		l.report.Integrity.add(truth.Finding{Kind: truth.Quorum, Log: l.origin, From: -1, To: -1, Detail: "no checkpoint has the cosignatures that the policy asks for"})
+		l.report.Integrity.about(truth.Quorum, l.origin, "", "no checkpoint has the cosignatures that the policy asks for")
 	case covered < size:
-		l.report.Completeness.add(truth.Finding{
-			Kind: truth.Unwitness, Log: l.origin, From: l.base + covered, To: l.base + size - 1,
-			Detail: "no checkpoint over them has the cosignatures that the policy asks for",
-		})
-	}
-}
-
-// progress reports the entries read so far.
-func (l *logCheck) progress(done, total int64) {
-	if l.o.Progress != nil {
-		l.o.Progress(l.base+done, l.base+total)
+		l.report.Completeness.run(truth.Unwitness, l.origin, l.base+covered, l.base+size-1, "", "no checkpoint over them has the cosignatures that the policy asks for")
 	}
 }
 
@@ -236,7 +226,7 @@ func (l *logCheck) plausible(ctx context.Context, newest signed) (signed, error)
 			kind, detail = truth.Missing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
 		}
 		older := l.below(newest.size)
-		l.entryFinding(kind, older.size, newest.size-1, "", detail)
+		l.entryFinding(kind, older.size, newest.size-1, "", "%s", detail)
 		newest = older
 	}
 	return newest, nil

@@ -81,14 +81,10 @@ func (v *solver) nameTiles() {
 				wrong = "it does not have the hashes that were signed"
 			}
 			if wrong != "" {
-				v.l.tileFinding(proof.TilePath(t), wrong)
+				v.l.report.Integrity.about(truth.Tile, v.l.origin, proof.TilePath(t), "%s", wrong)
 			}
 		}
 	}
-}
-
-func (l *logCheck) tileFinding(file, detail string) {
-	l.report.Integrity.add(truth.Finding{Kind: truth.Tile, Log: l.origin, From: -1, To: -1, File: file, Detail: detail})
 }
 
 // nameEntries tells the fate of each entry of damaged chunks.
@@ -105,7 +101,7 @@ func (v *solver) nameEntries(all []damage) {
 			d.tileWrong = "it does not have the hashes that were signed"
 		}
 		if d.tileWrong != "" {
-			v.l.tileFinding(d.tileFile, d.tileWrong)
+			v.l.report.Integrity.about(truth.Tile, v.l.origin, d.tileFile, "%s", d.tileWrong)
 		}
 		if d.bundle == nil {
 			d.bundle = make([]tlog.Hash, d.width)
@@ -117,11 +113,10 @@ func (v *solver) nameEntries(all []damage) {
 		if d.bundleWrong != "" && kind == truth.Missing {
 			detail = d.bundleWrong
 		}
-		f := truth.Finding{Kind: kind, Log: v.l.origin, From: v.l.base + leaf, To: v.l.base + leaf, File: d.bundleFile, Detail: detail}
-		v.l.report.Integrity.add(f)
+		v.l.entryFinding(kind, leaf, leaf, d.bundleFile, "%s", detail)
 	})
 }
 
-func (l *logCheck) entryFinding(kind string, from, to int64, file, detail string) {
-	l.report.Integrity.add(truth.Finding{Kind: kind, Log: l.origin, From: l.base + from, To: l.base + to, File: file, Detail: detail})
+func (l *logCheck) entryFinding(kind string, from, to int64, file, format string, args ...any) {
+	l.report.Integrity.run(kind, l.origin, l.base+from, l.base+to, file, format, args...)
 }

@@ -120,13 +120,16 @@ func (p *Prover) Prove(ctx context.Context, index int64) (Proven, error) {
 func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	record, err := g.record(ctx, leaf)
 	hash := proof.LeafHash(record)
-	if errors.Is(err, errHashOnly) {
-		hash, err = g.hash(leaf)
-	}
 	if err != nil {
 		return Proven{}, err
 	}
 	hashes, err := tlog.ProveRecord(g.at.Size, leaf, g.tiles)
+	if err == nil && record == nil { // then the tile has the leaf's hash
+		var kept []tlog.Hash
+		if kept, err = g.tiles.ReadHashes([]int64{tlog.StoredHashIndex(0, leaf)}); err == nil {
+			hash = kept[0]
+		}
+	}
 	if err != nil {
 		return Proven{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
 	}
@@ -136,44 +139,28 @@ func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin}, nil
 }
 
-// hash is a leaf's hash, as the tile has it.
-func (g *provable) hash(leaf int64) (tlog.Hash, error) {
-	hashes, err := g.tiles.ReadHashes([]int64{tlog.StoredHashIndex(0, leaf)})
-	if err != nil {
-		return tlog.Hash{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
-	}
-	return hashes[0], nil
-}
-
-// record reads an entry from its bundle, or a long one from its own file.
+// record reads an entry from its bundle, or a long one from its own file. Without the bundle it is nil.
 func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
 	n := leaf / width
 	l := &logCheck{fetch: g.fetch}
 	c := &chunk{n: n, width: int(min(width, g.at.Size-n*width))}
 	data, err := l.readBundle(ctx, c)
-	if err != nil {
+	if err != nil || data == nil {
 		return nil, err
-	}
-	if data == nil {
-		return nil, errHashOnly
 	}
 	leaves, err := proof.Leaves(data)
 	if i := int(leaf % width); i < len(leaves) {
-		return g.whole(ctx, leaves[i])
+		d, isDigest := proof.ParseDigest(leaves[i])
+		if !isDigest {
+			return leaves[i], nil
+		}
+		record, _, err := g.fetch.read(ctx, d.Path())
+		if err == nil && !d.Of(record) {
+			err = fmt.Errorf("%s is not there, or damaged", d.Path())
+		}
+		return record, err
 	}
 	return nil, fmt.Errorf("%s does not have it: %w", c.bundleFile, cmp.Or(err, fs.ErrNotExist))
-}
-
-func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
-	d, isDigest := proof.ParseDigest(leaf)
-	if !isDigest {
-		return leaf, nil
-	}
-	record, _, err := g.fetch.read(ctx, d.Path())
-	if err == nil && !d.Of(record) {
-		err = fmt.Errorf("%s is not there, or damaged", d.Path())
-	}
-	return record, err
 }
 
 // Entry checks a .tlog-proof of an entry: of these bytes, at this index over all generations.

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -108,6 +109,16 @@ func (v *Verdict) add(f truth.Finding) {
 	}
 }
 
+// about adds a finding about a whole log, or a file of it.
+func (v *Verdict) about(kind, log, file, format string, args ...any) {
+	v.run(kind, log, -1, -1, file, format, args...)
+}
+
+// run adds a finding about the entries, or checkpoints, from one to another.
+func (v *Verdict) run(kind, log string, from, to int64, file, format string, args ...any) {
+	v.add(truth.Finding{Kind: kind, Log: log, From: from, To: to, File: file, Detail: fmt.Sprintf(format, args...)})
+}
+
 // end is the first index after the proven entries.
 func (r *Report) end() (end int64) {
 	for _, l := range r.Logs {
@@ -124,7 +135,7 @@ func (r *Report) RefuseEmpty() {
 		return
 	}
 	if r.Integrity.Holds && r.Completeness.Holds {
-		r.Completeness.add(truth.Finding{Kind: truth.Missing, From: -1, To: -1, Detail: "no entry is under a signed root: the trail is empty, or was put back to its beginning"})
+		r.Completeness.about(truth.Missing, "", "", "no entry is under a signed root: the trail is empty, or was put back to its beginning")
 		r.Completeness.close()
 	}
 	r.Integrity.Holds = false

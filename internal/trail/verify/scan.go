@@ -1,15 +1,15 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
@@ -38,7 +38,7 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 	chunks := (size + width - 1) / width
 	for from := int64(0); from < chunks; from += batch {
 		results := make([]*chunk, min(batch, chunks-from))
-		err := parallel(ctx, len(results), l.workers(), func(i int) (err error) {
+		err := l.o.parallel(ctx, len(results), func(i int) (err error) {
 			if results[i], err = l.readChunk(ctx, from+int64(i), size); err == nil {
 				s.hash(results[i])
 				err = retry.Sleep(ctx, l.o.Rest)
@@ -63,7 +63,9 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 				l.report.Completeness.add(*c.beyond)
 			}
 		}
-		l.progress(min((from+batch)*width, size), size)
+		if l.o.Progress != nil {
+			l.o.Progress(l.base+min((from+batch)*width, size), l.base+size)
+		}
 	}
 	return s, nil
 }
@@ -109,30 +111,12 @@ func (s *scanned) clearTails(n int64) {
 	clear(s.tails[from:to])
 }
 
-func (l *logCheck) workers() int { return workersOf(l.o) }
-
-func workersOf(o *Options) int {
-	if o.Workers > 0 {
-		return o.Workers
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
 // parallel calls do for 0 to n-1, and returns the first error.
-func parallel(ctx context.Context, n, workers int, do func(i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(n, workers) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				if err := do(int(i)); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	return context.Cause(ctx)
+func (o *Options) parallel(ctx context.Context, n int, do func(i int) error) error {
+	return durable.Workers(cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), n, func(i int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return do(i)
+	})
 }

@@ -55,21 +55,16 @@ func (r *Report) addNewer(kept audit.Report, o Options) {
 		switch {
 		case g.Size <= l.Size:
 		case err != nil:
-			r.Integrity.add(truth.Finding{Kind: truth.Key, Log: g.Origin, From: -1, To: -1, File: inTheLog, Detail: err.Error()})
+			r.Integrity.about(truth.Key, g.Origin, inTheLog, "%v", err)
 		default:
-			r.Completeness.add(truth.Finding{
-				Kind: truth.Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: proof.FilesDir,
-				Detail: "the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
-			})
+			r.Completeness.run(truth.Missing, g.Origin, g.Base+l.Size, g.Base+g.Size-1, proof.FilesDir,
+				"the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again")
 			r.Entries += g.Size - l.Size
 			l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
 		}
 	}
 	if kept.Entries > kept.Signed {
-		r.Completeness.add(truth.Finding{
-			Kind: truth.NotCovered, From: kept.Signed, To: kept.Entries - 1, File: inTheLog,
-			Detail: "no checkpoint covers them yet; the relay signs them at its next start",
-		})
+		r.Completeness.run(truth.NotCovered, "", kept.Signed, kept.Entries-1, inTheLog, "no checkpoint covers them yet; the relay signs them at its next start")
 	}
 }
 
@@ -111,10 +106,7 @@ func (r *Report) holdAgainst(kept audit.Report) {
 	}
 	for _, l := range r.Logs {
 		if end := l.Base + l.Size; end > from {
-			r.Integrity.add(truth.Finding{
-				Kind: truth.Truncated, Log: l.Origin, From: from, To: end - 1, File: inTheLog,
-				Detail: "the log ends before them, and the trail's files have them: the log was put back to an earlier state",
-			})
+			r.Integrity.run(truth.Truncated, l.Origin, from, end-1, inTheLog, "the log ends before them, and the trail's files have them: the log was put back to an earlier state")
 			from = end
 		}
 	}

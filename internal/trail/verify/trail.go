@@ -45,14 +45,14 @@ type Options struct {
 // is fetch itself.
 func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, error) {
 	t := &trailCheck{o: &o, report: &Report{Trusted: o.Policy != nil}}
-	t.complete = &completeness{report: t.report}
+	t.complete = newCompleteness(t.report)
 	for _, dir := range dirs {
 		if err := t.log(ctx, fetch.below(dir), dir); err != nil {
 			return Report{}, fmt.Errorf("verify the trail: %w", err)
 		}
 	}
 	if len(dirs) == 0 {
-		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, Detail: "there is no log"})
+		t.report.Integrity.about(truth.Checkpoint, "", "", "there is no log")
 	}
 	t.known()
 	t.setApart()
@@ -76,7 +76,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		return err
 	}
 	if len(origins) == 0 {
-		t.report.Integrity.add(truth.Finding{Kind: truth.Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
+		t.report.Integrity.about(truth.Checkpoint, "", dir, "no checkpoint can be read, of the file and of the history")
 		return nil
 	}
 	l.origin = t.originOf(origins)
@@ -85,7 +85,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		l.policy, err = t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == key })
 		l.trusted = err == nil
 		if err != nil {
-			t.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
+			t.report.Integrity.about(truth.Key, l.origin, "", "%v", err)
 		}
 	}
 	t.complete.opened = opening{}
@@ -202,32 +202,26 @@ func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
 
 // chain holds the generation before against the first entry of this one.
 func (t *trailCheck) chain(made Log) {
-	if made.Base == 0 && len(t.report.Logs) == 0 {
-		return
-	}
 	if len(t.report.Logs) == 0 {
-		t.report.Completeness.add(truth.Finding{Kind: truth.NotCovered, Log: made.Origin, From: 0, To: made.Base - 1, Detail: "the generations of these entries are not here"})
+		if made.Base > 0 {
+			t.report.Completeness.run(truth.NotCovered, made.Origin, 0, made.Base-1, "", "the generations of these entries are not here")
+		}
 		return
 	}
 	before, said := t.report.Logs[len(t.report.Logs)-1], t.complete.opened
 	if said.Previous == nil || said.index != made.Base {
-		t.report.Integrity.add(truth.Finding{Kind: truth.Key, Log: made.Origin, From: -1, To: -1, Detail: "its first entry does not name the generation before"})
+		t.report.Integrity.about(truth.Key, made.Origin, "", "its first entry does not name the generation before")
 		return
 	}
 	if said.Previous.Origin != before.Origin || said.Previous.Size != before.Size || said.Previous.Root != before.Root {
-		t.report.Integrity.add(truth.Finding{
-			Kind: truth.History, Log: made.Origin, From: -1, To: -1,
-			Detail: fmt.Sprintf("its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root", said.Previous.Origin, said.Previous.Size, before.Origin, before.Size),
-		})
+		t.report.Integrity.about(truth.History, made.Origin, "", "its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root",
+			said.Previous.Origin, said.Previous.Size, before.Origin, before.Size)
 	}
 	switch end := before.Base + before.Size; {
 	case end > made.Base && made.Size > 0:
-		t.report.Integrity.add(truth.Finding{
-			Kind: truth.History, Log: made.Origin, From: -1, To: -1,
-			Detail: fmt.Sprintf("it begins with entry %d, and the generation before it has signed the entries up to %d: the trail has two histories", made.Base, end-1),
-		})
+		t.report.Integrity.about(truth.History, made.Origin, "", "it begins with entry %d, and the generation before it has signed the entries up to %d: the trail has two histories", made.Base, end-1)
 	case end < made.Base:
-		t.report.Completeness.add(truth.Finding{Kind: truth.NotCovered, Log: before.Origin, From: end, To: made.Base - 1, Detail: "no checkpoint covers them: the generation ended before"})
+		t.report.Completeness.run(truth.NotCovered, before.Origin, end, made.Base-1, "", "no checkpoint covers them: the generation ended before")
 	}
 }
 
@@ -235,12 +229,8 @@ func (t *trailCheck) chain(made Log) {
 func (t *trailCheck) known() {
 	for _, note := range t.o.Known {
 		origin, text := originIn(note)
-		found := false
-		for _, l := range t.report.Logs {
-			found = found || l.Origin == origin
-		}
-		if !text || !found {
-			t.report.Integrity.add(truth.Finding{Kind: truth.History, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint known from elsewhere is of the log %q, which is not here", origin)})
+		if !text || !slices.ContainsFunc(t.report.Logs, func(l Log) bool { return l.Origin == origin }) {
+			t.report.Integrity.about(truth.History, "", "", "a checkpoint known from elsewhere is of the log %q, which is not here", origin)
 		}
 	}
 }
