@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -197,7 +195,7 @@ func (a *Archiver) open(l Log, g audit.Generation) (*moving, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(m.Tile))
+	m.size, m.tree = c.Size, m.Log.tree(c)
 	m.moved, err = m.Archives()
 	return m, err
 }

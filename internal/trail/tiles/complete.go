@@ -16,33 +16,38 @@ import (
 
 // complete puts those checkpoints of the trail into the histories that they lack and the tiles prove.
 func (k *Keeper) complete(ctx context.Context) error {
-	holes, err := k.holes()
-	if err != nil {
+	seqs, err := k.published()
+	if err != nil || len(seqs) == 0 {
 		return err
 	}
+	first := uint64(1) // that is missing
+	for first <= uint64(len(seqs)) && seqs[first-1] == first {
+		first++
+	}
+	if newest := seqs[len(seqs)-1]; first > newest {
+		return nil
+	}
 	found, count := map[*writer][]proof.Line{}, 0
-	for _, hole := range holes {
-		err := k.trail.Checkpoints(ctx, hole.from, func(c audit.Kept) error {
-			w := k.writerOf(&c)
-			if c.Seq > hole.to {
-				return errEnd
-			}
-			if w == nil {
-				return nil
-			}
-			has, err := w.has(&c)
-			if err != nil || !has {
-				return k.failed(c.Base, w, err)
-			}
-			found[w] = append(found[w], proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
-			if count++; count == batchLines {
-				err, count = add(found), 0
-			}
-			return err
-		}, func() error { return errEnd })
-		if !errors.Is(err, errEnd) {
-			return err
+	err = k.trail.Checkpoints(ctx, first, func(c audit.Kept) error {
+		if c.Seq > seqs[len(seqs)-1] {
+			return errEnd
 		}
+		w := k.writerOf(&c)
+		if _, known := slices.BinarySearch(seqs, c.Seq); known || w == nil {
+			return nil
+		}
+		has, err := w.has(&c)
+		if err != nil || !has {
+			return k.failed(c.Base, w, err)
+		}
+		found[w] = append(found[w], proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
+		if count++; count == batchLines {
+			err, count = add(found), 0
+		}
+		return err
+	}, func() error { return errEnd })
+	if !errors.Is(err, errEnd) {
+		return err
 	}
 	return add(found)
 }
@@ -59,13 +64,8 @@ func add(found map[*writer][]proof.Line) error {
 	return nil
 }
 
-// hole is a run of numbers, both ends included.
-type hole struct{ from, to uint64 }
-
-// holes are the numbers of checkpoints that no history has, up to the newest one's. They are of
-// checkpoints that the trail has lost, too.
-func (k *Keeper) holes() (holes []hole, err error) {
-	var seqs []uint64
+// published are the numbers of the checkpoints in all histories.
+func (k *Keeper) published() (seqs []uint64, err error) {
 	for _, w := range k.writers {
 		err := w.eachText(func(_ int, text []byte) error {
 			if line, err := proof.ParseLine(text); err == nil { // else check finds it
@@ -78,12 +78,5 @@ func (k *Keeper) holes() (holes []hole, err error) {
 		}
 	}
 	slices.Sort(seqs)
-	newest := uint64(0)
-	for _, seq := range seqs {
-		if seq > newest+1 {
-			holes = append(holes, hole{newest + 1, seq - 1})
-		}
-		newest = seq
-	}
-	return holes, nil
+	return slices.Compact(seqs), nil
 }

@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,11 +54,8 @@ type Keeper struct {
 
 // NewKeeper makes a keeper of a store. log may be nil.
 func NewKeeper(store *Store, trail Trail, generations func() []audit.Generation, log *slog.Logger) *Keeper {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Keeper{
-		store: store, trail: trail, generations: generations, log: log,
+		store: store, trail: trail, generations: generations, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
 		writers: map[int64]*writer{}, fromFirst: map[int64]bool{}, logs: map[string]Log{},
 	}
 }

@@ -68,10 +68,10 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 	if err == nil && info.Size() != d.Bytes {
 		err = fmt.Errorf("%s has %d bytes, not %d", d.Path(), info.Size(), d.Bytes)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read record: %w", err)
+	var record []byte
+	if err == nil {
+		record, err = durable.ReadFile(l.path(d.Path()))
 	}
-	record, err := durable.ReadFile(l.path(d.Path()))
 	if err == nil && !d.Of(record) {
 		err = fmt.Errorf("%s is damaged", d.Path())
 	}
@@ -108,6 +108,11 @@ func (l Log) widths(t tlog.Tile) (widths []int) {
 	}
 	slices.SortFunc(widths, func(a, b int) int { return b - a })
 	return widths
+}
+
+// tree reads hashes of the tree of a checkpoint, whose root proves them.
+func (l Log) tree(c proof.Checkpoint) tlog.HashReader {
+	return tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(l.Tile))
 }
 
 func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.FromSlash(name)) }
@@ -162,10 +167,8 @@ func (l Log) mark(a proof.Archived) error {
 	if err != nil {
 		return err
 	}
-	for _, old := range list {
-		if old.Size == a.Size && old.Where == a.Where {
-			return nil
-		}
+	if slices.ContainsFunc(list, func(old proof.Archived) bool { return old.Size == a.Size && old.Where == a.Where }) {
+		return nil
 	}
 	text, err := json.MarshalIndent(append(list, a), "", "  ")
 	if err != nil {

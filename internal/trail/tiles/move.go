@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -114,15 +113,14 @@ func (m *moving) move(ctx context.Context, enter func(context.Context, proof.Arc
 			return err
 		}
 	}
-	return m.removeMoved(ctx, m.archivedEnd())
+	return m.removeMoved(ctx)
 }
 
-// removeMoved removes the bundles of the first end entries, which the archive has. Long records go
-// with them, unless a remaining entry has the same one.
-func (m *moving) removeMoved(ctx context.Context, end int64) error {
+// removeMoved removes the bundles that the archive has, with the long records of their entries: a salt
+// tells each record from all others.
+func (m *moving) removeMoved(ctx context.Context) error {
 	var gone []string
-	kept := map[string]bool{}
-	for n := int64(0); end > 0 && (n+1)*proof.TileWidth <= m.size; n++ {
+	for n, end := int64(0), min(m.archivedEnd(), m.size); (n+1)*proof.TileWidth <= end; n++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -131,13 +129,9 @@ func (m *moving) removeMoved(ctx context.Context, end int64) error {
 		case errors.Is(err, ErrArchived):
 		case err != nil:
 			return err
-		case b.stays || n*proof.TileWidth >= end:
-			for _, file := range b.files[1:] {
-				kept[file] = true
-			}
-		default:
+		case !b.stays:
 			gone = append(gone, b.files...)
 		}
 	}
-	return remove(slices.DeleteFunc(gone, func(file string) bool { return kept[file] }))
+	return remove(gone)
 }

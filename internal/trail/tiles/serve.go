@@ -106,9 +106,6 @@ func isRecord(name string) bool {
 
 func (l Log) serveFile(w http.ResponseWriter, r *http.Request, name, kind, cache string) {
 	f, err := durable.Open(l.path(name))
-	if errors.Is(err, durable.ErrNoFile) {
-		err = fs.ErrNotExist
-	}
 	if err != nil {
 		notServed(w, err)
 		return
@@ -149,7 +146,7 @@ func notServed(w http.ResponseWriter, err error) {
 		http.Error(w, "the entries were moved to an archive; an entry of the type "+proof.TypeArchived+" in this log says where", http.StatusGone)
 		return
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNoFile) {
 		http.Error(w, "the log has no such file", http.StatusNotFound)
 		return
 	}

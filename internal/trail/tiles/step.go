@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -31,13 +32,12 @@ func (s *step) begin() error {
 	}
 	old, err := s.Bundle(n, width)
 	leaves, torn := proof.Leaves(old)
-	hashes, unread := s.Tile(tile(0, n, width))
+	hashes, unread := s.kept(0, s.next-int64(width), s.next)
 	if err = errors.Join(err, torn, unread); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	for i, leaf := range leaves {
-		h := tlog.RecordHash(leaf)
-		if len(leaf) > 0 && !bytes.Equal(h[:], hashes[i*tlog.HashSize:(i+1)*tlog.HashSize]) { // an empty one is a lost entry
+		if len(leaf) > 0 && tlog.RecordHash(leaf) != hashes[i] { // an empty one is a lost entry
 			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(n, width))
 		}
 	}
@@ -46,7 +46,7 @@ func (s *step) begin() error {
 }
 
 // want is the hash of the next entry's leaf.
-func (s *step) want() tlog.Hash { return s.hashes[tlog.StoredHashIndex(0, s.next)] }
+func (s *step) want() tlog.Hash { return s.leaves[s.next-s.written.Size] }
 
 // put adds the next entry, if the record is the signed one.
 func (s *step) put(record []byte) error {
@@ -123,13 +123,21 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 
 // finish writes the tiles and the partial bundle, and waits until all of it is durable.
 func (s *step) finish() error {
-	for _, t := range tlog.NewTiles(proof.TileHeight, s.written.Size, s.next) {
-		data, err := tlog.ReadTileData(t, s.writer)
-		if err == nil {
-			err = s.out.file(proof.TilePath(t), data)
-		}
+	from, fresh := s.written.Size, s.leaves
+	for level := 0; len(fresh) > 0; level++ {
+		first := from / proof.TileWidth
+		hashes, err := s.kept(level, first*proof.TileWidth, from)
 		if err != nil {
 			return err
+		}
+		hashes, fresh, from = append(hashes, fresh...), nil, first
+		for tiled := range slices.Chunk(hashes, proof.TileWidth) {
+			if err := s.out.file(proof.TilePath(tile(level, first, len(tiled))), proof.JoinHashes(tiled)); err != nil {
+				return err
+			}
+			if first++; len(tiled) == proof.TileWidth {
+				fresh = append(fresh, proof.Edge{}.With(tiled...).Root())
+			}
 		}
 	}
 	if len(s.bundle) > 0 {
@@ -143,37 +151,18 @@ func (s *step) finish() error {
 // removePartials removes files narrower than a tile's widest one, and leftovers of an
 // earlier tree of before leaves. One left by a crash does no harm.
 func (l Log) removePartials(before, size int64) {
-	now := map[tlog.Tile]int{} // the width of each partial tile
-	for _, t := range partials(before) {
-		now[wide(t)] = 0
-	}
-	for _, t := range partials(size) {
-		now[wide(t)] = t.W
-	}
-	for full, width := range now {
-		for _, w := range l.widths(full) {
-			if w != width {
-				_ = os.Remove(l.path(path.Join(proof.TilePath(full)+".p", strconv.Itoa(w))))
+	for level := -1; size>>(proof.TileHeight*max(level, 0)) > 0; level++ { // the bundles, and each level of tiles
+		now := size >> (proof.TileHeight * max(level, 0))
+		for _, end := range []int64{before >> (proof.TileHeight * max(level, 0)), now} {
+			t := tile(level, end/proof.TileWidth, proof.TileWidth)
+			for _, width := range l.widths(t) {
+				if t.N != now/proof.TileWidth || int64(width) != now%proof.TileWidth {
+					_ = os.Remove(l.path(path.Join(proof.TilePath(t)+".p", strconv.Itoa(width))))
+				}
 			}
-		}
-		if width == 0 {
-			_ = os.Remove(l.path(proof.TilePath(full) + ".p"))
+			_ = os.Remove(l.path(proof.TilePath(t) + ".p")) // it stays unless it is empty
 		}
 	}
-}
-
-// partials are the partial tiles of a tree of n leaves, its partial bundle too.
-func partials(n int64) (tiles []tlog.Tile) {
-	for level := 0; n>>(proof.TileHeight*level) > 0; level++ {
-		here := n >> (proof.TileHeight * level)
-		if width := int(here % proof.TileWidth); width > 0 {
-			tiles = append(tiles, tile(level, here/proof.TileWidth, width))
-		}
-	}
-	if width := int(n % proof.TileWidth); width > 0 {
-		tiles = append(tiles, bundle(n/proof.TileWidth, width))
-	}
-	return tiles
 }
 
 func wide(t tlog.Tile) tlog.Tile {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/bits"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -20,7 +20,7 @@ var errUnproven = errors.New("the hashes that the trail knows do not give the si
 var errDamaged = errors.New("a file of the trail's log is damaged")
 
 const (
-	// batchLeaves bounds the entries of one step, and so the new hashes in memory: 10 MB.
+	// batchLeaves bounds the entries of one step, and so the new hashes in memory: 2 MB.
 	batchLeaves = 1 << 16
 	batchLines  = 1 << 12 // and the checkpoints
 	// flushBytes and flushFiles bound the files in memory, except for one bundle: 16 MB.
@@ -36,15 +36,17 @@ type writer struct {
 	trail Trail
 
 	written proof.Checkpoint // its tiles are on the disk
+	edge    proof.Edge       // of its tree
 	from    uint64           // the number of the checkpoint to go on with
 	seq     uint64           // the newest one's in the history
 	least   int64            // size of the checkpoint found at the start: no smaller one replaces it
 	moved   int64            // entries, from the first one on, in archives: their bundles are not written again
 
 	// The step in hand.
-	proven proof.Checkpoint    // its tree continues the written one
-	hashes map[int64]tlog.Hash // of the entries between the two, by the indexes of package tlog
-	lines  []proof.Line        // of the checkpoints between the two
+	proven proof.Checkpoint // its tree continues the written one
+	grown  proof.Edge       // of its tree
+	leaves []tlog.Hash      // of the entries between the two
+	lines  []proof.Line     // of the checkpoints between the two
 
 	lost     int64 // entries missing from the trail and the log, written as empty ones
 	unproven bool  // the checkpoint before was passed over, and logged
@@ -77,12 +79,29 @@ func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer
 			w.written, w.from = c, w.seq
 		}
 	}
-	w.reset()
-	if _, err := tlog.TreeHash(w.written.Size, w); err != nil { // the tiles do not give the root
-		w.written, w.from = proof.Checkpoint{}, 0
-		w.reset()
+	if err := w.readEdge(); err != nil { // the tiles do not give the root
+		w.written, w.from, w.edge = proof.Checkpoint{}, 0, proof.Edge{}
 	}
+	w.reset()
 	return w, nil
+}
+
+// readEdge reads the edge of the written tree from its tiles.
+func (w *writer) readEdge() error {
+	if w.written.Size == 0 {
+		return nil
+	}
+	var indexes []int64
+	for level := bits.Len64(uint64(w.written.Size)) - 1; level >= 0; level-- {
+		if n := w.written.Size >> level; n%2 == 1 {
+			indexes = append(indexes, tlog.StoredHashIndex(level, n-1))
+		}
+	}
+	full, err := w.tree(w.written).ReadHashes(indexes)
+	if err == nil {
+		w.edge, _ = proof.EdgeOf(w.written.Size, full)
+	}
+	return err
 }
 
 // signed gives the newest checkpoint, with a good signature.
@@ -98,25 +117,22 @@ func (l Log) signed(publicKey string) (text []byte, c proof.Checkpoint, err erro
 }
 
 // reset forgets the step in hand.
-func (w *writer) reset() { w.proven, w.hashes, w.lines = w.written, map[int64]tlog.Hash{}, nil }
+func (w *writer) reset() {
+	w.proven, w.grown, w.leaves, w.lines = w.written, w.edge, nil, nil
+}
 
-// ReadHashes implements [tlog.HashReader], with the hashes of the step in hand, and those of the
-// tiles, which the root proves.
-func (w *writer) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
-	isNew := func(index int64) bool { return index >= tlog.StoredHashIndex(0, w.written.Size) }
-	var kept []tlog.Hash
-	if old := slices.DeleteFunc(slices.Clone(indexes), isNew); len(old) > 0 {
-		tree := tlog.Tree{N: w.written.Size, Hash: w.written.Root}
-		if kept, err = tlog.TileHashReader(tree, proof.TileReader(w.Tile)).ReadHashes(old); err != nil {
-			return nil, fmt.Errorf("%w: %w", errDamaged, err)
-		}
+// kept are the hashes of the written tree on a level of tiles, in a run, as its root proves them.
+func (w *writer) kept(level int, from, to int64) ([]tlog.Hash, error) {
+	if from == to {
+		return nil, nil
 	}
-	for _, index := range indexes {
-		if isNew(index) {
-			hashes = append(hashes, w.hashes[index])
-		} else {
-			hashes, kept = append(hashes, kept[0]), kept[1:]
-		}
+	var indexes []int64
+	for n := from; n < to; n++ {
+		indexes = append(indexes, tlog.StoredHashIndex(level*proof.TileHeight, n))
+	}
+	hashes, err := w.tree(w.written).ReadHashes(indexes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return hashes, nil
 }
@@ -139,29 +155,16 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 
 // prove takes in the leaves up to a checkpoint, if they give its root.
 func (w *writer) prove(ctx context.Context, c *audit.Kept) error {
-	unproven := fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	leaves, err := w.trail.Leaves(ctx, w.base+w.proven.Size, w.base+c.Size)
 	if err != nil {
 		return err
 	}
-	if int64(len(leaves)) < c.Size-w.proven.Size {
-		return unproven
+	grown := w.grown.With(leaves...)
+	if grown.Len() != c.Size || grown.Root() != c.Root {
+		return fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
-	for i, leaf := range leaves {
-		n := w.proven.Size + int64(i)
-		hashes, err := tlog.StoredHashesForRecordHash(n, leaf, w)
-		if err != nil {
-			return err
-		}
-		for k, h := range hashes {
-			w.hashes[tlog.StoredHashIndex(0, n)+int64(k)] = h
-		}
-	}
-	root, err := tlog.TreeHash(c.Size, w)
-	if err == nil && root != c.Root {
-		err = unproven // the next checkpoint's hashes take the place of these
-	}
-	return err
+	w.grown, w.leaves = grown, append(w.leaves, leaves...)
+	return nil
 }
 
 // write writes the step in hand: first the tiles, the bundles and long records, then the
@@ -201,7 +204,7 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	s.removePartials(w.written.Size, end)
-	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
+	w.written, w.edge, w.lost, w.from = w.proven, w.grown, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil
 }
@@ -211,7 +214,10 @@ func (w *writer) has(c *audit.Kept) (bool, error) {
 	if c.Size > w.written.Size {
 		return false, nil
 	}
-	root, err := tlog.TreeHash(c.Size, w)
+	root, err := tlog.TreeHash(c.Size, w.tree(w.written))
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errDamaged, err)
+	}
 	return root == c.Root, err
 }
 
