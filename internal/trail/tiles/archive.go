@@ -195,7 +195,7 @@ func (a *Archiver) open(l Log, g audit.Generation) (*moving, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.size, m.tree = c.Size, m.Log.tree(c)
+	m.size, m.tree = c.Size, m.Log.tree(c.Size, c.Root)
 	m.moved, err = m.Archives()
 	return m, err
 }

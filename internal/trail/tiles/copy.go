@@ -57,7 +57,7 @@ func (m *copying) continues() (size int64, err error) {
 	if there.Size > c.Size {
 		return 0, fmt.Errorf("%s has %d entries, and this log only %d: the log was put back to an earlier state, or the folder is of another one", m.to.dir, there.Size, c.Size)
 	}
-	root, err := tlog.TreeHash(there.Size, m.from.tree(c))
+	root, err := tlog.TreeHash(there.Size, m.from.tree(c.Size, c.Root))
 	if err == nil && root != there.Root {
 		err = fmt.Errorf("%s has another history than this log", m.to.dir)
 	}

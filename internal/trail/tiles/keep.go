@@ -115,7 +115,7 @@ func (k *Keeper) Handler() http.Handler {
 func (k *Keeper) begun() bool {
 	all := k.generations()
 	newest := k.writers[all[len(all)-1].Base]
-	return newest != nil && newest.written.Size > 0
+	return newest != nil && newest.written.Len() > 0
 }
 
 // checkRest is the pause after each bundle of 256 entries: a start has better things to do.
@@ -198,7 +198,7 @@ func (k *Keeper) open(generations []audit.Generation) (from uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Size < g.Size {
+		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Len() < g.Size {
 			from = min(from, w.from)
 		}
 	}

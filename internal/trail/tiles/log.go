@@ -110,9 +110,9 @@ func (l Log) widths(t tlog.Tile) (widths []int) {
 	return widths
 }
 
-// tree reads hashes of the tree of a checkpoint, whose root proves them.
-func (l Log) tree(c proof.Checkpoint) tlog.HashReader {
-	return tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, proof.TileReader(l.Tile))
+// tree reads hashes of a tree, whose root proves them.
+func (l Log) tree(size int64, root tlog.Hash) tlog.HashReader {
+	return tlog.TileHashReader(tlog.Tree{N: size, Hash: root}, proof.TileReader(l.Tile))
 }
 
 func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.FromSlash(name)) }

@@ -46,7 +46,7 @@ func (s *step) begin() error {
 }
 
 // want is the hash of the next entry's leaf.
-func (s *step) want() tlog.Hash { return s.leaves[s.next-s.written.Size] }
+func (s *step) want() tlog.Hash { return s.leaves[s.next-s.written.Len()] }
 
 // put adds the next entry, if the record is the signed one.
 func (s *step) put(record []byte) error {
@@ -123,7 +123,7 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 
 // finish writes the tiles and the partial bundle, and waits until all of it is durable.
 func (s *step) finish() error {
-	from, fresh := s.written.Size, s.leaves
+	from, fresh := s.written.Len(), s.leaves
 	for level := 0; len(fresh) > 0; level++ {
 		first := from / proof.TileWidth
 		hashes, err := s.kept(level, first*proof.TileWidth, from)

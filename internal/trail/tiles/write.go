@@ -35,18 +35,16 @@ type writer struct {
 	key   string // its public key
 	trail Trail
 
-	written proof.Checkpoint // its tiles are on the disk
-	edge    proof.Edge       // of its tree
-	from    uint64           // the number of the checkpoint to go on with
-	seq     uint64           // the newest one's in the history
-	least   int64            // size of the checkpoint found at the start: no smaller one replaces it
-	moved   int64            // entries, from the first one on, in archives: their bundles are not written again
+	written proof.Edge // of the tree whose tiles are on the disk
+	from    uint64     // the number of the checkpoint to go on with
+	seq     uint64     // the newest one's in the history
+	least   int64      // size of the checkpoint found at the start: no smaller one replaces it
+	moved   int64      // entries, from the first one on, in archives: their bundles are not written again
 
 	// The step in hand.
-	proven proof.Checkpoint // its tree continues the written one
-	grown  proof.Edge       // of its tree
-	leaves []tlog.Hash      // of the entries between the two
-	lines  []proof.Line     // of the checkpoints between the two
+	proven proof.Edge   // of the newest proven tree, which continues the written one
+	leaves []tlog.Hash  // of the entries between the two
+	lines  []proof.Line // of the checkpoints between the two
 
 	lost     int64 // entries missing from the trail and the log, written as empty ones
 	unproven bool  // the checkpoint before was passed over, and logged
@@ -76,32 +74,29 @@ func openWriter(l Log, g audit.Generation, trail Trail, fromFirst bool) (*writer
 		// copy, and the checkpoints that it lacks are added.
 		known, lineErr := proof.ReadCheckpoint([]byte(last.Checkpoint))
 		if !fromFirst && lineErr == nil && known.Size >= c.Size {
-			w.written, w.from = c, w.seq
+			if edge, err := l.edge(c); err == nil { // else the tiles do not give the root
+				w.written, w.from = edge, w.seq
+			}
 		}
-	}
-	if err := w.readEdge(); err != nil { // the tiles do not give the root
-		w.written, w.from, w.edge = proof.Checkpoint{}, 0, proof.Edge{}
 	}
 	w.reset()
 	return w, nil
 }
 
-// readEdge reads the edge of the written tree from its tiles.
-func (w *writer) readEdge() error {
-	if w.written.Size == 0 {
-		return nil
-	}
+// edge reads the edge of a checkpoint's tree from the tiles.
+func (l Log) edge(c proof.Checkpoint) (proof.Edge, error) {
 	var indexes []int64
-	for level := bits.Len64(uint64(w.written.Size)) - 1; level >= 0; level-- {
-		if n := w.written.Size >> level; n%2 == 1 {
+	for level := bits.Len64(uint64(c.Size)) - 1; level >= 0; level-- {
+		if n := c.Size >> level; n%2 == 1 {
 			indexes = append(indexes, tlog.StoredHashIndex(level, n-1))
 		}
 	}
-	full, err := w.tree(w.written).ReadHashes(indexes)
-	if err == nil {
-		w.edge, _ = proof.EdgeOf(w.written.Size, full)
+	if len(indexes) == 0 {
+		return proof.Edge{}, nil
 	}
-	return err
+	full, err := l.tree(c.Size, c.Root).ReadHashes(indexes)
+	edge, _ := proof.EdgeOf(c.Size, full)
+	return edge, err
 }
 
 // signed gives the newest checkpoint, with a good signature.
@@ -117,9 +112,10 @@ func (l Log) signed(publicKey string) (text []byte, c proof.Checkpoint, err erro
 }
 
 // reset forgets the step in hand.
-func (w *writer) reset() {
-	w.proven, w.grown, w.leaves, w.lines = w.written, w.edge, nil, nil
-}
+func (w *writer) reset() { w.proven, w.leaves, w.lines = w.written, nil, nil }
+
+// tree reads hashes of the written tree.
+func (w *writer) tree() tlog.HashReader { return w.Log.tree(w.written.Len(), w.written.Root()) }
 
 // kept are the hashes of the written tree on a level of tiles, in a run, as its root proves them.
 func (w *writer) kept(level int, from, to int64) ([]tlog.Hash, error) {
@@ -130,7 +126,7 @@ func (w *writer) kept(level int, from, to int64) ([]tlog.Hash, error) {
 	for n := from; n < to; n++ {
 		indexes = append(indexes, tlog.StoredHashIndex(level*proof.TileHeight, n))
 	}
-	hashes, err := w.tree(w.written).ReadHashes(indexes)
+	hashes, err := w.tree().ReadHashes(indexes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
@@ -139,15 +135,14 @@ func (w *writer) kept(level int, from, to int64) ([]tlog.Hash, error) {
 
 // add adds a checkpoint to the step in hand, with the hashes that it proves.
 func (w *writer) add(ctx context.Context, c audit.Kept) error {
-	if c.Size < w.proven.Size {
+	if c.Size < w.proven.Len() {
 		return nil // an older one, read again
 	}
 	if err := w.prove(ctx, &c); err != nil {
 		return err
 	}
-	w.proven = proof.Checkpoint{Size: c.Size, Root: c.Root}
 	w.lines = append(w.lines, proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
-	if c.Size-w.written.Size < batchLeaves && len(w.lines) < batchLines {
+	if len(w.leaves) < batchLeaves && len(w.lines) < batchLines {
 		return nil
 	}
 	return w.write(ctx)
@@ -155,15 +150,15 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 
 // prove takes in the leaves up to a checkpoint, if they give its root.
 func (w *writer) prove(ctx context.Context, c *audit.Kept) error {
-	leaves, err := w.trail.Leaves(ctx, w.base+w.proven.Size, w.base+c.Size)
+	leaves, err := w.trail.Leaves(ctx, w.base+w.proven.Len(), w.base+c.Size)
 	if err != nil {
 		return err
 	}
-	grown := w.grown.With(leaves...)
+	grown := w.proven.With(leaves...)
 	if grown.Len() != c.Size || grown.Root() != c.Root {
 		return fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
-	w.grown, w.leaves = grown, append(w.leaves, leaves...)
+	w.proven, w.leaves = grown, append(w.leaves, leaves...)
 	return nil
 }
 
@@ -176,12 +171,12 @@ func (w *writer) write(ctx context.Context) error {
 	if len(w.lines) == 0 {
 		return nil
 	}
-	s := &step{writer: w, next: w.written.Size, out: output{Log: w.Log}}
+	s := &step{writer: w, next: w.written.Len(), out: output{Log: w.Log}}
 	if err := s.begin(); err != nil {
 		return err
 	}
-	end := w.proven.Size
-	err := w.trail.Each(ctx, w.base+w.written.Size, func(e audit.Recorded) error {
+	end := w.proven.Len()
+	err := w.trail.Each(ctx, w.base+w.written.Len(), func(e audit.Recorded) error {
 		n := e.Index - w.base
 		if err := s.fill(min(n, end)); err != nil {
 			return err
@@ -203,18 +198,18 @@ func (w *writer) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.removePartials(w.written.Size, end)
-	w.written, w.edge, w.lost, w.from = w.proven, w.grown, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
+	s.removePartials(w.written.Len(), end)
+	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil
 }
 
 // has reports whether the tiles give a checkpoint's root.
 func (w *writer) has(c *audit.Kept) (bool, error) {
-	if c.Size > w.written.Size {
+	if c.Size > w.written.Len() {
 		return false, nil
 	}
-	root, err := tlog.TreeHash(c.Size, w.tree(w.written))
+	root, err := tlog.TreeHash(c.Size, w.tree())
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
@@ -236,7 +231,7 @@ func (w *writer) publish() error {
 	}
 	newest := w.lines[len(w.lines)-1]
 	w.seq = max(w.seq, newest.Seq)
-	if w.proven.Size < w.least {
+	if w.proven.Len() < w.least {
 		return nil
 	}
 	return durable.WriteFile(w.path(proof.CheckpointFile), []byte(newest.Checkpoint))
