@@ -36,14 +36,10 @@ func (m *cosignMetrics) begin(name string) {
 func (m *cosignMetrics) cosigned(name string, size int64) {
 	m.size.WithLabelValues(name).Set(float64(size))
 	m.last.WithLabelValues(name).SetToCurrentTime()
-	m.failing.WithLabelValues(name).Set(0)
-	m.refused.WithLabelValues(name).Set(0)
+	m.fails(name, 0, 0)
 }
 
-func (m *cosignMetrics) failed(name string, refused bool) {
-	m.failing.WithLabelValues(name).Set(1)
-	m.refused.WithLabelValues(name).Set(0)
-	if refused {
-		m.refused.WithLabelValues(name).Set(1)
-	}
+func (m *cosignMetrics) fails(name string, failing, refused float64) {
+	m.failing.WithLabelValues(name).Set(failing)
+	m.refused.WithLabelValues(name).Set(refused)
 }

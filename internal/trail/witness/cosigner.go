@@ -128,17 +128,16 @@ func (c *Cosigner) cosign(ctx context.Context, o audit.Offer) ([]byte, error) {
 	var failed []error
 	signed, fresh := 0, 0
 	for i, a := range answers {
+		if a.fresh {
+			fresh++
+			c.succeeded(i, o)
+		}
 		var err error
-		switch {
-		case a.err != nil:
+		if a.err != nil {
 			err = c.failed(ctx, i, o, a.err)
-		default:
+		} else {
 			signed++
 			signatures = append(signatures, a.signatures...)
-			if a.fresh {
-				fresh++
-				c.succeeded(i, o)
-			}
 			err = c.enter(ctx, i, o, nil)
 		}
 		if err != nil {
@@ -178,7 +177,7 @@ func (c *Cosigner) askAll(ctx context.Context, o audit.Offer) []outcome {
 		default:
 			asking.Go(func() {
 				p.signed, all[i].err = p.ask(ctx, o)
-				all[i].signatures, all[i].fresh = p.signed, true
+				all[i].signatures, all[i].fresh = p.signed, p.signed != nil
 			})
 		}
 	}
@@ -192,8 +191,8 @@ var errNotAsked = errors.New("it is asked again in a moment")
 // join adds signatures to a note, each in the place of its signer's older one.
 func (c *Cosigner) join(signed []byte, more []note.Signature) ([]byte, error) {
 	_, err := note.Open(signed, note.VerifierList())
-	var unverified *note.UnverifiedNoteError
-	if !errors.As(err, &unverified) { // nobody's signature counts here
+	unverified, is := errors.AsType[*note.UnverifiedNoteError](err)
+	if !is { // nobody's signature counts here
 		return nil, fmt.Errorf("join cosignatures: %w", err)
 	}
 	n := unverified.Note
@@ -246,22 +245,22 @@ func (c *Cosigner) failed(ctx context.Context, i int, o audit.Offer, err error) 
 		return err
 	}
 	p.wait(time.Now())
-	var refused *otherHistory
-	errors.As(err, &refused)
-	c.metrics.failed(p.verifier.Name(), refused != nil)
+	refused, is := errors.AsType[*otherHistory](err)
 	c.mu.Lock()
 	before := c.states[i]
-	c.states[i].Failure, c.states[i].Refused = err.Error(), refused != nil
+	c.states[i].Failure, c.states[i].Refused = err.Error(), is
 	c.mu.Unlock()
-	switch {
-	case refused != nil && !before.Refused:
+	if !is {
+		c.metrics.fails(p.verifier.Name(), 1, 0)
+		if before.Failure == "" {
+			c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
+		}
+		return err
+	}
+	c.metrics.fails(p.verifier.Name(), 1, 1)
+	if !before.Refused {
 		c.log.Error("a witness knows another history of the audit trail: it was set back to an older copy, or somebody with its key shows two histories",
 			"witness", p.verifier.Name(), "reason", refused.reason, "origin", o.Origin, "size", o.Size, "root", o.Root.String())
-	case refused == nil && before.Failure == "":
-		c.log.Warn("a witness does not cosign checkpoints; it is asked again", "witness", p.verifier.Name(), "error", err)
 	}
-	if refused != nil {
-		err = errors.Join(err, c.enter(ctx, i, o, refused))
-	}
-	return err
+	return errors.Join(err, c.enter(ctx, i, o, refused))
 }

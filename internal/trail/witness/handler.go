@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
@@ -45,19 +46,19 @@ const tellAgain = time.Hour
 
 // NewHandler makes the handler of a witness, with its metrics in r.
 func NewHandler(w *Witness, logger *slog.Logger, r prometheus.Registerer) *Handler {
+	register := promauto.With(r)
 	h := &Handler{
 		witness: w, log: logger, told: map[said]*telling{},
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "auditrelay_witness_requests_total", Help: "Requests for a cosignature, by result: cosigned, failed, or the kind of refusal.",
 		}, []string{"result"}),
-		size: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		size: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "auditrelay_witness_size", Help: "Size of the tree that was cosigned last, by the log's origin.",
 		}, []string{"origin"}),
-		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		last: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "auditrelay_witness_last_cosigned_timestamp_seconds", Help: "Time of the last cosignature of this process, by the log's origin.",
 		}, []string{"origin"}),
 	}
-	r.MustRegister(h.requests, h.size, h.last)
 	for _, l := range w.Logs() {
 		h.size.WithLabelValues(l.Origin).Set(float64(l.Size))
 	}
@@ -98,8 +99,7 @@ func (h *Handler) serveCheckpoint(w http.ResponseWriter, r *http.Request, hash s
 
 func (h *Handler) add(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		h.requests.WithLabelValues(Malformed).Inc()
 		http.Error(w, "a request has at most "+strconv.Itoa(MaxRequest)+" bytes", http.StatusRequestEntityTooLarge)
 		return
@@ -114,9 +114,9 @@ func (h *Handler) add(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	line, err := h.witness.Add(request)
-	var refusal *Refusal
+	refusal, refused := errors.AsType[*Refusal](err)
 	switch {
-	case errors.As(err, &refusal):
+	case refused:
 		h.refuse(w, r, refusal)
 	case err != nil:
 		h.fail(w, err)

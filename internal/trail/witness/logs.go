@@ -3,7 +3,6 @@ package witness
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -69,24 +68,17 @@ func (w *Witness) unknown(origin string, text []byte) error {
 			continue
 		}
 		for _, key := range l.keys {
-			renamed, err := proof.Renamed(key, origin)
-			if err != nil {
-				continue
-			}
+			renamed, _ := proof.Renamed(key, origin) // of no name, no verifier is made
 			v, err := note.NewVerifier(renamed)
 			if err != nil {
 				continue
 			}
 			if n, err := note.Open(text, note.VerifierList(v)); err == nil {
-				refusal := &Refusal{
-					Kind: Offered, Status: http.StatusNotFound,
-					Text: fmt.Sprintf("%s is a new generation of %s: this witness's operator has to accept its key, %s", origin, l.origin, renamed),
-				}
-				return refusal.of(l, n)
+				return refuse(Offered, http.StatusNotFound, "%s is a new generation of %s: this witness's operator has to accept its key, %s", origin, l.origin, renamed).of(l, n)
 			}
 		}
 	}
-	return &Refusal{Kind: Unknown, Status: http.StatusNotFound, Text: "this witness does not know the log: its operator has to add its key"}
+	return refuse(Unknown, http.StatusNotFound, "this witness does not know the log: its operator has to add its key")
 }
 
 // laterThan finds a cosigned generation that is later than an origin which was never cosigned.

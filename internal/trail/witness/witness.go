@@ -130,6 +130,10 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
+func refuse(kind string, status int, format string, args ...any) *Refusal {
+	return &Refusal{Kind: kind, Status: status, Text: fmt.Sprintf(format, args...)}
+}
+
 // Add cosigns a checkpoint, and returns the signature line. The error is a *Refusal, or a
 // failure to keep the state.
 func (w *Witness) Add(r Request) ([]byte, error) {
@@ -148,8 +152,7 @@ func (w *Witness) Add(r Request) ([]byte, error) {
 	}
 	grows := !seen || before.read.Size != c.Size
 	if grows && !w.logs[c.Origin].writes.Allow() {
-		refusal := &Refusal{Kind: Busy, Status: http.StatusTooManyRequests, Text: "this witness takes no more trees of this log at the moment"}
-		return nil, refusal.of(w.logs[c.Origin], n)
+		return nil, refuse(Busy, http.StatusTooManyRequests, "this witness takes no more trees of this log at the moment").of(w.logs[c.Origin], n)
 	}
 	signed, line, err := w.sign(n)
 	if err != nil {
@@ -179,7 +182,7 @@ const maxText = 2 << 10
 // open checks a note's signature, and reads its checkpoint.
 func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
 	if len(proof.NoteText(text)) > maxText {
-		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: fmt.Sprintf("a checkpoint's text has at most %d bytes here", maxText)}
+		return nil, proof.Checkpoint{}, refuse(Malformed, http.StatusBadRequest, "a checkpoint's text has at most %d bytes here", maxText)
 	}
 	origin := proof.NoteOrigin(text)
 	l := w.logs[origin]
@@ -187,17 +190,17 @@ func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
 		return nil, proof.Checkpoint{}, w.unknown(origin, text)
 	}
 	n, err := note.Open(text, note.VerifierList(l.verifiers...))
-	var unverified *note.UnverifiedNoteError
-	var invalid *note.InvalidSignatureError
+	_, unverified := errors.AsType[*note.UnverifiedNoteError](err)
+	_, invalid := errors.AsType[*note.InvalidSignatureError](err)
 	switch {
-	case errors.As(err, &unverified), errors.As(err, &invalid), err == nil && l.forged(n, text):
-		return nil, proof.Checkpoint{}, &Refusal{Kind: Untrusted, Status: http.StatusForbidden, Text: "no signature of a key that this witness trusts for the origin"}
+	case unverified, invalid, err == nil && l.forged(n, text):
+		return nil, proof.Checkpoint{}, refuse(Untrusted, http.StatusForbidden, "no signature of a key that this witness trusts for the origin")
 	case err != nil:
-		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: "the checkpoint is not a signed note"}
+		return nil, proof.Checkpoint{}, refuse(Malformed, http.StatusBadRequest, "the checkpoint is not a signed note")
 	}
 	c, err := proof.ParseCheckpoint(n.Text)
 	if err != nil {
-		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: err.Error()}
+		return nil, proof.Checkpoint{}, refuse(Malformed, http.StatusBadRequest, "%v", err)
 	}
 	return n, c, nil
 }
@@ -232,9 +235,6 @@ func (r *Refusal) of(l *log, n *note.Note) *Refusal {
 
 // check compares a request with the state, in the order of the specification.
 func check(r Request, c proof.Checkpoint, before logState) *Refusal {
-	refuse := func(kind string, status int, format string, args ...any) *Refusal {
-		return &Refusal{Kind: kind, Status: status, Text: fmt.Sprintf(format, args...)}
-	}
 	empty, _ := tlog.TreeHash(0, nil) // it reads nothing
 	switch old := before.read.Size; {
 	case before.ClosedBy != "":
