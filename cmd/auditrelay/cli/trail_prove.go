@@ -63,11 +63,11 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	if err := durable.MakeDir(f.out); err != nil {
 		return err
 	}
-	trust := verify.Trust{Text: text, Of: func(origin string) (proof.Policy, error) { return verify.PolicyFor(*given, origin) }}
-	if given == nil {
-		if trust, err = f.ownTrust(cmd, prover); err != nil {
-			return err
-		}
+	var trust verify.Trust
+	if given != nil {
+		trust = verify.Trust{Text: text, Policy: *given}
+	} else if trust, err = f.ownTrust(cmd, prover); err != nil {
+		return err
 	}
 	if err := durable.WriteFile(filepath.Join(f.out, "trail.policy"), trust.Text); err != nil {
 		return err

@@ -67,21 +67,17 @@ func (m *copying) continues() (size int64, err error) {
 // copyTiles copies the tiles, and the bundles with the long records of their entries.
 func (m *copying) copyTiles(ctx context.Context) error {
 	out := output{Log: m.to}
-	for level := 0; m.upTo.Size>>(proof.TileHeight*level) > 0; level++ {
-		hashes := m.upTo.Size >> (proof.TileHeight * level)
-		for n := int64(0); n*proof.TileWidth < hashes; n++ {
-			t := tile(level, n, int(min(proof.TileWidth, hashes-n*proof.TileWidth)))
-			data, err := m.from.Tile(t)
-			if err == nil {
-				err = out.file(proof.TilePath(t), data)
-			}
-			if err == nil && level == 0 {
-				err = m.copyBundle(&out, bundle(n, t.W))
-				m.wrote(n*proof.TileWidth + int64(t.W))
-			}
-			if err = errors.Join(err, ctx.Err()); err != nil {
-				return err
-			}
+	for _, t := range tlog.NewTiles(proof.TileHeight, 0, m.upTo.Size) {
+		data, err := m.from.Tile(t)
+		if err == nil {
+			err = out.file(proof.TilePath(t), data)
+		}
+		if err == nil && t.L == 0 {
+			err = m.copyBundle(&out, bundle(t.N, t.W))
+			m.wrote(t.N*proof.TileWidth + int64(t.W))
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
 		}
 	}
 	return out.flush()

@@ -30,14 +30,13 @@ func (s *Store) Export(ctx context.Context, dir string, progress func(done, tota
 	if err != nil {
 		return nil, err
 	}
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
 	var list []Exported
 	done, taken := int64(0), map[string]Log{}
 	for _, m := range copies {
-		m.wrote = func(entries int64) {
-			if progress != nil {
-				progress(done+entries, total)
-			}
-		}
+		m.wrote = func(entries int64) { progress(done+entries, total) }
 		origin := m.upTo.Origin
 		taken[origin], err = Open(dir).logOf(origin, m.publicKey, taken)
 		if m.to = taken[origin]; err == nil {

@@ -23,18 +23,18 @@ func (l Log) lastLine(cut bool) (proof.Line, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return proof.Line{}, nil
 	}
+	var last proof.Line
+	if err == nil {
+		defer func() { _ = f.Close() }() // nothing is buffered
+		var end int64
+		if last, end, err = newestLine(f); err == nil && cut {
+			err = f.Truncate(end)
+		}
+	}
 	if err != nil {
 		return proof.Line{}, fmt.Errorf("read history of checkpoints: %w", err)
 	}
-	defer func() { _ = f.Close() }() // nothing is buffered
-	last, end, err := newestLine(f)
-	if err != nil {
-		return proof.Line{}, fmt.Errorf("read history of checkpoints: %w", err)
-	}
-	if cut {
-		err = f.Truncate(end)
-	}
-	return last, err
+	return last, nil
 }
 
 // mend leaves out the lines of the history that are not good, and puts others in between, in the order of
@@ -119,12 +119,12 @@ const maxTail = 1 << 20
 
 // newestLine finds the newest whole line, and its end.
 func newestLine(f *os.File) (line proof.Line, end int64, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return proof.Line{}, 0, err
+	size, err := f.Seek(0, io.SeekEnd)
+	tail := make([]byte, min(size, maxTail))
+	from := size - int64(len(tail))
+	if err == nil {
+		_, err = f.ReadAt(tail, from)
 	}
-	from := max(0, info.Size()-maxTail)
-	tail, err := io.ReadAll(io.NewSectionReader(f, from, maxTail))
 	if err != nil {
 		return proof.Line{}, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -308,10 +310,8 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 		return err
 	}
 	archived := proof.BaseOf(c.Origin) + l.archivedEnd()
-	for _, f := range found {
-		if verify.IsOfFiles(f, archived) {
-			return fmt.Errorf("%w: %s", errDamaged, f)
-		}
+	if i := slices.IndexFunc(found, func(f truth.Finding) bool { return verify.IsOfFiles(f, archived) }); i >= 0 {
+		return fmt.Errorf("%w: %s", errDamaged, found[i])
 	}
 	return nil
 }

@@ -84,21 +84,21 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 // widest reads a tile's file: its own, which is the one that whoever verifies the log reads, or
 // the full one, or another at least as wide as t.
 func (l Log) widest(t tlog.Tile) (data []byte, err error) {
-	least := t.W
-	for range 2 { // a wider one may have replaced it just now
-		for _, t.W = range append([]int{least, proof.TileWidth}, l.widths(t)...) {
-			if t.W < least {
-				continue
-			}
-			if data, err = durable.ReadFile(l.path(proof.TilePath(t))); !errors.Is(err, fs.ErrNotExist) {
-				return data, err
-			}
-		}
+	read := func(width int) (there bool) {
+		t.W = width
+		data, err = durable.ReadFile(l.path(proof.TilePath(t)))
+		return !errors.Is(err, fs.ErrNotExist)
 	}
-	return nil, err
+	least := t.W
+	if read(least) || read(proof.TileWidth) {
+		return data, err
+	}
+	for width := least + 1; width <= proof.TileWidth && !read(width); width++ { // whatever replaces one is wider
+	}
+	return data, err
 }
 
-// widths lists the partial files of a tile, the widest first.
+// widths lists the partial files of a tile.
 func (l Log) widths(t tlog.Tile) (widths []int) {
 	files, _ := os.ReadDir(l.path(proof.TilePath(wide(t)) + ".p")) // mostly it is not there
 	for _, f := range files {
@@ -106,7 +106,6 @@ func (l Log) widths(t tlog.Tile) (widths []int) {
 			widths = append(widths, width)
 		}
 	}
-	slices.SortFunc(widths, func(a, b int) int { return b - a })
 	return widths
 }
 

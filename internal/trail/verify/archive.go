@@ -13,11 +13,18 @@ import (
 func (c *completeness) skip(from, to int64) {
 	clear(c.span)
 	clear(c.looked)
-	if n := len(c.unread); n > 0 && c.unread[n-1].To == from-1 {
-		c.unread[n-1].To = to
-		return
+	c.unread = adjoin(c.unread, Archived{From: from, To: to})
+}
+
+// adjoin adds a run of entries, or lengthens the newest one.
+func adjoin(list []Archived, a Archived) []Archived {
+	if n := len(list); n > 0 {
+		if p := &list[n-1]; p.Log == a.Log && p.Where == a.Where && p.To == a.From-1 {
+			p.To = a.To
+			return list
+		}
 	}
-	c.unread = append(c.unread, Archived{From: from, To: to})
+	return append(list, a)
 }
 
 func (c *completeness) isUnread(index int64) bool {
@@ -30,7 +37,7 @@ func (t *trailCheck) setApart() {
 	var left []truth.Finding
 	for _, f := range t.report.Integrity.Findings {
 		if a, archived := t.archiveOf(f); archived && !t.o.Whole {
-			t.report.addArchived(Archived{f.Log, f.From, f.To, a.Where})
+			t.report.Archived = adjoin(t.report.Archived, Archived{f.Log, f.From, f.To, a.Where})
 		} else {
 			left = append(left, f)
 		}
@@ -46,16 +53,6 @@ func (t *trailCheck) archiveOf(f truth.Finding) (proof.Archived, bool) {
 		}
 	}
 	return proof.Archived{}, false
-}
-
-func (r *Report) addArchived(a Archived) {
-	if n := len(r.Archived); n > 0 {
-		if p := &r.Archived[n-1]; p.Log == a.Log && p.Where == a.Where && p.To == a.From-1 {
-			p.To = a.To
-			return
-		}
-	}
-	r.Archived = append(r.Archived, a)
 }
 
 // Files verifies the files of one log in a folder, as signed by a key, and rests after each bundle. A keeper

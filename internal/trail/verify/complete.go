@@ -50,6 +50,15 @@ func factOf(record []byte) (f fact, interesting bool) {
 	return fact{}, false
 }
 
+// nextKey is the key of the next generation, as an entry about a rotation names it; else empty.
+func (f *fact) nextKey() string {
+	var e audit.Entry
+	if f.kind != audit.TypeRotated || json.Unmarshal(f.record, &e) != nil {
+		return ""
+	}
+	return audit.NextKey(&e)
+}
+
 // completeness checks the facts, in order.
 type completeness struct {
 	report   *Report
@@ -106,7 +115,7 @@ func (c *completeness) take(f fact) {
 			c.archived = append(c.archived, a)
 		}
 	case audit.TypeRotated:
-		if key := audit.NextKey(&e); key != "" {
+		if key := f.nextKey(); key != "" {
 			c.endorsed = append(c.endorsed, key)
 			c.successor = successor{f.index, key}
 		}

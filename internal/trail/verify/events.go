@@ -181,12 +181,14 @@ func (c *copied) doubt(f truth.Finding, bare bool) {
 // end verifies each generation.
 func (c *copied) end() {
 	// The policy's own logs come first, since they show what the copy consists of.
-	foreign := map[string]int{}
+	place := map[string]int{}
 	for origin := range c.trees {
-		foreign[origin] = c.foreign(origin)
+		if !c.o.knows(origin) {
+			place[origin] = 1
+		}
 	}
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
-		return cmp.Or(cmp.Compare(foreign[a], foreign[b]), cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(place[a], place[b]), cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
 	})
 	for _, note := range c.o.Known {
 		origin, _ := originIn(note)
@@ -209,14 +211,17 @@ func (c *copied) end() {
 	c.report.close()
 }
 
-// foreign is 1 for a log that is none of the policy's, and else 0.
-func (c *copied) foreign(origin string) int {
-	if c.o.Policy != nil {
-		if _, err := PolicyFor(*c.o.Policy, origin); err != nil {
-			return 1
-		}
-	}
-	return 0
+// policyOf is the policy for a generation: with a key named by a proven entry of an older
+// one, if it signed a checkpoint of this one; else with the policy's own.
+func (c *copied) policyOf(of *logCheck) (proof.Policy, error) {
+	return c.o.follow(of.origin, c.endorsed, func(p *proof.Policy) bool {
+		l := *of
+		l.policy, l.trusted = *p, true
+		return slices.ContainsFunc(c.notes[l.origin], func(n noted) bool {
+			_, _, err := l.open([]byte(n.note))
+			return err == nil
+		})
+	})
 }
 
 // settleDoubts names apart, or counts, what came with attributes or is no event.
@@ -282,7 +287,6 @@ func (c *copied) tree(origin string, t *claims) {
 		t.strip()
 	}
 	j.all(t.list)
-	c.endorse(l, made.Size)
 	if made.Size == 0 && j.next == 0 {
 		return // all of it was set apart
 	}

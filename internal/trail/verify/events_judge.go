@@ -145,7 +145,13 @@ func (j *judge) take(c *claim, wrong string) {
 		j.l.report.Completeness.run(truth.Omitted, j.l.origin, index, index, "",
 			"its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members")
 	}
-	if c.fact != nil {
-		j.c.facts = append(j.c.facts, *c.fact)
+	if c.fact == nil {
+		return
+	}
+	j.c.facts = append(j.c.facts, *c.fact)
+	if j.l.trusted && c.n < int64(len(j.settled)) {
+		if key := c.fact.nextKey(); key != "" {
+			j.c.endorsed = append(j.c.endorsed, key)
+		}
 	}
 }

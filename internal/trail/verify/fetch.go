@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,17 +117,16 @@ func Folder(dir string) (Fetch, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the trail: %w", err)
 	}
-	var numbers []int
-	isLog := false
+	newest, isLog := -1, false
 	for _, e := range entries {
 		isLog = isLog || e.Name() == proof.CheckpointFile || e.Name() == proof.HistoryFile
 		if n, err := strconv.Atoi(e.Name()); err == nil && e.IsDir() && strconv.Itoa(n) == e.Name() && n >= 0 && n < maxLogs {
-			numbers = append(numbers, n)
+			newest = max(newest, n)
 		}
 	}
 	switch {
-	case len(numbers) > 0:
-		return Dir(dir), ordered(numbers), nil
+	case newest >= 0:
+		return Dir(dir), numbered(newest), nil
 	case isLog:
 		return Dir(dir), []string{""}, nil
 	}
@@ -138,10 +136,10 @@ func Folder(dir string) (Fetch, []string, error) {
 // maxLogs bounds the generations of a trail. A folder such as 20260301 is none.
 const maxLogs = 1000
 
-// ordered names the folders of generations, without a hole: a missing one is found when
+// numbered names the folders of generations, without a hole: a missing one is found when
 // it is read.
-func ordered(numbers []int) (dirs []string) {
-	for n := range slices.Max(numbers) + 1 {
+func numbered(newest int) (dirs []string) {
+	for n := range newest + 1 {
 		dirs = append(dirs, strconv.Itoa(n))
 	}
 	return dirs
@@ -169,12 +167,12 @@ func Site(ctx context.Context, client *http.Client, url string) (Fetch, []string
 	if err != nil || len(logs) == 0 {
 		return nil, nil, errors.Join(fmt.Errorf("find the trail: %s has neither a checkpoint nor a list of logs", url), err)
 	}
-	var numbers []int
+	newest := 0
 	for _, l := range logs {
 		if l.Number < 0 || l.Number >= maxLogs {
 			return nil, nil, fmt.Errorf("find the trail: %s lists the log number %d", url, l.Number)
 		}
-		numbers = append(numbers, l.Number)
+		newest = max(newest, l.Number)
 	}
-	return fetch, ordered(numbers), nil
+	return fetch, numbered(newest), nil
 }

@@ -58,7 +58,7 @@ func (l *logCheck) run(ctx context.Context) (Log, error) {
 	if err := v.name(ctx); err != nil {
 		return made, err
 	}
-	l.compare(s, s.roots(v.chunks()), made.Size)
+	l.compare(s, s.roots(v.proven[1]), made.Size)
 	l.report.Entries += made.Size
 	l.witnessed(made.Size)
 	return made, nil
@@ -172,14 +172,6 @@ func (l *logCheck) witnessed(size int64) {
 	case covered < size:
 		l.report.Completeness.run(truth.Unwitness, l.origin, l.base+covered, l.base+size-1, "", "no checkpoint over them has the cosignatures that the policy asks for")
 	}
-}
-
-// chunks are the hashes of the full chunks, as signed.
-func (v *solver) chunks() []tlog.Hash {
-	if len(v.proven) < 2 {
-		return nil
-	}
-	return v.proven[1]
 }
 
 // roots are the roots of the trees of s.sizes; zero where not known.

@@ -42,7 +42,7 @@ func (v *solver) name(ctx context.Context) error {
 
 // suspects are the chunks whose files are not all as signed.
 func (v *solver) suspects() (bad []int64) {
-	for n, signed := range v.chunks() {
+	for n, signed := range v.proven[1] {
 		if v.fell && int64(n) >= v.limit {
 			break
 		}

@@ -84,16 +84,6 @@ func (p *Prover) Keys() (keys []string) {
 	return keys
 }
 
-// KeyOf is the verifier key named by a log itself. Nothing vouches for it.
-func (p *Prover) KeyOf(origin string) (string, error) {
-	for _, g := range p.logs {
-		if g.at.Origin == origin && g.key != "" {
-			return proof.Renamed(g.key, origin)
-		}
-	}
-	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, proof.HistoryFile)
-}
-
 // End is the index after the newest provable entry.
 func (p *Prover) End() (end int64) {
 	for _, g := range p.logs {

@@ -29,7 +29,7 @@ type solver struct {
 // readTiles reads the tiles above the chunks. They are few: one for 65,536 entries.
 func (v *solver) readTiles(ctx context.Context) error {
 	v.levels, v.wrong = [][]tlog.Hash{nil}, map[tlog.Tile]string{}
-	for level := 1; v.s.size>>(proof.TileHeight*level) > 0; level++ {
+	for level := 1; level == 1 || v.s.size>>(proof.TileHeight*level) > 0; level++ {
 		count := v.s.size >> (proof.TileHeight * level)
 		here := make([]tlog.Hash, count)
 		for n := int64(0); n*width < count; n++ {

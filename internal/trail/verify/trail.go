@@ -79,7 +79,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		t.report.Integrity.about(truth.Checkpoint, "", dir, "no checkpoint can be read, of the file and of the history")
 		return nil
 	}
-	l.origin = t.originOf(origins)
+	l.origin = origins[max(0, slices.IndexFunc(origins, t.o.knows))] // of several, the policy's
 	l.base = proof.BaseOf(l.origin)
 	if t.o.Policy != nil {
 		l.policy, err = t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == key })
@@ -123,17 +123,13 @@ func (o *Options) follow(origin string, endorsed []string, isOf func(*proof.Poli
 	return policy, nil
 }
 
-// originOf is a log's own name; of several, the policy's.
-func (t *trailCheck) originOf(origins []string) string {
-	for _, origin := range origins {
-		if t.o.Policy == nil {
-			break
-		}
-		if _, err := PolicyFor(*t.o.Policy, origin); err == nil {
-			return origin
-		}
+// knows reports whether a log is one of the policy's.
+func (o *Options) knows(origin string) bool {
+	if o.Policy == nil {
+		return false
 	}
-	return origins[0]
+	_, err := PolicyFor(*o.Policy, origin)
+	return err == nil
 }
 
 // stated reads what a log says of itself: its names, by its checkpoint and the first lines of its

@@ -9,9 +9,8 @@ import (
 
 // Trust is whom written proofs are to be verified with.
 type Trust struct {
-	Text []byte // of a file trail.policy
-	// Of gives the policy for a log, by its origin.
-	Of func(origin string) (proof.Policy, error)
+	Text   []byte // of a file trail.policy
+	Policy proof.Policy
 }
 
 // OwnTrust names the trail's own keys, and witnesses.
@@ -21,18 +20,10 @@ func OwnTrust(prover *Prover, witnesses []proof.Witness, quorum int) (t Trust, e
 		logs = append(logs, proof.Log{Key: key})
 	}
 	text := proof.PolicyText(logs, witnesses, quorum)
-	policy, err := proof.ParsePolicy(text)
-	if err != nil {
+	if t.Policy, err = proof.ParsePolicy(text); err != nil {
 		return t, fmt.Errorf("make trail.policy: %w", err)
 	}
 	t.Text = []byte("# The keys that the trail itself names: compare them with ones known by another way.\n" + text)
-	t.Of = func(origin string) (proof.Policy, error) {
-		key, err := prover.KeyOf(origin)
-		if err != nil {
-			return proof.Policy{}, err
-		}
-		return policy.WithLogs(proof.Log{Key: key})
-	}
 	return t, nil
 }
 
@@ -42,7 +33,7 @@ func (t Trust) Prove(ctx context.Context, prover *Prover, index int64) (Proven, 
 	if err != nil {
 		return made, err
 	}
-	own, err := t.Of(made.Origin)
+	own, err := PolicyFor(t.Policy, made.Origin)
 	if err == nil {
 		_, _, err = made.Proof.Verify(made.Leaf, own)
 	}
