@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -74,10 +75,16 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 			return nil, err
 		}
 	}
-	if len(c.bundle) < c.width && c.bundleWrong == "" {
-		c.bundleWrong = fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width)
+	switch {
+	case len(c.bundle) < c.width: // the missing entries are named
+		c.bundleWrong = cmp.Or(c.bundleWrong, fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width))
+	case c.bundleWrong != "":
+		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, c.bundleWrong)
+	case len(leaves) != c.fileWidth:
+		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, fmt.Sprintf("it has %d entries, not %d", len(leaves), c.fileWidth))
+	default:
+		l.checkBeyond(c, c.bundleFile, len(leaves))
 	}
-	l.checkEnd(c, len(leaves))
 	for len(c.bundle) < c.width {
 		c.bundle = append(c.bundle, tlog.Hash{})
 	}
@@ -109,7 +116,8 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 	return nil
 }
 
-// checkBeyond notes the entries of a file after the newest checkpoint.
+// checkBeyond notes the entries of a file after the newest checkpoint. A full bundle in the place of a
+// partial one has some: a relay in use, or one that was killed, had not signed them yet.
 func (l *logCheck) checkBeyond(c *chunk, file string, entries int) {
 	if entries > c.width && !l.o.Live {
 		first := l.base + c.n*width
@@ -117,23 +125,6 @@ func (l *logCheck) checkBeyond(c *chunk, file string, entries int) {
 			Kind: truth.NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
 			Detail: "no checkpoint covers them, and they stand in the file all the same",
 		}
-	}
-}
-
-// checkEnd holds the end of a bundle's file against its name. A full bundle in the place of a
-// partial one has entries that no checkpoint covers: a relay in use, or one that was killed, had
-// not signed them yet.
-func (l *logCheck) checkEnd(c *chunk, entries int) {
-	wrong := c.bundleWrong
-	if len(c.bundle) == c.width && wrong == "" && entries != c.fileWidth {
-		wrong = fmt.Sprintf("it has %d entries, not %d", entries, c.fileWidth)
-	}
-	switch {
-	case len(c.bundle) < c.width: // the missing entries are named
-	case wrong != "":
-		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, wrong)
-	default:
-		l.checkBeyond(c, c.bundleFile, entries)
 	}
 }
 

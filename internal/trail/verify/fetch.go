@@ -86,18 +86,27 @@ func get(ctx context.Context, client *http.Client, url string) (body io.ReadClos
 	return nil, resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, err
 }
 
+// open opens a file. With fs.ErrNotExist, missing is true and err nil.
+func (f Fetch) open(ctx context.Context, path string) (body io.ReadCloser, missing bool, err error) {
+	body, err = f(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", path, err)
+	}
+	return body, false, err
+}
+
 // maxFile bounds a file in memory: a bundle of the longest leaves has 16 MB, a record at
 // most 32 MB.
 const maxFile = 40 << 20
 
 // read gives a whole file. With fs.ErrNotExist, missing is true and err nil.
 func (f Fetch) read(ctx context.Context, path string) (data []byte, missing bool, err error) {
-	body, err := f(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	body, missing, err := f.open(ctx, path)
+	if missing || err != nil {
+		return nil, missing, err
 	}
 	defer func() { _ = body.Close() }()
 	buffer := bytes.NewBuffer(make([]byte, 0, 16<<10))

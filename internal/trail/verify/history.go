@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -55,14 +54,14 @@ const (
 
 // readHistory checks the history's signatures, and reports the bad ones.
 func (l *logCheck) readHistory(ctx context.Context) error {
-	body, err := l.fetch(ctx, proof.HistoryFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	body, missing, err := l.fetch.open(ctx, proof.HistoryFile)
+	if err != nil {
+		return err
+	}
+	if missing {
 		l.lost = true
 		l.fileFinding(proof.HistoryFile, "the history of checkpoints is not there")
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
 	defer func() { _ = body.Close() }()
 	in := bufio.NewReaderSize(body, maxLine)
@@ -80,16 +79,15 @@ func (l *logCheck) readHistory(ctx context.Context) error {
 	}
 }
 
-// readLines reads the next lines, each with its end. The last one may be torn.
+// readLines reads the next lines, each with its end. A last one without it is left out: a crash leaves a
+// part of a line, and the next start cuts it off.
 func readLines(in *bufio.Reader, most int) (lines [][]byte, err error) {
 	for len(lines) < most {
 		text, err := in.ReadSlice('\n')
-		if len(text) > 0 {
-			lines = append(lines, bytes.Clone(text))
-		}
 		if err != nil {
 			return lines, err
 		}
+		lines = append(lines, bytes.Clone(text))
 	}
 	return lines, nil
 }
@@ -105,24 +103,17 @@ func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) er
 		return err
 	}
 	for i, s := range found {
-		switch {
-		case errs[i] == nil:
+		if errs[i] == nil {
 			l.take(s)
-		case errors.Is(errs[i], errTorn): // a crash leaves it, and the next start cuts it off
-		default:
-			l.fileFinding(proof.HistoryFile, "line %d: %v", number+i+1, errs[i])
-			l.unread = true
+			continue
 		}
+		l.fileFinding(proof.HistoryFile, "line %d: %v", number+i+1, errs[i])
+		l.unread = true
 	}
 	return nil
 }
 
-var errTorn = errors.New("the line has no end")
-
 func (l *logCheck) readLine(text []byte) (signed, error) {
-	if !bytes.HasSuffix(text, []byte("\n")) {
-		return signed{}, errTorn
-	}
 	of, err := proof.ParseLine(text)
 	if err != nil {
 		return signed{}, err

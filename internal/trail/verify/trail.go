@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -140,8 +138,11 @@ func stated(ctx context.Context, fetch Fetch) (origins []string, key string, err
 		return nil, "", err
 	}
 	notes := [][]byte{note}
-	body, err := fetch(ctx, proof.HistoryFile)
-	if err == nil {
+	body, missing, err := fetch.open(ctx, proof.HistoryFile)
+	if err != nil {
+		return nil, "", err
+	}
+	if !missing {
 		defer func() { _ = body.Close() }()
 		lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
 		for _, text := range lines {
@@ -150,8 +151,6 @@ func stated(ctx context.Context, fetch Fetch) (origins []string, key string, err
 				notes, key = append(notes, []byte(line.Checkpoint)), cmp.Or(key, line.Key)
 			}
 		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("read %s: %w", proof.HistoryFile, err)
 	}
 	for _, note := range notes {
 		if origin, text := originIn(note); text {
