@@ -73,7 +73,6 @@ func floors() map[string]int {
 		"internal/journal/deadletters":  5,
 		"internal/journal/record":       2,
 		"internal/journal/move":         5,
-		"internal/journal/shards":       5,
 		"internal/trail/audit":          1,
 		"internal/trail/witness":        2,
 		"internal/workspace/meaning":    1,

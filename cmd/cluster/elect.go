@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -54,7 +54,7 @@ func elect(ctx context.Context, r *round) error {
 // shardsOf is the shard of each environment that the load pushes to.
 func (r *round) shardsOf() (all []int) {
 	for _, e := range r.workspace.Environments() {
-		all = append(all, shards.ShardOf(relay.SourceOf(e.Project, e.Environment), r.shards))
+		all = append(all, journal.ShardOf(relay.SourceOf(e.Project, e.Environment), r.shards))
 	}
 	return all
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -133,7 +132,7 @@ type process struct {
 	store        store.Store
 	homes        homes // the note of where the journal is kept, and of journals given up
 	quarantine   *journal.Quarantine
-	journal      *shards.Set
+	journal      *journal.Set
 	letters      *deadletters.Store
 	credentials  *credentials.Store
 	damaged      chan credentials.Damage // of credentials, for the trail
@@ -186,10 +185,10 @@ func (r *process) start(ctx context.Context) error {
 
 func (r *process) startJournal(ctx context.Context) (err error) {
 	isHere := func(ctx context.Context) error { return move.Check(ctx, r.store) }
-	r.journal, err = shards.Open(ctx, r.store, r.cfg().Journal, shards.Options{Failed: r.fail, Check: isHere, Options: journal.Options{
-		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
-		Sinks: r.sinkNames(), Sources: r.sources(), Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch,
-	}})
+	r.journal, err = journal.Open(ctx, r.store, r.cfg().Journal, journal.Options{
+		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine, Sinks: r.sinkNames(), Sources: r.sources(),
+		Shared: r.inCluster(), Others: r.othersTook, Epoch: r.recentEpoch, Failed: r.fail, Check: isHere,
+	})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -280,7 +279,7 @@ func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left,
 		return left, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if left.Events, err = shards.Undelivered(ctx, s, cfg.Journal); err != nil {
+	if left.Events, err = journal.Undelivered(ctx, s, cfg.Journal); err != nil {
 		return left, err
 	}
 	left.DeadLetters, err = lettersIn(ctx, s, log)

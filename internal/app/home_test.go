@@ -42,15 +42,15 @@ func keep(t *testing.T, cfg *config.Config, events, n, letters int) {
 	require.NoError(t, err)
 	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	j, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Quarantine: names})
+	set, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Quarantine: names})
 	require.NoError(t, err)
 	for range events {
 		var b record.Batch
 		b.AddEvent(&relaytest.Events(1)[0])
-		require.NoError(t, j.Append(t.Context(), &b))
+		require.NoError(t, set.Append(t.Context(), &b))
 	}
 	if n > 0 {
-		source, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1})
+		source, err := set.Logs()[0].Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1})
 		require.NoError(t, err)
 		for range n {
 			b, err := source.Next(t.Context())
@@ -65,7 +65,7 @@ func keep(t *testing.T, cfg *config.Config, events, n, letters int) {
 		require.NoError(t, dead.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no", Attempts: 1}}))
 	}
 	require.NoError(t, dead.Close())
-	j.Close()
+	set.Close()
 	require.NoError(t, names.Close())
 	require.NoError(t, s.Close())
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/move"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
@@ -74,7 +73,7 @@ func MoveJournal(ctx context.Context, cfg *config.Config, to Home, o MoveOptions
 		return done, fmt.Errorf("the journal is on a cluster, %s: move it to the disk first, with --to disk, and from there to the other cluster", done.From)
 	}
 	if done.From.URL != "" {
-		if err := shards.InOneLog(ctx, from, cfg.Journal); err != nil {
+		if err := journal.InOneLog(ctx, from, cfg.Journal); err != nil {
 			return done, err
 		}
 	}
@@ -148,7 +147,7 @@ func KeepOf(cfg *config.Config) func(string) store.Options {
 // refuseOthers waits until a relay that was frozen before the mark of the move, and goes on, takes no
 // push any more, and has it do no job.
 func refuseOthers(ctx context.Context, from move.Place) error {
-	names, err := lease.Alone(ctx, from.Table(), shards.StaleAfter)
+	names, err := lease.Alone(ctx, from.Table(), journal.StaleAfter)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("some relays run on %s: %s; stop them first", from.Name, strings.Join(names, ", "))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -23,7 +23,7 @@ func oneOfEach() []string {
 	by := make([]string, 2)
 	for i := 0; by[0] == "" || by[1] == ""; i++ {
 		name := fmt.Sprintf("e%d", i)
-		by[shards.ShardOf(relay.SourceOf("acme", name), 2)] = name
+		by[journal.ShardOf(relay.SourceOf("acme", name), 2)] = name
 	}
 	return by
 }

@@ -13,7 +13,7 @@ type Backlog struct {
 // Backlog counts the events after the sink's newest acknowledged record. It reads nothing.
 // It returns false unless this process reads for the sink.
 func (j *Journal) Backlog(sink string) (Backlog, bool) {
-	s := j.readers.get(sink)
+	s := j.reader(sink)
 	if s == nil {
 		return Backlog{}, false
 	}

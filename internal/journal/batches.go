@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -23,14 +22,14 @@ const (
 )
 
 // gather adds the records that are there already, and those that arrive until the next
-// batch is due. It also returns the last record.
+// batch is due. It also returns the last record, or piece of one.
 func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	began, until := time.Now(), s.last.Add(linger)
 	if s.limit.Wait > 0 {
 		until = began.Add(s.limit.Wait)
 	}
-	for s.spare == nil && first.large == nil && n < s.limit.Events && size < s.limit.Bytes {
+	for s.spare == nil && n < s.limit.Events && size < s.limit.Bytes {
 		if n >= lingerEvents && s.limit.Wait == 0 {
 			until = s.last // only records that are there already
 		}
@@ -41,7 +40,7 @@ func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Even
 		if !ok {
 			break
 		}
-		if r.large != nil || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+		if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 			s.spare = &r
 			break
 		}
@@ -88,7 +87,7 @@ func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetc
 		events = make([]relay.Event, 0, n)
 		for i := range records {
 			events = append(events, records[i].events...)
-			s.place(events[len(events)-len(records[i].events):], &records[i].mark, 0)
+			s.place(events[len(events)-len(records[i].events):], &records[i])
 		}
 	}
 	clear(records)
@@ -96,55 +95,13 @@ func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetc
 	return events, last
 }
 
-// place makes events tell where they stand: in the record at a mark, from an index on.
-func (s *Source) place(events []relay.Event, at *mark, from int) {
+// place makes events tell where they stand in the record that they were fetched from.
+func (s *Source) place(events []relay.Event, of *fetched) {
 	if !s.placed || len(events) == 0 {
 		return
 	}
-	record := &relay.Record{Position: uint64(at.pos), Checksum: at.sum}
+	record := &relay.Record{Position: uint64(of.pos), Checksum: of.sum}
 	for i := range events {
-		events[i].Record, events[i].Index = record, from+i
+		events[i].Record, events[i].Index = record, of.first+i
 	}
-}
-
-// pieces is a record that is given in several batches, since all its events at once take
-// too much memory. Only the last batch acknowledges the record. After a crash it is read
-// again from its start.
-type pieces struct {
-	fetched
-	reader *record.Reader
-	given  uint64 // pieces
-	passed int    // events in the pieces given
-	before mark   // what an acknowledgement of a piece but the last covers
-}
-
-// opens begins to give a large record in pieces.
-func (s *Source) opens(last *fetched) bool {
-	reader, err := record.Open(last.large)
-	if err != nil {
-		return false // cannot happen: it was read before
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rest = &pieces{fetched: *last, reader: reader, before: s.read}
-	s.rest.large = nil
-	return true
-}
-
-// piece gives the next piece of the open record.
-func (s *Source) piece() (relay.Batch, error) {
-	p := s.rest
-	events, _, err := p.reader.Next(nil, min(record.PieceBytes, max(1, s.limit.Bytes)))
-	if err != nil {
-		return relay.Batch{}, err
-	}
-	s.place(events, &p.mark, p.passed)
-	s.last = time.Now()
-	p.given, p.passed = p.given+1, p.passed+len(events)
-	through, number := p.before, p.given
-	if p.reader.Done() {
-		s.rest = nil
-		through, number = p.mark, lastPiece
-	}
-	return relay.Batch{Events: events, Position: s.give(&p.fetched, through, number)}, nil
 }

@@ -50,6 +50,13 @@ type budget struct {
 	ratio     float64          // of stored bytes to those before compression
 }
 
+// serve says whether there is a single source from now on.
+func (b *budget) serve(alone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alone = alone
+}
+
 // sourceBytes is a source's part of a record, in bytes before compression.
 type sourceBytes struct {
 	Source string

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -32,10 +33,10 @@ func TestAJournalOnACluster(t *testing.T) {
 		require.NoError(t, err)
 		names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: silent, Registerer: reg})
 		require.NoError(t, err)
-		j, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names})
+		set, err := Open(t.Context(), s, cfg, Options{Logger: silent, Registerer: reg, Quarantine: names})
 		require.NoError(t, err)
-		return &opened{Journal: j, names: names, reg: reg}, func() {
-			j.Close()
+		return &opened{Journal: set.Logs()[0], names: names, reg: reg}, func() {
+			set.Close()
 			require.NoError(t, names.Close())
 			require.NoError(t, s.Close())
 		}
@@ -92,18 +93,21 @@ func share(t *testing.T, url string, with ...func(*Options)) *shared {
 	require.NoError(t, err)
 	names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: silent, Registerer: reg})
 	require.NoError(t, err)
-	opts := Options{Logger: silent, Registerer: reg, Quarantine: names, Shared: true}
+	opts := Options{
+		Logger: silent, Registerer: reg, Quarantine: names, Shared: true,
+		Others: func([]relay.Event, uint64) {}, Epoch: func() uint64 { return 0 }, Check: func(context.Context) error { return nil },
+	}
 	for _, change := range with {
 		change(&opts)
 	}
-	j, err := Open(t.Context(), s, cfg, opts)
+	set, err := Open(t.Context(), s, cfg, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		j.Close()
+		set.Close()
 		assert.NoError(t, names.Close())
 		assert.NoError(t, s.Close())
 	})
-	return &shared{&opened{Journal: j, names: names, reg: reg}, s}
+	return &shared{&opened{Journal: set.Logs()[0], names: names, reg: reg}, s}
 }
 
 // takes gives the relay the turn of a job.

@@ -1,11 +1,9 @@
 package journal
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
@@ -39,21 +37,10 @@ const (
 // Each commit has a fixed cost: a write, a sync, and waking people up. So larger groups cost
 // less per event.
 type committer struct {
-	log      store.Log
-	limit    func() int // the largest segment of a record at present
-	metrics  *metrics
+	j        *Journal
 	patience time.Duration // see commitTimeout
-	// committed is called for each record, and makeRoom once before a record is refused
-	// for want of so many bytes.
-	committed func(at mark, stored int, shares []sourceBytes)
-	makeRoom  func(ctx context.Context, need int64) error
-	sealed    *atomic.Pointer[func(Sealed)] // see Journal.Seal
-	writer    string                        // see Journal.writer
-	layout    func() uint64                 // see Options.Layout
-	decoded   *record.Cache
-	tip       *end // of the log
 
-	spare  chan []byte    // memory for records
+	spare  sync.Pool      // memory for records
 	active sync.WaitGroup // the appends under way
 
 	mu      sync.Mutex
@@ -103,12 +90,7 @@ func (p *pending) settle(record store.Pos, err error, need int64) {
 }
 
 func newCommitter(j *Journal) *committer {
-	c := &committer{
-		log: j.events, limit: j.MaxEvent, metrics: j.metrics, patience: commitTimeout,
-		committed: j.committed, makeRoom: j.makeRoom, sealed: &j.sealed, writer: j.writer, layout: j.layoutNow,
-		decoded: j.decoded, tip: &j.end, total: j.end.get().events,
-		spare: make(chan []byte, 2), // one is packed while the other one is written
-	}
+	c := &committer{j: j, patience: commitTimeout, total: j.end.get().events}
 	c.changed = sync.NewCond(&c.mu)
 	return c
 }
@@ -117,7 +99,7 @@ func newCommitter(j *Journal) *committer {
 // in use until then, and patience bounds the wait. need is the size of the largest record it
 // took part in.
 func (c *committer) append(b *record.Batch) (need int64, err error) {
-	fitting, err := record.Fit(b, c.limit())
+	fitting, err := record.Fit(b, c.j.MaxEvent())
 	if err != nil {
 		return 0, err
 	}
@@ -248,7 +230,7 @@ func (c *committer) take() []segment {
 	defer c.mu.Unlock()
 	c.regroup()
 	c.dropLate()
-	n, size, target := 0, 0, min(recordTarget, c.limit())
+	n, size, target := 0, 0, min(recordTarget, c.j.MaxEvent())
 	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
 		size += len(c.queue[n].data)
 		n++

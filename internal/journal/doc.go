@@ -1,7 +1,7 @@
 // Package journal is the durable log of events, and how far each sink has come in it. Both
 // are kept in a store: on one disk, or in an external cluster.
 //
-// [Journal.Append] returns once a push is durable. A [Source] reads the log for
+// [Set.Append] returns once a push is durable. A [Source] reads the log for
 // one sink and keeps its position. The journal trims a record after every
 // sink has acknowledged it and the replay window has passed, or earlier when the
 // disk budget nears its end. Nothing else is ever thrown away, and nothing is trimmed while
@@ -67,4 +67,23 @@
 // Undelivered events are accounted to the environment they came from, and
 // [Journal.Reserve] refuses an environment that would hold more than eight times the
 // free part of the budget (429). So the one with most is refused first (budget.go has the model).
+//
+// # Shards
+//
+// A journal on a cluster may spread its events over several logs, so that more than one server leads.
+// To those above it, they are one journal: a [Set]. All events of an environment are in one log, which
+// its source decides; so their order is that of the log. Each log is a [Journal], with a budget,
+// commits and positions of its own.
+//
+// Which number of logs counts says the layout, a value in the store's table. It is changed by the relay
+// that has control, as soon as all relays are configured with another number. First it says that some
+// environments are about to move: pushes of them are refused from then on, with a word to try again.
+// Once all relays have said that nothing of these environments is on its way any more, it notes the
+// end of each log, and the new number counts. A record names the layout it was appended under, and a
+// sink gets it only after everything up to those ends. So the old logs are drained first, at
+// each sink, and an environment's events keep their order.
+//
+// A relay that was cut off, and does not know the layout of the last [StaleAfter], refuses pushes; and
+// the one that has control waits as long after a relay was lost. No event depends on that, since all
+// logs are read for as long as they have events: only the order of a moved environment's.
 package journal

@@ -55,7 +55,7 @@ func TestPositionsGrow(t *testing.T) {
 			n += len(b.Events)
 		}
 		s.Close()
-		span, err := j.Span(t.Context(), time.Time{}, time.Time{}, limit, nil)
+		span, err := j.set.Span(t.Context(), time.Time{}, time.Time{}, limit, nil)
 		require.NoError(t, err)
 		source = &growing{T: t, Source: span}
 		for err == nil {

@@ -57,9 +57,9 @@ func open(t testing.TB, dir string, cfg config.Journal, with ...func(*Options)) 
 	for _, change := range with {
 		change(&opts)
 	}
-	j, err := Open(t.Context(), s, cfg, opts)
+	set, err := Open(t.Context(), s, cfg, opts)
 	require.NoError(t, err)
-	o := &opened{j, s, names, reg}
+	o := &opened{set.Logs()[0], s, names, reg}
 	t.Cleanup(func() { o.shut(t) })
 	return o
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
@@ -45,8 +46,9 @@ const (
 	kindEvents = 1
 )
 
-// Journal is safe for concurrent use.
+// Journal is one log of events. It is safe for concurrent use.
 type Journal struct {
+	set    *Set // nil while it is only looked into
 	events store.Log
 	name   string // of the log
 	keys   keys   // of its values in the table
@@ -59,10 +61,6 @@ type Journal struct {
 
 	// writer marks the records of this process where others append to the log, too; else empty.
 	writer string
-	others func(events []relay.Event, epoch uint64)
-	epoch  func() uint64
-	layout func() uint64
-	admit  func(ctx context.Context, sink string, layout uint64) error
 	sealed atomic.Pointer[func(Sealed)]
 	spans  atomic.Pointer[func() uint64] // see KeepAfter
 	trims  atomic.Pointer[lease.Turn]    // the right to trim; nil while another relay has it
@@ -72,22 +70,29 @@ type Journal struct {
 	opened    time.Time     // with a reading of the monotonic clock
 	trimmed   atomic.Uint64 // the newest trimmed position
 
-	budget  *budget
-	end     end
-	oldest  firstRecord
-	fills   filling
-	sweeps  sweeps
-	readers readers
-	checks  checks
+	budget   *budget
+	end      end
+	oldest   firstRecord
+	fills    filling
+	sweeps   sweeps
+	readers  sync.Map // the [*Source] of each sink that this process reads for
+	compared sync.Map // the revision of each sink's position that was held against the record there
 
 	refused  atomic.Pointer[refusal] // the last one, until as large an append succeeds
 	trimming sync.Mutex              // held by whoever trims
-	doubts   bool                    // trimming is blocked, as the log says; guarded by trimming
+	doubts   retry.Failure           // of the sinks' positions, so that trimming is blocked; guarded by trimming
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
 	stop     context.CancelFunc // ends the loops
 	done     chan struct{}      // closed when the loops have ended
+}
+
+// served are the configured sinks and environments, which a reload of the configuration changes.
+type served struct {
+	sinks []string
+	// sources are the environments', without a bound on others.
+	sources []string
 }
 
 // refusal is why an append failed.
@@ -98,11 +103,11 @@ type refusal struct {
 	tight bool  // the budget was spent, and not the disk
 }
 
-// Options are what a Journal needs besides its configuration.
+// Options are what a journal needs besides its configuration.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Quarantine names the positions that were lost. It watches the journal's log from
+	// Quarantine names the positions that were lost. It watches the journal's logs from
 	// now on.
 	Quarantine *Quarantine
 	// Sinks are the configured ones. A record is trimmed after each of them has had it.
@@ -110,22 +115,19 @@ type Options struct {
 	// Sources are those of the environments that may push. With one there is nobody to be
 	// fair to.
 	Sources []string
-	// Shared says that other relays append to the log, too. The journal follows what they append,
-	// and trims nothing before [Journal.TrimUnder].
+	// Shared says that other relays append to the logs, too. The journal follows what they append,
+	// and trims nothing before [Set.TrimUnder]. The options below are only for this case.
 	Shared bool
-	// Others, where set, is given the events of each record that another relay has appended since
+	// Others is given the events of each record that another relay has appended since
 	// this journal was opened, and what Epoch returned before the record was read. It must not keep
 	// the events.
 	Others func(events []relay.Event, epoch uint64)
 	Epoch  func() uint64
-	// Sealed is as in [Journal.Seal].
-	Sealed func(Sealed)
-	// Shard is the number of the log, of those that the events of a cluster are spread over.
-	Shard int
-	// Layout, where set, is the number of the present layout of the logs: each record is marked with
-	// it. A sink is given a record once Admit has returned nil for the record's layout.
-	Layout func() uint64
-	Admit  func(ctx context.Context, sink string, layout uint64) error
+	// Failed is told when this relay has to start again, to know all the logs.
+	Failed func(error)
+	// Check returns an error unless the journal is in this store. While it does for longer
+	// than [StaleAfter], appends are refused.
+	Check func(context.Context) error
 }
 
 // LogOf is the name of a log of events by its number. The first one is also that of a journal that
@@ -142,84 +144,72 @@ func IsEvents(log string) bool {
 	return log == EventsLog || strings.HasPrefix(log, EventsLog+"-")
 }
 
-// Open makes or opens the log of events in a store, and starts to trim it. cfg must have its
-// defaults. The store and the quarantine stay the caller's to close.
-func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) (*Journal, error) {
-	name := LogOf(opts.Shard)
-	events, err := openLog(ctx, s, cfg, name)
-	if err != nil {
-		return nil, err
-	}
+// open makes or opens a log of events by its number, and starts to trim it.
+func (s *Set) open(ctx context.Context, in store.Store, cfg config.Journal, shard int, metrics prometheus.Registerer) (*Journal, error) {
+	opts := &s.opts
 	j := &Journal{
-		events: events, name: name, keys: keysOf(opts.Shard), layout: opts.Layout, admit: opts.Admit, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
-		others: opts.Others, epoch: opts.Epoch, opened: time.Now(),
+		set: s, lost: opts.Quarantine, log: opts.Logger, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
-		metrics: newMetrics(opts.Registerer, opts.Sinks),
-		sweeps:  sweeps{wake: make(chan struct{}, 1)},
-		readers: readers{by: map[string]*Source{}},
-		checks:  checks{revs: map[string]uint64{}},
+		metrics: newMetrics(metrics, opts.Sinks),
+		sweeps:  sweeps{wake: make(chan struct{}, 1), next: newSweep()},
 		done:    make(chan struct{}),
 	}
 	j.served.Store(&served{opts.Sinks, opts.Sources})
-	if err := j.lost.Watch(ctx, name, events); err != nil {
-		return nil, fmt.Errorf("watch the log of events: %w", err)
-	}
-	if err := j.lookAround(ctx); err != nil {
+	if err := j.find(ctx, in, cfg, shard); err != nil {
 		return nil, err
+	}
+	if err := j.lost.Watch(ctx, j.name, j.events); err != nil {
+		return nil, fmt.Errorf("watch the log of events: %w", err)
 	}
 	for _, sink := range opts.Sinks {
 		if err := j.register(ctx, sink); err != nil {
 			return nil, err
 		}
 	}
-	j.Seal(opts.Sealed)
 	if opts.Shared {
 		j.writer = newWriter()
 	} else {
 		j.TrimUnder(new(lease.Turn))
 	}
 	j.commits = newCommitter(j)
-	opts.Registerer.MustRegister(&collector{j})
+	metrics.MustRegister(&collector{j})
 	j.startLoops()
 	return j, nil
 }
 
-// openLog opens a log of events with its budget.
-func openLog(ctx context.Context, s store.Store, cfg config.Journal, name string) (store.Log, error) {
-	events, err := s.Log(ctx, name, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
-	if err != nil {
-		return nil, fmt.Errorf("open the log of events %s: %w", name, err)
-	}
-	return events, nil
-}
-
 // look opens a log of events only to look into it.
 func look(ctx context.Context, s store.Store, cfg config.Journal, shard int) (*Journal, error) {
-	events, err := openLog(ctx, s, cfg, LogOf(shard))
-	if err != nil {
-		return nil, err
-	}
-	j := &Journal{events: events, keys: keysOf(shard), table: s.Table(), checks: checks{revs: map[string]uint64{}}}
-	state, err := j.state(ctx)
-	j.id = state.ID
-	return j, err
+	j := new(Journal)
+	j.served.Store(new(served))
+	return j, j.find(ctx, s, cfg, shard)
 }
 
-// lookAround notes where the log stands, before anything is appended to it.
-func (j *Journal) lookAround(ctx context.Context) error {
+// find opens the log with its budget, and notes where it stands, before anything is appended to it.
+func (j *Journal) find(ctx context.Context, s store.Store, cfg config.Journal, shard int) (err error) {
+	j.name, j.keys, j.table, j.cfg = LogOf(shard), keysOf(shard), s.Table(), cfg
+	if j.events, err = s.Log(ctx, j.name, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true}); err != nil {
+		return fmt.Errorf("open the log of events %s: %w", j.name, err)
+	}
 	state, err := j.state(ctx)
 	if err != nil {
 		return err
 	}
 	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
-	j.budget = newBudget(int64(j.cfg.MaxBytes), state.Bytes, len(j.serves().sources) == 1)
+	j.budget = newBudget(int64(cfg.MaxBytes), state.Bytes, len(j.served.Load().sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
-	if err != nil {
-		return err
-	}
 	j.end.reach(newest)
-	return nil
+	return err
+}
+
+// Serve replaces the sinks and the sources that the journal was opened with. A sink that is gone
+// keeps its position, and what it does not have is kept for it until it is retired, as after a
+// start without it.
+func (j *Journal) Serve(sinks, sources []string) {
+	j.served.Store(&served{sinks, sources})
+	j.decoded.Serve(len(sinks))
+	j.budget.serve(len(sources) == 1)
+	j.metrics.showOverlap(sinks)
 }
 
 // startLoops starts the trimming, until Close.
@@ -238,14 +228,8 @@ func (j *Journal) startLoops() {
 }
 
 // Seal has a function told of each durable record from now on: of one that this process commits
-// before its senders are, of another relay's soon after. The function must not block; nil is none.
-func (j *Journal) Seal(told func(Sealed)) {
-	if told == nil {
-		j.sealed.Store(nil)
-		return
-	}
-	j.sealed.Store(&told)
-}
+// before its senders are, of another relay's soon after. The function must not block.
+func (j *Journal) Seal(told func(Sealed)) { j.sealed.Store(&told) }
 
 // state describes the log of events.
 func (j *Journal) state(ctx context.Context) (store.State, error) {
@@ -256,14 +240,10 @@ func (j *Journal) state(ctx context.Context) (store.State, error) {
 	return state, nil
 }
 
-// recordHead is about what a log takes for a record in addition to its data, in bytes. Of small
-// records it is a large part.
-const recordHead = 64
-
 // committed accounts for a durable record.
 func (j *Journal) committed(at mark, stored int, shares []sourceBytes) {
 	j.end.reach(at)
-	if j.budget.add(uint64(at.pos), stored+recordHead, shares) {
+	if j.budget.add(uint64(at.pos), stored, shares) {
 		j.sweeps.press()
 	}
 }

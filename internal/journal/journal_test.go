@@ -274,7 +274,7 @@ func TestAPushIsRefusedWhileTheDiskHangs(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
 	log := hung{j.events, make(chan struct{})}
-	j.events, j.commits.log, j.commits.patience = log, log, 10*time.Millisecond
+	j.events, j.commits.patience = log, 10*time.Millisecond
 	var pushes sync.WaitGroup
 	for i := range 8 {
 		pushes.Go(func() {

@@ -40,19 +40,14 @@ func keyOf(events uint64, writer string, layout uint64) string {
 	return key
 }
 
-// writerOf is the name of the process that has appended a record; empty where there is only one.
-func writerOf(r *store.Record) string {
-	_, rest, _ := strings.Cut(r.Key, "/")
-	writer, _, _ := strings.Cut(rest, "/")
-	return writer
-}
-
-// layoutOf is the number of the layout under which a record was appended.
-func layoutOf(r *store.Record) uint64 {
-	_, rest, _ := strings.Cut(r.Key, "/")
-	_, layout, _ := strings.Cut(rest, "/")
-	n, _ := strconv.ParseUint(layout, 10, 64) // without one it is 0
-	return n
+// keyIn reads the key of a record. Without a writer, or a layout, that is zero. counted is false for a
+// record that no version of ours wrote.
+func keyIn(r *store.Record) (events uint64, counted bool, writer string, layout uint64) {
+	count, rest, _ := strings.Cut(r.Key, "/")
+	events, err := strconv.ParseUint(count, 10, 64)
+	writer, number, _ := strings.Cut(rest, "/")
+	layout, _ = strconv.ParseUint(number, 10, 64)
+	return events, err == nil, writer, layout
 }
 
 // newWriter is a new name of a writer.
@@ -64,10 +59,9 @@ func newWriter() string {
 
 // markOf is the place after a record.
 func markOf(r *store.Record) mark {
-	key, _, _ := strings.Cut(r.Key, "/")
-	events, err := strconv.ParseUint(key, 10, 64)
-	if err != nil {
-		events = record.Count(r.Data) // no version of ours wrote it
+	events, counted, _, _ := keyIn(r)
+	if !counted {
+		events = record.Count(r.Data)
 	}
 	return mark{pos: r.Pos, sum: record.Checksum(r.Data), events: events, at: r.Time}
 }
@@ -137,11 +131,6 @@ func (j *Journal) newestMark(ctx context.Context, state *store.State) (mark, err
 		}
 	}
 	return mark{pos: state.End}, nil
-}
-
-// startMark is the place before the oldest kept record.
-func (j *Journal) startMark(ctx context.Context, state *store.State) (mark, error) {
-	return j.markBefore(ctx, state.First)
 }
 
 // markBefore is the place before the first record from a position on.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
@@ -18,13 +19,12 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, sinks []string) *metrics {
+	of := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_journal_" + name, Help: help})
-		reg.MustRegister(c)
-		return c
+		return of.NewCounter(prometheus.CounterOpts{Name: "auditrelay_journal_" + name, Help: help})
 	}
 	m := &metrics{
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		commitSeconds: of.NewHistogram(prometheus.HistogramOpts{
 			Name:    "auditrelay_journal_commit_seconds",
 			Help:    "Time from packing a record until it is durable.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
@@ -36,20 +36,24 @@ func newMetrics(reg prometheus.Registerer, sinks []string) *metrics {
 		storedBytes: counter("stored_bytes_total", "Bytes committed, after compression."),
 		notKept:     counter("mark_failures_total", "Positions of sinks that could not be written; after a kill, sinks may get more events twice."),
 		distrusted:  counter("positions_distrusted_total", "Positions of sinks that could not be believed when they were opened; such a sink gets everything that is kept."),
+		doubts: of.NewGauge(prometheus.GaugeOpts{
+			Name: "auditrelay_journal_trim_blocked",
+			Help: "1 while nothing is trimmed, as some sink's position is not known for certain; else 0.",
+		}),
+		overlap: of.NewCounterVec(prometheus.CounterOpts{
+			Name: "auditrelay_sink_overlap_events_total",
+			Help: "Events that this relay delivered before it knew that another one had taken the sink over, which delivers them again.",
+		}, []string{"sink"}),
 	}
-	m.doubts = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "auditrelay_journal_trim_blocked",
-		Help: "1 while nothing is trimmed, as some sink's position is not known for certain; else 0.",
-	})
-	m.overlap = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "auditrelay_sink_overlap_events_total",
-		Help: "Events that this relay delivered before it knew that another one had taken the sink over, which delivers them again.",
-	}, []string{"sink"})
+	m.showOverlap(sinks)
+	return m
+}
+
+// showOverlap has the overlap of some sinks shown from now on.
+func (m *metrics) showOverlap(sinks []string) {
 	for _, sink := range sinks {
 		m.overlap.WithLabelValues(sink)
 	}
-	reg.MustRegister(m.commitSeconds, m.doubts, m.overlap)
-	return m
 }
 
 func (m *metrics) commit(start time.Time, events, raw, stored int, err error) {
@@ -62,15 +66,6 @@ func (m *metrics) commit(start time.Time, events, raw, stored int, err error) {
 	m.events.Add(float64(events))
 	m.rawBytes.Add(float64(raw))
 	m.storedBytes.Add(float64(stored))
-}
-
-// doubt notes whether trimming is blocked.
-func (m *metrics) doubt(blocked bool) {
-	if blocked {
-		m.doubts.Set(1)
-		return
-	}
-	m.doubts.Set(0)
 }
 
 var (
@@ -112,13 +107,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(budgetDesc, float64(budget))
 	gauge(fullDesc, c.j.fills.secondsToFull(budget))
 	held := c.j.budget.bySource()
-	for _, source := range c.j.serves().sources {
+	for _, source := range c.j.served.Load().sources {
 		held[source] += 0 // each configured one has its series
 	}
 	for source, bytes := range held {
 		gauge(heldDesc, float64(bytes), source)
 	}
-	for _, sink := range c.j.serves().sinks {
+	for _, sink := range c.j.served.Load().sinks {
 		events, age, oldest := math.NaN(), math.NaN(), math.NaN()
 		if b, reading := c.j.Backlog(sink); reading {
 			events, age = float64(b.Events), 0

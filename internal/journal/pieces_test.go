@@ -89,7 +89,7 @@ func TestStoredBombs(t *testing.T) {
 			return true
 		}))
 		assert.Equal(t, total, n)
-		span, err := o.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 5000, Bytes: 4 << 20}, nil)
+		span, err := o.set.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 5000, Bytes: 4 << 20}, nil)
 		require.NoError(t, err)
 		for {
 			batch, err := span.Next(t.Context())

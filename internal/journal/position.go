@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -68,12 +67,6 @@ var ErrNoPosition = errors.New("the journal keeps no position of this sink")
 // certain.
 var errUncertain = errors.New("not every sink's position is known for certain")
 
-// checks remembers which positions were compared with the records at them.
-type checks struct {
-	mu   sync.Mutex
-	revs map[string]uint64 // the revision of the position that was compared, by sink; guarded by mu
-}
-
 // register makes the journal keep everything that a sink has not acknowledged. A crash
 // right after it leaves a sink without a position, for which everything is kept until it is
 // opened or retired.
@@ -95,7 +88,7 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 // registered returns the sinks for which something is kept, sorted. One of its two values
 // is enough. The configured ones are registered even if the store lost both.
 func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
-	sinks = slices.Clone(j.serves().sinks)
+	sinks = slices.Clone(j.served.Load().sinks)
 	for _, prefix := range []string{j.keys.sink, j.keys.position} {
 		values, err := j.table.List(ctx, prefix)
 		if err != nil {
@@ -155,15 +148,17 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 	}
 	switch {
 	case p.Version > positionVersion:
-		return mark{}, fmt.Sprintf("it has the version %d, and this program knows %d", p.Version, positionVersion), nil
+		why = fmt.Sprintf("it has the version %d, and this program knows %d", p.Version, positionVersion)
 	case p.Sink != sink:
-		return mark{}, fmt.Sprintf("it is of the sink %q", p.Sink), nil
+		why = fmt.Sprintf("it is of the sink %q", p.Sink)
 	case p.Log != j.id.String():
-		return mark{}, fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, j.id), nil
+		why = fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, j.id)
 	case p.Position > end:
-		return mark{}, fmt.Sprintf("it is %d, and the log ends with %d", p.Position, end), nil
+		why = fmt.Sprintf("it is %d, and the log ends with %d", p.Position, end)
+	default:
+		why, err = j.compare(ctx, sink, v.Rev, &at)
 	}
-	if why, err = j.compare(ctx, sink, v.Rev, &at); err != nil || why != "" {
+	if err != nil || why != "" {
 		return mark{}, why, err
 	}
 	return at, "", nil
@@ -173,26 +168,27 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 // log is not the one that was read. A record that was trimmed or damaged says nothing
 // against it.
 func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark) (why string, err error) {
-	if at.sum == 0 || j.readers.get(sink) != nil {
+	if at.sum == 0 || j.reader(sink) != nil {
 		return "", nil
 	}
-	j.checks.mu.Lock()
-	known := j.checks.revs[sink] == rev
-	j.checks.mu.Unlock()
-	if known {
+	if known, _ := j.compared.Load(sink); known == rev {
 		return "", nil
 	}
-	r, err := recordFrom(ctx, j.events, at.pos, at.pos+1)
+	same, err := j.stands(ctx, at.pos, at.sum)
 	switch {
 	case err != nil:
 		return "", err
-	case r != nil && record.Checksum(r.Data) != at.sum:
+	case !same:
 		return fmt.Sprintf("another record stands at position %d than the one that the sink acknowledged", at.pos), nil
 	}
-	j.checks.mu.Lock()
-	defer j.checks.mu.Unlock()
-	j.checks.revs[sink] = rev
+	j.compared.Store(sink, rev)
 	return "", nil
+}
+
+// stands reports whether the record at a position has a checksum, or was trimmed or damaged.
+func (j *Journal) stands(ctx context.Context, pos store.Pos, sum uint64) (bool, error) {
+	r, err := recordFrom(ctx, j.events, pos, pos+1)
+	return err == nil && (r == nil || record.Checksum(r.Data) == sum), err
 }
 
 // Acknowledged is how far a sink has come, as a position of the log. known is false where that
@@ -216,17 +212,10 @@ func (j *Journal) Stream() string { return j.id.String() }
 // since. Otherwise the log is another one than the record was read from, or it was set back.
 func (j *Journal) Holds(ctx context.Context, r relay.Record) (bool, error) {
 	state, err := j.state(ctx)
-	if err != nil {
+	if err != nil || store.Pos(r.Position) > state.End {
 		return false, err
 	}
-	if store.Pos(r.Position) > state.End {
-		return false, nil
-	}
-	found, err := recordFrom(ctx, j.events, store.Pos(r.Position), store.Pos(r.Position)+1)
-	if err != nil {
-		return false, fmt.Errorf("read record %d of the journal: %w", r.Position, err)
-	}
-	return found == nil || record.Checksum(found.Data) == r.Checksum, nil
+	return j.stands(ctx, store.Pos(r.Position), r.Checksum)
 }
 
 // lowest is the newest position that every registered sink has acknowledged. some is false
@@ -293,7 +282,7 @@ func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
 }
 
 func (j *Journal) sinkPosition(ctx context.Context, sink string, state *store.State) (p SinkPosition, err error) {
-	p = SinkPosition{Sink: sink, Reading: j.readers.get(sink) != nil}
+	p = SinkPosition{Sink: sink, Reading: j.reader(sink) != nil}
 	at, why, err := j.position(ctx, sink, state)
 	if err != nil {
 		return p, err

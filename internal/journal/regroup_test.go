@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +20,13 @@ const commitTakes = 10 * time.Millisecond
 
 // steadyLog takes commitTakes for each record.
 type steadyLog struct {
-	store.Log // nil: only Append is asked of it
+	store.Log // nil: only the methods below are asked of it
 
 	mu     sync.Mutex
 	groups []uint64 // events of each record; guarded by mu
 }
+
+func (s *steadyLog) MaxRecord() int { return recordTarget + recordRoom }
 
 func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, error) {
 	time.Sleep(commitTakes)
@@ -37,17 +38,10 @@ func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, erro
 
 // committerOn is a committer over s.
 func committerOn(s *steadyLog) *committer {
-	c := &committer{
-		layout: func() uint64 { return 0 },
-		sealed: new(atomic.Pointer[func(Sealed)]),
-		log:    s, limit: func() int { return recordTarget },
-		metrics: newMetrics(prometheus.NewRegistry(), nil), patience: commitTimeout,
-		committed: func(mark, int, []sourceBytes) {},
-		makeRoom:  func(context.Context, int64) error { return nil },
-		decoded:   record.NewCache(0), tip: &end{},
-	}
-	c.changed = sync.NewCond(&c.mu)
-	return c
+	return newCommitter(&Journal{
+		set: &Set{}, events: s, metrics: newMetrics(prometheus.NewRegistry(), nil),
+		decoded: record.NewCache(0), budget: newBudget(1<<40, 0, true), sweeps: sweeps{wake: make(chan struct{}, 1), next: newSweep()},
+	})
 }
 
 // Eight senders push again a millisecond after each answer, and must share their commits.

@@ -33,47 +33,33 @@ func (j *Journal) follow(ctx context.Context) {
 // followFrom passes on what comes after a position, and moves it. It ends where the epoch has
 // changed: what was read ahead may be lost.
 func (j *Journal) followFrom(ctx context.Context, after *store.Pos) error {
-	epoch := j.epochNow()
+	epoch := j.set.opts.Epoch()
 	for item, err := range j.events.Read(ctx, *after+1, true) {
 		if err != nil {
 			return fmt.Errorf("read the journal from record %d on: %w", *after+1, err)
 		}
-		if r := item.Record; r != nil && writerOf(r) != j.writer && r.Kind == kindEvents {
+		if r := item.Record; r != nil && r.Kind == kindEvents {
 			j.learn(r, epoch)
 		}
-		if *after = lastOf(&item); j.epochNow() != epoch {
+		if *after = lastOf(&item); j.set.opts.Epoch() != epoch {
 			return nil
 		}
 	}
 	return nil
 }
 
-// layoutNow is the number that records are marked with.
-func (j *Journal) layoutNow() uint64 {
-	if j.layout == nil {
-		return 0
-	}
-	return j.layout()
-}
-
-func (j *Journal) epochNow() uint64 {
-	if j.epoch == nil {
-		return 0
-	}
-	return j.epoch()
-}
-
-// learn takes another relay's record into account. One that cannot be read is named by whoever
-// reads for a sink.
+// learn takes a record into account if another relay has appended it. One that cannot be read is named
+// by whoever reads for a sink.
 func (j *Journal) learn(r *store.Record, epoch uint64) {
+	if _, _, writer, _ := keyIn(r); writer == j.writer {
+		return
+	}
 	m := markOf(r)
 	m.events = j.commits.learn(record.Count(r.Data))
 	var shares []sourceBytes
 	for events := range j.piecesOf(r) {
 		shares = addShares(shares, events)
-		if j.others != nil {
-			j.others(events, epoch)
-		}
+		j.set.opts.Others(events, epoch)
 	}
 	j.end.count(r.Pos, record.Count(r.Data))
 	j.committed(m, len(r.Data)+recordFrame, shares)

@@ -36,7 +36,6 @@ type Source struct {
 	failed  error  // why reading ended; valid once decoded is closed
 	layout  uint64 // the newest one that the sink was admitted to; the reading goroutine's own
 
-	rest     *pieces   // of the record given last; Next's own
 	spare    *fetched  // read from decoded, but did not fit into the batch; Next's own
 	backlog  bool      // the reading goroutine waited for Next, so more records stand in the log; Next's own
 	last     time.Time // when the last batch was given; Next's own
@@ -45,7 +44,6 @@ type Source struct {
 
 	mu    sync.Mutex // guards the fields below
 	acked mark       // the newest acknowledged place
-	read  mark       // the end of the newest batch
 	given []ending   // of the batches that are not acknowledged yet, oldest first
 	ahead []mark     // of the records that were read, and not acknowledged yet, oldest first
 }
@@ -58,12 +56,17 @@ type ending struct {
 	through mark
 }
 
-// fetched is a record as read, or the end of a gap, without events.
+// fetched is a record as read, or a piece of one, or the end of a gap, without events.
+//
+// All events of a large record at once take too much memory, so they come in pieces. Only the last
+// piece acknowledges the record. After a crash it is read again from its start.
 type fetched struct {
-	mark
-	size   int // of its events: see [record.Reader]
-	events []relay.Event
-	large  []byte // the whole record, if its events are to be read in pieces
+	mark           // of the whole record
+	through mark   // what an acknowledgement covers: the mark, or the one before it for a piece with more to come
+	piece   uint64 // its number, from 1; lastPiece for a whole record
+	first   int    // the place of the first event in the record
+	size    int    // of the events: see [record.Reader]
+	events  []relay.Event
 }
 
 // A Source's position has the record in its high bits, and a piece of it in the low ones:
@@ -82,31 +85,16 @@ func DeliveredRecord(p relay.Position) uint64 {
 	return pos
 }
 
-// readers are the sources of this process.
-type readers struct {
-	mu sync.Mutex
-	by map[string]*Source // by sink; guarded by mu
-}
-
-func (r *readers) get(sink string) *Source {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.by[sink]
-}
-
-func (r *readers) set(sink string, s *Source) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s == nil {
-		delete(r.by, sink)
-		return
-	}
-	r.by[sink] = s
+// reader is the source of a sink in this process, or nil.
+func (j *Journal) reader(sink string) *Source {
+	s, _ := j.readers.Load(sink)
+	reading, _ := s.(*Source)
+	return reading
 }
 
 // Source opens a sink's position, at the journal's start for a new sink, and begins to
 // read. Close it when done. The limit counts events, and their memory with labels. A
-// batch holds whole records, or a piece of one, and may exceed the limit by as much.
+// batch holds whole records and pieces of them, and may exceed the limit by one.
 func (j *Journal) Source(ctx context.Context, sink string, limit relay.BatchLimit) (*Source, error) {
 	return j.SourceUnder(ctx, new(lease.Turn), sink, limit)
 }
@@ -121,7 +109,7 @@ func (j *Journal) SourceUnder(ctx context.Context, turn *lease.Turn, sink string
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
 	}
-	j.readers.set(sink, s)
+	j.readers.Store(sink, s)
 	reading, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go s.run(reading, s.acked)
@@ -159,7 +147,7 @@ func (s *Source) open(ctx context.Context) error {
 			return err
 		}
 	}
-	s.acked, s.read, s.began = at, at, at.pos
+	s.acked, s.began = at, at.pos
 	if err := s.keep(ctx, at); err != nil {
 		s.j.log.Warn("the position of a sink was not written yet", "sink", s.sink, "error", err)
 	}
@@ -195,39 +183,41 @@ func (s *Source) readFrom(ctx context.Context, after *mark) error {
 		if err != nil {
 			return fmt.Errorf("read the journal from record %d on: %w", after.pos+1, err)
 		}
-		var f fetched
+		var at mark
 		if item.Gap != nil {
-			f, err = s.gap(ctx, item.Gap, after)
+			at, err = s.gap(ctx, item.Gap, after)
 		} else {
-			f, err = s.record(ctx, item.Record)
-		}
-		if err == nil {
-			err = s.pass(ctx, &f)
+			at, err = s.record(ctx, item.Record, after)
 		}
 		if err != nil {
 			return err
 		}
-		*after = f.mark
+		*after = at
 	}
 	return nil
 }
 
 // gap names lost positions before the sink passes over them. The end of the gap is
 // acknowledged with what comes before it.
-func (s *Source) gap(ctx context.Context, gap *store.Gap, after *mark) (fetched, error) {
-	f := fetched{mark: mark{pos: gap.To, events: after.events, at: after.at}}
-	if gap.Why == store.Trimmed {
-		return f, nil
+func (s *Source) gap(ctx context.Context, gap *store.Gap, after *mark) (end mark, err error) {
+	end = mark{pos: gap.To, events: after.events, at: after.at}
+	if gap.Why != store.Trimmed {
+		if err := s.j.lost.Name(ctx, s.j.name, *gap); err != nil {
+			return end, err
+		}
+		if err := s.j.lost.HoldBefore(ctx, s.sink, *gap); err != nil {
+			return end, err
+		}
 	}
-	if err := s.j.lost.Name(ctx, s.j.name, *gap); err != nil {
-		return f, err
-	}
-	return f, s.j.lost.HoldBefore(ctx, s.sink, *gap)
+	return end, s.pass(ctx, whole(end))
 }
 
-// record decodes a record. One that cannot be read is named and passed over.
-func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
-	f := fetched{mark: markOf(r)}
+// whole is a record that is given at once, still without its events, or the end of a gap.
+func whole(at mark) fetched { return fetched{mark: at, through: at, piece: lastPiece} }
+
+// record decodes a record, and passes its events on. One that cannot be read is named and passed over.
+func (s *Source) record(ctx context.Context, r *store.Record, after *mark) (end mark, err error) {
+	end = markOf(r)
 	d, fresh := s.j.decoded.Decode(uint64(r.Pos), r.Data)
 	if fresh && d.Cut > 0 {
 		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", r.Pos, "label", record.LabelsCut)
@@ -238,38 +228,65 @@ func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
 	}
 	switch {
 	case errors.Is(failed, record.ErrVersion):
-		return f, s.j.lost.HoldVersion(ctx, s.sink, r.Pos, failed)
+		return end, s.j.lost.HoldVersion(ctx, s.sink, r.Pos, failed)
 	case failed != nil:
-		if err := s.j.lost.NameRecord(ctx, s.j.name, r.Pos, failed.Error(), r.Data); err != nil {
-			return f, err
+		err = s.j.lost.NameRecord(ctx, s.j.name, r.Pos, failed.Error(), r.Data)
+		if err == nil {
+			err = s.j.lost.HoldBefore(ctx, s.sink, store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged})
 		}
-		return f, s.j.lost.HoldBefore(ctx, s.sink, store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged})
-	case d.Large:
-		f.large = slices.Clone(r.Data)
+	default:
+		err = s.admit(ctx, r)
 	}
-	f.events, f.size = d.Events, d.Size
-	return f, s.admit(ctx, layoutOf(r))
+	switch f := whole(end); {
+	case err != nil:
+		return end, err
+	case d.Large:
+		return end, s.passPieces(ctx, f, r.Data, after)
+	default:
+		f.events, f.size = d.Events, d.Size
+		return end, s.pass(ctx, f)
+	}
 }
 
-// admit waits until the sink may have records of a layout.
-func (s *Source) admit(ctx context.Context, layout uint64) error {
-	if layout <= s.layout || s.j.admit == nil {
+// passPieces hands a large record to Next, a piece at a time.
+func (s *Source) passPieces(ctx context.Context, f fetched, data []byte, before *mark) error {
+	reader, err := record.Open(data)
+	for n := uint64(1); err == nil && !reader.Done(); n++ {
+		f.first += len(f.events)
+		if f.events, f.size, err = reader.Next(nil, min(record.PieceBytes, max(1, s.limit.Bytes))); err != nil {
+			break
+		}
+		f.through, f.piece = *before, min(n, lastPiece-1)
+		if reader.Done() {
+			f.through, f.piece = f.mark, lastPiece
+		}
+		err = s.pass(ctx, f)
+	}
+	return err
+}
+
+// admit waits until the sink may have records of the layout of this one.
+func (s *Source) admit(ctx context.Context, r *store.Record) error {
+	_, _, _, layout := keyIn(r)
+	if layout <= s.layout || !s.j.set.opts.Shared {
 		return nil
 	}
-	err := s.j.admit(ctx, s.sink, layout)
+	err := s.j.set.admit(ctx, s.sink, layout)
 	if err == nil {
 		s.layout = layout
 	}
 	return err
 }
 
-// pass hands a record to Next.
-func (s *Source) pass(ctx context.Context, f *fetched) error {
+// pass hands a record, or a piece of one, to Next.
+func (s *Source) pass(ctx context.Context, f fetched) error {
 	s.mu.Lock()
-	s.ahead = append(s.ahead, f.mark)
+	if f.first == 0 {
+		s.ahead = append(s.ahead, f.mark)
+	}
 	s.mu.Unlock()
 	select {
-	case s.decoded <- *f:
+	case s.decoded <- f:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -279,9 +296,6 @@ func (s *Source) pass(ctx context.Context, f *fetched) error {
 // Next implements relay.Source.
 func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	for {
-		if s.rest != nil {
-			return s.piece()
-		}
 		s.backlog = len(s.decoded) == cap(s.decoded)
 		first, err := s.wait(ctx)
 		if err != nil {
@@ -292,14 +306,11 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 			return relay.Batch{}, err
 		}
 		events, last := s.gather(ctx, first)
-		switch {
-		case last.large != nil && s.opens(&last):
-		case len(events) > 0:
+		if len(events) > 0 {
 			s.last = time.Now()
-			return relay.Batch{Events: events, Position: s.give(&last, last.mark, lastPiece)}, nil
-		default:
-			s.skip(&last)
+			return relay.Batch{Events: events, Position: s.give(&last)}, nil
 		}
+		s.skip(last.mark)
 	}
 }
 
@@ -320,26 +331,24 @@ func (s *Source) wait(ctx context.Context) (fetched, error) {
 	}
 }
 
-// give notes a batch that ends with a piece of a record, and what its acknowledgement
-// covers. It returns the batch's position.
-func (s *Source) give(last *fetched, through mark, piece uint64) relay.Position {
+// give notes the end of a batch, and returns its position.
+func (s *Source) give(last *fetched) relay.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := ending{position: relay.Position(uint64(last.pos)<<pieceBits | min(piece, lastPiece)), through: through}
-	s.given, s.read = append(s.given, e), last.mark
+	e := ending{position: relay.Position(uint64(last.pos)<<pieceBits | last.piece), through: last.through}
+	s.given = append(s.given, e)
 	return e.position
 }
 
 // skip passes over positions without events: the batch before them acknowledges them.
-func (s *Source) skip(last *fetched) {
+func (s *Source) skip(through mark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.read = last.mark
 	if n := len(s.given); n > 0 {
-		s.given[n-1].through = last.mark
+		s.given[n-1].through = through
 		return
 	}
-	s.acknowledge(last.mark)
+	s.acknowledge(through)
 }
 
 // Ack implements relay.Source.
@@ -380,5 +389,5 @@ func (s *Source) Close() {
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
 	}
 	s.countOverlap()
-	s.j.readers.set(s.sink, nil)
+	s.j.readers.Delete(s.sink)
 }

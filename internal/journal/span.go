@@ -15,7 +15,7 @@ import (
 // ErrSpanEnd comes from a span's Next after its last record.
 var ErrSpanEnd = errors.New("end of the span")
 
-// Span reads the records of a stretch of time once, of one log or of several, one after the other. It
+// Span reads the records of a stretch of time once, those of each log after those of the one before. It
 // keeps no position, so it does not hold up trimming; it skips and counts records trimmed meanwhile.
 // It has relay.Source's methods, but its batches may be empty, as the filter may drop all events,
 // and ErrSpanEnd ends it.
@@ -48,19 +48,14 @@ type part struct {
 
 // Span opens the records committed in [since, until); a zero until means now. It gives the
 // events chosen by keep; a nil keep means all. The limit is as in [Journal.Source].
-func (j *Journal) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
-	return SpanOf(ctx, []*Journal{j}, since, until, limit, keep)
-}
-
-// SpanOf is [Journal.Span] of several logs.
-func SpanOf(ctx context.Context, logs []*Journal, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
-	s := &Span{limit: limit, keep: keep}
-	for _, j := range logs {
-		if err := s.add(ctx, j, since, until); err != nil {
+func (s *Set) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
+	span := &Span{limit: limit, keep: keep}
+	for _, j := range s.logs {
+		if err := span.add(ctx, j, since, until); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return span, nil
 }
 
 // add adds the records of a log.
@@ -77,9 +72,7 @@ func (s *Span) add(ctx context.Context, j *Journal, since, until time.Time) erro
 	if err != nil {
 		return err
 	}
-	if s.Oldest.IsZero() || oldest.Before(s.Oldest) {
-		s.Oldest = oldest
-	}
+	s.Oldest = earlier(s.Oldest, oldest)
 	s.Cut = s.Cut || state.First > 1 && since.Before(oldest)
 	p := part{j, state.First, state.End + 1}
 	if p.next, err = j.seek(ctx, since, p.next, p.end); err == nil && !until.IsZero() {

@@ -24,13 +24,15 @@ type sweeps struct {
 	wake chan struct{} // of one place
 
 	mu   sync.Mutex
-	next *sweep // the one with waiting callers, if any; guarded by mu
+	next *sweep // guarded by mu
 }
 
 type sweep struct {
 	need int64         // bytes to make room for
 	done chan struct{} // closed at its end
 }
+
+func newSweep() *sweep { return &sweep{done: make(chan struct{})} }
 
 // press asks for a sweep, soon.
 func (s *sweeps) press() {
@@ -44,24 +46,18 @@ func (s *sweeps) press() {
 func (s *sweeps) join(need int64) *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next == nil {
-		s.next = &sweep{done: make(chan struct{})}
-	}
 	s.next.need = max(s.next.need, need)
 	s.press()
 	return s.next
 }
 
-// begin takes the sweep with waiting callers, or a new one.
+// begin takes the next sweep.
 func (s *sweeps) begin() *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := s.next
-	if next == nil {
-		next = &sweep{done: make(chan struct{})}
-	}
-	s.next = nil
-	return next
+	now := s.next
+	s.next = newSweep()
+	return now
 }
 
 // makeRoom waits for a sweep: an attempt to make room for need bytes, by trimming delivered
@@ -148,10 +144,6 @@ func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64)
 	}
 	return func() { j.budget.giveBack(source, reserved) }, nil
 }
-
-// HoldBeyond counts dead letters beyond their budget as undelivered bytes of their sources,
-// in place of those of the last call.
-func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.holdBeyond(letters) }
 
 // room is what a log offers that can tell whether an append would be taken. A log on disk
 // does; whether an external cluster takes something shows when it is tried.

@@ -131,17 +131,15 @@ func (j *Journal) standing(ctx context.Context) (extent, error) {
 	return extent{first: state.First, end: lowest + 1, state: state, sinks: sinks}, nil
 }
 
-// noteDoubt logs once why trimming stopped, and once its resumption. trimming is held.
+// noteDoubt tells why trimming stopped, and of its resumption. trimming is held.
 func (j *Journal) noteDoubt(err error) {
-	doubts := errors.Is(err, errUncertain)
-	switch {
-	case doubts && !j.doubts:
-		j.log.Warn("the journal is not trimmed until every sink's position is known; retire a sink that does not come back", "error", err)
-	case err == nil && j.doubts:
-		j.log.Info("every sink's position is known; the journal is trimmed")
-	case !doubts:
+	if err != nil && !errors.Is(err, errUncertain) {
 		return
 	}
-	j.doubts = doubts
-	j.metrics.doubt(doubts)
+	j.doubts.Tell(j.log, err, "the journal is not trimmed until every sink's position is known; retire a sink that does not come back",
+		"every sink's position is known; the journal is trimmed")
+	j.metrics.doubts.Set(0)
+	if j.doubts.Lasts() {
+		j.metrics.doubts.Set(1)
+	}
 }

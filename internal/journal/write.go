@@ -41,12 +41,13 @@ func (c *committer) pack(group []segment) *packed {
 	}
 	raw := bytes.Join(parts, nil) // not used again: sources get events that refer to it
 	p.size = len(raw)
-	p.data = record.Append(c.memory(), raw, p.events)
+	buffer, _ := c.spare.Get().([]byte) // nil if there is none to spare
+	p.data = record.Append(buffer, raw, p.events)
 	content := record.Content(raw, p.events)
-	if p.seal = c.sealed.Load(); p.seal != nil {
+	if p.seal = c.j.sealed.Load(); p.seal != nil {
 		p.sealed.Digest = record.DigestMade(p.data, raw, content)
 	}
-	c.decoded.Keep(uint64(c.tip.get().pos), p.data, content)
+	c.j.decoded.Keep(uint64(c.j.end.get().pos), p.data, content)
 	return p
 }
 
@@ -59,12 +60,12 @@ func (c *committer) pack(group []segment) *packed {
 func (c *committer) write(p *packed) (store.Pos, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), p.group[0].whole.since.Add(c.patience))
 	defer cancel()
-	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total, c.writer, c.layout()), Data: p.data}
-	at, err := c.log.Append(ctx, draft)
-	if errors.Is(err, store.ErrFull) && c.makeRoom(ctx, p.stored()) == nil {
-		at, err = c.log.Append(ctx, draft)
+	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total, c.j.writer, c.j.set.marks.Load()), Data: p.data}
+	at, err := c.j.events.Append(ctx, draft)
+	if errors.Is(err, store.ErrFull) && c.j.makeRoom(ctx, p.stored()) == nil {
+		at, err = c.j.events.Append(ctx, draft)
 	}
-	c.metrics.commit(p.start, p.events, p.size, len(p.data), err)
+	c.j.metrics.commit(p.start, p.events, p.size, len(p.data), err)
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return 0, fmt.Errorf("%w: %w", ErrFull, err)
@@ -72,7 +73,7 @@ func (c *committer) write(p *packed) (store.Pos, error) {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	m := mark{pos: at, sum: record.Checksum(p.data), events: p.total, at: p.start}
-	c.committed(m, int(p.stored()), p.shares())
+	c.j.committed(m, int(p.stored()), p.shares())
 	if p.seal != nil {
 		p.sealed.Position = uint64(at)
 		(*p.seal)(p.sealed)
@@ -85,24 +86,12 @@ func (c *committer) finish(p *packed, at store.Pos, err error) {
 	for _, s := range p.group {
 		s.whole.settle(at, err, p.stored())
 	}
-	select {
-	case c.spare <- p.data[:0]:
-	default:
-	}
+	c.spare.Put(p.data[:0]) //nolint:staticcheck // what it allocates is little next to the record
 }
 
-// memory gives an empty buffer for a record.
-func (c *committer) memory() []byte {
-	select {
-	case b := <-c.spare:
-		return b
-	default:
-		return nil
-	}
-}
-
-// recordFrame is about what the store adds to a record's data.
-const recordFrame = 80
+// recordFrame is about what a log takes for a record in addition to its data, in bytes. Of small
+// records it is a large part.
+const recordFrame = 144
 
 // stored is about how many bytes of the budget the record takes.
 func (p *packed) stored() int64 { return int64(len(p.data) + recordFrame) }

@@ -37,7 +37,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -49,7 +48,7 @@ import (
 
 // Options give a console its parts.
 type Options struct {
-	Journal *shards.Set
+	Journal *journal.Set
 	// Quarantine knows the damage.
 	Quarantine *journal.Quarantine
 	Letters    *deadletters.Store

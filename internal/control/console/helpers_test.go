@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
@@ -58,7 +57,7 @@ func newStage(t *testing.T, names ...string) *stage {
 		sinks = append(sinks, config.Sink{Name: name, BatchEvents: 10, BatchBytes: 1 << 20, Timeout: 5 * time.Second})
 	}
 	options := console.Options{
-		Journal: shards.Only(j.Journal), Quarantine: j.Quarantine, Letters: dead, Sinks: func() []config.Sink { return sinks }, Logger: log,
+		Journal: j.Set, Quarantine: j.Quarantine, Letters: dead, Sinks: func() []config.Sink { return sinks }, Logger: log,
 		Route: func(config.Sink) (*routing.Route, error) {
 			return routing.New(&config.Match{Types: []string{"event_log*"}}, &config.Redact{Remove: []string{"/email"}, Labels: []string{"ip"}}, routing.Options{Logger: log})
 		},

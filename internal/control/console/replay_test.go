@@ -74,7 +74,7 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 	s := newStage(t, "a")
 	events := incompressible(30)
 	s.push(events)
-	span, err := s.journal.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 5, Bytes: 1 << 30}, nil)
+	span, err := s.journal.Set.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 5, Bytes: 1 << 30}, nil)
 	require.NoError(t, err)
 	first, err := span.Next(t.Context())
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/journal/shards"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
@@ -56,7 +55,7 @@ func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 
 // setPosition also tells how far behind the sink is: by the journal's account of events, or
 // for a sink of another relay by its records.
-func (s *Sink) setPosition(at *journal.SinkPosition, j *shards.Set) {
+func (s *Sink) setPosition(at *journal.SinkPosition, j *journal.Set) {
 	s.Position, s.OldestUnacknowledged = at, at.Oldest
 	if b, reading := j.Backlog(s.Name); reading && s.Configured {
 		s.LagEvents = new(b.Events)

@@ -242,7 +242,7 @@ func openRooms(t *testing.T, s store.Store) *rooms {
 	cfg := &config.Config{}
 	cfg.SetDefaults()
 	cfg.Journal.MaxBytes = 64 << 20
-	j, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: quiet, Registerer: reg, Quarantine: names, Sinks: []string{"fast", "slow"}})
+	set, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: quiet, Registerer: reg, Quarantine: names, Sinks: []string{"fast", "slow"}})
 	require.NoError(t, err)
 	letters, err := deadletters.Open(t.Context(), deadletters.Options{Store: s, Quarantine: names, Logger: quiet, Registerer: reg})
 	require.NoError(t, err)
@@ -250,10 +250,10 @@ func openRooms(t *testing.T, s store.Store) *rooms {
 		Environments: []config.Environment{{Project: "acme", Environment: "live"}}, Overlap: time.Hour,
 	})
 	require.NoError(t, err)
-	return &rooms{names, j, letters, pushers, func() {
+	return &rooms{names, set.Logs()[0], letters, pushers, func() {
 		pushers.Close()
 		require.NoError(t, letters.Close())
-		j.Close()
+		set.Close()
 		require.NoError(t, names.Close())
 		require.NoError(t, s.Close())
 	}}

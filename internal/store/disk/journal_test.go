@@ -40,9 +40,9 @@ func (m *model) openJournal() (j *journal.Journal, leave func()) {
 	names, err := journal.OpenQuarantine(m.Context(), m.store, journal.QuarantineOptions{Logger: discard, Registerer: reg})
 	require.NoError(m, err)
 	cfg := config.Journal{MaxBytes: config.Size(m.opts.MaxBytes), ReplayWindow: time.Hour}
-	j, err = journal.Open(m.Context(), m.store, cfg, journal.Options{Logger: discard, Registerer: reg, Quarantine: names})
+	set, err := journal.Open(m.Context(), m.store, cfg, journal.Options{Logger: discard, Registerer: reg, Quarantine: names})
 	require.NoError(m, err)
-	return j, func() { j.Close(); _ = names.Close() }
+	return set.Logs()[0], func() { set.Close(); _ = names.Close() }
 }
 
 // Many senders push at once, while syncs and writes fail now and then. Each gets an answer, and what was

@@ -18,7 +18,8 @@ import (
 
 // Journal is a journal on a store on disk, in the folder where a relay keeps its own.
 type Journal struct {
-	*journal.Journal
+	*journal.Journal // its only log
+	Set              *journal.Set
 	Store      *disk.Store
 	Quarantine *journal.Quarantine
 	// Shut closes everything, once. It runs at the end of the test.
@@ -43,11 +44,11 @@ func Open(t testing.TB, dataDir string, cfg config.Journal, opts Options) *Journ
 	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: reg, Fuse: true, Lost: opts.Lost})
 	require.NoError(t, err)
 	opts.Journal.Logger, opts.Journal.Registerer, opts.Journal.Quarantine = log, reg, names
-	j, err := journal.Open(t.Context(), s, cfg, opts.Journal)
+	set, err := journal.Open(t.Context(), s, cfg, opts.Journal)
 	require.NoError(t, err)
-	o := &Journal{Journal: j, Store: s, Quarantine: names}
+	o := &Journal{Journal: set.Logs()[0], Set: set, Store: s, Quarantine: names}
 	o.Shut = sync.OnceFunc(func() {
-		j.Close()
+		set.Close()
 		assert.NoError(t, names.Close())
 		assert.NoError(t, s.Close())
 	})

@@ -47,8 +47,9 @@ func openOn(t *testing.T, dir, url string) *scene {
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 4 << 20, ReplayWindow: time.Hour, Replicas: 1, URL: url}
 	s := &scene{t: t, dir: dir, Keeper: New(Options{Interval: time.Hour, Events: spanEvents, Logger: log})}
 	var err error
-	s.files = journaltest.Open(t, dir, cfg, journaltest.Options{Journal: journal.Options{Sealed: s.Note}})
+	s.files = journaltest.Open(t, dir, cfg, journaltest.Options{})
 	s.journal = s.files.Journal
+	s.journal.Seal(s.Note)
 	s.trail, err = audit.Open(t.Context(), s.files.Store, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour, Logger: log})
 	require.NoError(t, err)
 	require.NoError(t, s.resume(t.Context()))

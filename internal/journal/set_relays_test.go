@@ -1,4 +1,4 @@
-package shards
+package journal
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
@@ -60,11 +59,12 @@ func (c *cast) join(shards int) *node {
 	cfg := config.Journal{URL: c.url, StreamPrefix: "TEST", Shards: shards, Replicas: 1, MaxBytes: 64 << 20, ReplayWindow: time.Hour}
 	s, err := cluster.Open(t.Context(), cluster.Config{Journal: cfg, Dir: t.TempDir(), Version: "test", Logger: log, Registerer: reg})
 	require.NoError(t, err)
-	names, err := journal.OpenQuarantine(t.Context(), s, journal.QuarantineOptions{Logger: log, Registerer: reg})
+	names, err := OpenQuarantine(t.Context(), s, QuarantineOptions{Logger: log, Registerer: reg})
 	require.NoError(t, err)
-	set, err := Open(t.Context(), s, cfg, Options{Failed: func(error) {}, Check: c.check, Options: journal.Options{
+	set, err := Open(t.Context(), s, cfg, Options{
 		Logger: log, Registerer: reg, Quarantine: names, Sinks: sinkNames, Shared: true,
-	}})
+		Others: func([]relay.Event, uint64) {}, Epoch: func() uint64 { return 0 }, Failed: func(error) {}, Check: c.check,
+	})
 	require.NoError(t, err)
 	set.stale = 3 * time.Second
 	n := &node{Set: set, store: s, done: make(chan struct{})}
@@ -131,7 +131,7 @@ func (c *cast) kill(n *node) {
 }
 
 // deliver is the job of a sink.
-func (c *cast) deliver(ctx context.Context, j *journal.Journal, shard int, sink string, turn *lease.Turn) error {
+func (c *cast) deliver(ctx context.Context, j *Journal, shard int, sink string, turn *lease.Turn) error {
 	s, err := j.SourceUnder(ctx, turn, sink, relay.BatchLimit{Events: 100, Bytes: 1 << 20})
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (c *cast) push(environment string) {
 	n := c.next[environment]
 	c.mu.Unlock()
 	for {
-		if to := c.some(); to != nil && to.Append(context.Background(), batchOf(environment, n)) == nil {
+		if to := c.some(); to != nil && to.Append(context.Background(), pushOf(environment, n)) == nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond) // as a sender that is told to try again
@@ -231,8 +231,8 @@ func (c *cast) some() *node {
 	return c.nodes[rand.IntN(len(c.nodes))]
 }
 
-// batchOf is an environment's n-th event.
-func batchOf(environment string, n int) *record.Batch {
+// pushOf is an environment's n-th event.
+func pushOf(environment string, n int) *record.Batch {
 	var b record.Batch
 	b.AddEvent(&relay.Event{
 		ID: fmt.Sprintf("%s-%d", environment, n), Source: relay.SourceOf("p", environment), Project: "p", Environment: environment,

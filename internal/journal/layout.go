@@ -1,4 +1,4 @@
-package shards
+package journal
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type move struct {
 	Ends   []uint64 `json:"ends"` // the newest position of each log
 }
 
-// load reads the layout. Without one, all events are in the first log.
-func load(ctx context.Context, table store.Table) (*layout, error) {
+// loadLayout reads the layout. Without one, all events are in the first log.
+func loadLayout(ctx context.Context, table store.Table) (*layout, error) {
 	l := &layout{Shards: 1, Logs: 1}
 	v, err := table.Get(ctx, layoutKey)
 	if err == nil && v.Data != nil {

@@ -1,4 +1,4 @@
-package shards
+package journal
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -94,13 +93,13 @@ func TestAStaleRelayTakesNothing(t *testing.T) {
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	c := newCast(t, srv.ClientURL())
 	n := c.join(2)
-	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	require.NoError(t, n.Append(t.Context(), pushOf("e", 0)))
 	n.stop() // it looks no more
-	<-n.ended
+	n.following.Wait()
 	waiting.Until(t, n.isStale)
-	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	require.ErrorIs(t, n.Append(t.Context(), pushOf("e", 1)), ErrUnavailable)
 	n.take(&layout{Number: 9, Shards: 2, Logs: 2})
-	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	require.ErrorIs(t, n.Append(t.Context(), pushOf("e", 1)), ErrUnavailable)
 	c.stop(n)
 }
 
@@ -111,12 +110,12 @@ func TestNothingIsTakenIntoAJournalThatWasMoved(t *testing.T) {
 	c := newCast(t, srv.ClientURL())
 	n := c.join(1)
 	defer c.stop(n)
-	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	require.NoError(t, n.Append(t.Context(), pushOf("e", 0)))
 	c.elsewhere.Store(true)
 	waiting.Until(t, n.isStale)
-	require.ErrorIs(t, n.Append(t.Context(), batchOf("e", 1)), journal.ErrUnavailable)
+	require.ErrorIs(t, n.Append(t.Context(), pushOf("e", 1)), ErrUnavailable)
 	c.elsewhere.Store(false)
-	waiting.Until(t, func() bool { return n.Append(t.Context(), batchOf("e", 1)) == nil })
+	waiting.Until(t, func() bool { return n.Append(t.Context(), pushOf("e", 1)) == nil })
 }
 
 // A relay is frozen in the middle of an append, and the journal is moved away. What it stores when it
@@ -129,14 +128,14 @@ func TestAnAppendOfAFrozenRelayIsNotAcknowledged(t *testing.T) {
 	c := newCast(t, srv.ClientURL())
 	n := c.join(1)
 	defer c.stop(n)
-	require.NoError(t, n.Append(t.Context(), batchOf("e", 0)))
+	require.NoError(t, n.Append(t.Context(), pushOf("e", 0)))
 	natstest.Stop(srv)
 	stored := make(chan error, 1)
-	go func() { stored <- n.Append(t.Context(), batchOf("e", 1)) }()
+	go func() { stored <- n.Append(t.Context(), pushOf("e", 1)) }()
 	c.elsewhere.Store(true)
 	waiting.Until(t, n.isStale)
 	srv = natstest.Run(t, dir, natstest.SyncAlways, at)
-	require.ErrorIs(t, <-stored, journal.ErrUnavailable)
+	require.ErrorIs(t, <-stored, ErrUnavailable)
 	info, err := natstest.JetStream(t, srv).Stream(t.Context(), "TEST_EVENTS")
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, info.CachedInfo().State.LastSeq, "it was stored")
@@ -149,12 +148,12 @@ func TestOneLayoutFollowsAnother(t *testing.T) {
 	c := newCast(t, srv.ClientURL())
 	n := c.join(2)
 	defer c.stop(n)
-	was, err := load(t.Context(), n.table)
+	was, err := loadLayout(t.Context(), n.table)
 	require.NoError(t, err)
 	assert.Equal(t, 2, was.Shards, "the first relay of a cluster decides")
 	require.NoError(t, was.replace(t.Context(), n.table, layout{Shards: 2, Next: 3}))
 	require.ErrorIs(t, was.replace(t.Context(), n.table, layout{Shards: 5}), store.ErrConflict)
-	is, err := load(t.Context(), n.table)
+	is, err := loadLayout(t.Context(), n.table)
 	require.NoError(t, err)
 	assert.Equal(t, was.Number+1, is.Number)
 	assert.Equal(t, 3, is.Logs)
@@ -174,8 +173,8 @@ func TestOneShardRefuses(t *testing.T) {
 		by[ShardOf(relay.SourceOf("p", environment), 2)] = environment
 	}
 	require.NoError(t, natstest.JetStream(t, srv).DeleteStream(t.Context(), "TEST_EVENTS_1"))
-	require.ErrorIs(t, n.Append(t.Context(), batchOf(by[1], 0)), journal.ErrUnavailable)
-	require.NoError(t, n.Append(t.Context(), batchOf(by[0], 0)))
+	require.ErrorIs(t, n.Append(t.Context(), pushOf(by[1], 0)), ErrUnavailable)
+	require.NoError(t, n.Append(t.Context(), pushOf(by[0], 0)))
 	_, remark, err := n.Ready(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, remark, "shard 1")

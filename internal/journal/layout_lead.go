@@ -1,4 +1,4 @@
-package shards
+package journal
 
 import (
 	"context"
@@ -19,15 +19,14 @@ const mostMoves = 16
 // relay that has control. relays are those that take part.
 func (s *Set) Lead(ctx context.Context, relays func(context.Context) ([]lease.Relay, error)) {
 	l := leader{set: s, steady: time.Now(), known: map[string]bool{}}
-	for failed := false; retry.Sleep(ctx, lookPause) == nil; {
+	for failing := (retry.Failure{}); retry.Sleep(ctx, lookPause) == nil; {
 		all, err := relays(ctx)
 		if err == nil {
 			err = l.step(ctx, all, time.Now())
 		}
-		if err != nil && !errors.Is(err, store.ErrConflict) && !failed && ctx.Err() == nil {
-			s.opts.Logger.Warn("the number of shards was not looked after; it is tried again", "error", err)
+		if ctx.Err() == nil && !errors.Is(err, store.ErrConflict) {
+			failing.Tell(s.opts.Logger, err, "the number of shards was not looked after; it is tried again", "the number of shards is looked after again")
 		}
-		failed = err != nil
 	}
 }
 

@@ -1,4 +1,4 @@
-package shards
+package journal
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (s *Set) look(ctx context.Context) (*layout, error) {
 			return nil, err
 		}
 	}
-	return load(ctx, s.table)
+	return loadLayout(ctx, s.table)
 }
 
 func (s *Set) isStale() bool {
@@ -69,7 +69,7 @@ func (s *Set) take(l *layout) {
 	s.opts.Logger.Info("the events are spread in another way", "shards", l.Shards, "next", l.Next, "layout", l.Number)
 }
 
-// admit is [journal.Options.Admit]: it waits until a sink has had everything that was in the logs
+// admit waits until a sink has had everything that was in the logs
 // when the layout of a number, or an earlier one, was made.
 func (s *Set) admit(ctx context.Context, sink string, number uint64) error {
 	for said := false; ; said = true {
