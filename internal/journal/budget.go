@@ -117,7 +117,7 @@ func (b *budget) add(record uint64, stored int, shares []sourceBytes) (press boo
 		return b.used > b.mark
 	}
 	c := newCell(record, int64(stored), shares)
-	b.count(c)
+	b.holdAll(c.by, 1)
 	if n := len(b.cells); n > 0 && b.cells[n-1].bytes < b.size/cells {
 		b.cells[n-1].merge(c)
 	} else {
@@ -131,16 +131,9 @@ func (b *budget) inherit(older []cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range older {
-		b.count(c)
+		b.holdAll(c.by, 1)
 	}
 	b.cells = append(older, b.cells...)
-}
-
-// count adds a cell's bytes. mu is held.
-func (b *budget) count(c cell) {
-	for source, bytes := range c.by {
-		b.hold(source, bytes)
-	}
 }
 
 // hold adds bytes to a source's, or subtracts them. mu is held.
@@ -148,6 +141,13 @@ func (b *budget) hold(source string, bytes int64) {
 	b.all += bytes
 	if b.held[source] += bytes; b.held[source] <= 0 {
 		delete(b.held, source)
+	}
+}
+
+// holdAll adds bytes to those of their sources, or with the sign -1 subtracts them. mu is held.
+func (b *budget) holdAll(by map[string]int64, sign int64) {
+	for source, bytes := range by {
+		b.hold(source, sign*bytes)
 	}
 }
 
@@ -159,9 +159,7 @@ func (b *budget) look(delivered uint64, used int64) {
 	b.used, b.delivered = used, delivered
 	n := 0
 	for ; n < len(b.cells) && b.cells[n].last <= delivered; n++ {
-		for source, bytes := range b.cells[n].by {
-			b.hold(source, -bytes)
-		}
+		b.holdAll(b.cells[n].by, -1)
 	}
 	b.cells = append(b.cells[:0], b.cells[n:]...)
 }
@@ -194,12 +192,10 @@ func (b *budget) reserve(source string, bytes, most int64) (reserved int64, err 
 func (b *budget) holdBeyond(letters map[string]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for source, bytes := range b.beyond {
-		b.hold(source, -bytes)
-	}
+	b.holdAll(b.beyond, -1)
+	b.holdAll(letters, 1)
 	b.beyond, b.letters = maps.Clone(letters), 0
-	for source, bytes := range b.beyond {
-		b.hold(source, bytes)
+	for _, bytes := range letters {
 		b.letters += bytes
 	}
 }

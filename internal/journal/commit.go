@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -254,13 +255,11 @@ func (c *committer) dropLate() {
 
 // shift removes the first n segments from the queue. mu is held.
 func (c *committer) shift(n int) []segment {
-	group := append([]segment(nil), c.queue[:n]...)
+	group := slices.Clone(c.queue[:n])
 	for _, s := range group {
 		c.waiting -= len(s.data)
 	}
-	rest := copy(c.queue, c.queue[n:])
-	clear(c.queue[rest:])
-	c.queue = c.queue[:rest]
+	c.queue = slices.Delete(c.queue, 0, n)
 	return group
 }
 

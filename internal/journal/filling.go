@@ -27,18 +27,16 @@ type filling struct {
 func (f *filling) look(now time.Time, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.at.IsZero() {
-		f.at, f.bytes, f.rate = now, bytes, math.NaN()
-		return
-	}
 	since := now.Sub(f.at)
-	if since < fillingApart {
-		return
-	}
 	present := float64(bytes-f.bytes) / since.Seconds()
-	if math.IsNaN(f.rate) {
+	switch {
+	case f.at.IsZero():
+		f.rate = math.NaN()
+	case since < fillingApart:
+		return
+	case math.IsNaN(f.rate):
 		f.rate = present
-	} else {
+	default:
 		f.rate += (present - f.rate) * (1 - math.Exp(-since.Seconds()/fillingOver.Seconds()))
 	}
 	f.at, f.bytes = now, bytes

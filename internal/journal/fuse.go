@@ -40,13 +40,13 @@ type acceptance struct {
 // pass over it could lose sound events. So sinks wait before it, while ingest takes pushes.
 // What a power cut tore at the end does not count: that is no more than was to be expected.
 type fuse struct {
-	on    bool
 	log   *slog.Logger
 	blown prometheus.Gauge
 
 	mu       sync.Mutex
+	of       string            // the ID of the log of events, once it is watched; guarded by mu
 	accepted store.Pos         // damage up to here is accepted; guarded by mu
-	damaged  ranges            // the damage after it; guarded by mu
+	damaged  map[string]ranges // all damage, by the ID of the log; guarded by mu
 	readable uint64            // other records, when damage was found last; guarded by mu
 	held     bool              // guarded by mu
 	changed  chan struct{}     // closed when a held sink may go on; guarded by mu
@@ -54,10 +54,10 @@ type fuse struct {
 }
 
 func newFuse(o QuarantineOptions) *fuse {
-	f := &fuse{on: o.Fuse, log: o.Logger, blown: prometheus.NewGauge(prometheus.GaugeOpts{
+	f := &fuse{log: o.Logger, blown: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "auditrelay_journal_damage_held",
 		Help: "1 while sinks wait before damaged records until a person accepts the damage.",
-	}), changed: make(chan struct{}), waiting: map[string]string{}}
+	}), damaged: map[string]ranges{}, changed: make(chan struct{}), waiting: map[string]string{}}
 	o.Registerer.MustRegister(f.blown)
 	return f
 }
@@ -78,30 +78,30 @@ type Damage struct {
 func (f *fuse) state() Damage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := Damage{Held: f.held, Records: f.count(), Readable: f.readable, Waiting: maps.Clone(f.waiting)}
-	if len(f.damaged) > 0 {
-		d.First = f.damaged[0].from
+	left := f.left()
+	d := Damage{Held: f.held, Records: left.size(), Readable: f.readable, Waiting: maps.Clone(f.waiting)}
+	if len(left) > 0 {
+		d.First = left[0].from
 	}
 	return d
 }
 
-// count is how many damaged records there are. mu is held.
-func (f *fuse) count() uint64 { return f.damaged.count(0, ^store.Pos(0)) }
+// left is the damage that nobody accepted. mu is held.
+func (f *fuse) left() ranges { return f.damaged[f.of].from(f.accepted + 1) }
 
-// note takes damage into account, where so many records can be read.
-func (f *fuse) note(damage ranges, readable uint64) {
-	if !f.on {
-		return
-	}
+// note takes damage of a log into account. It counts once [fuse.judge] is called.
+func (f *fuse) note(log string, from, to store.Pos) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.readable = readable
-	for _, s := range damage {
-		if s.to > f.accepted {
-			f.damaged = f.damaged.with(max(s.from, f.accepted+1), s.to)
-		}
-	}
-	n := f.count()
+	f.damaged[log] = f.damaged[log].with(from, to)
+}
+
+// judge blows the fuse if the damage is too much, where so many records can be read.
+func (f *fuse) judge(log string, readable uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.of, f.readable = log, readable
+	n := f.left().size()
 	if f.held || !beyondChance(n, readable) {
 		return
 	}
@@ -118,14 +118,7 @@ func (f *fuse) accept(through store.Pos) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accepted = max(f.accepted, through)
-	var left ranges
-	for _, s := range f.damaged {
-		if s.to > f.accepted {
-			left = append(left, span{max(s.from, f.accepted+1), s.to})
-		}
-	}
-	f.damaged = left
-	if f.held = f.held && len(left) > 0; !f.held {
+	if f.held = f.held && len(f.left()) > 0; !f.held {
 		f.blown.Set(0)
 	}
 	close(f.changed)
@@ -136,7 +129,7 @@ func (f *fuse) accept(through store.Pos) {
 func (f *fuse) holds(from, to store.Pos) (until <-chan struct{}, held bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.changed, f.held && f.damaged.count(from, to) > 0
+	return f.changed, f.held && f.left().count(from, to) > 0
 }
 
 // wait notes a sink's reason to wait; "" ends it.
@@ -171,7 +164,7 @@ func (q *Quarantine) HoldBefore(ctx context.Context, sink string, gap store.Gap)
 // HoldVersion has a sink wait at a record of a later version until ctx ends. The record is
 // sound, and a later version delivers it.
 func (q *Quarantine) HoldVersion(ctx context.Context, sink string, pos store.Pos, why error) error {
-	q.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
+	q.opts.Logger.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
 		"sink", sink, "position", pos, "error", why, "do", "run the version of auditrelay that wrote it, or a later one")
 	q.fuse.wait(sink, fmt.Sprintf("position %d: %v", pos, why))
 	defer q.fuse.wait(sink, "")
@@ -198,10 +191,10 @@ func (q *Quarantine) Accept(ctx context.Context) (Damage, error) {
 		return was, err
 	}
 	value, err := json.Marshal(acceptance{ID: state.ID.String(), Through: state.End})
-	if err != nil {
-		return was, fmt.Errorf("accept the damage: %w", err)
+	if err == nil {
+		_, err = q.store.Table().Put(ctx, acceptedKey, value, store.If{})
 	}
-	if _, err := q.store.Table().Put(ctx, acceptedKey, value, store.If{}); err != nil {
+	if err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
 	q.fuse.accept(state.End)
@@ -222,10 +215,10 @@ func (q *Quarantine) loadDamage(ctx context.Context) error {
 	if json.Unmarshal(value.Data, &accepted) == nil && accepted.ID == state.ID.String() {
 		q.fuse.accept(accepted.Through)
 	}
-	if err := q.lock(ctx); err != nil {
+	if err := q.turn.take(ctx); err != nil {
 		return err
 	}
-	defer q.unlock()
-	q.fuse.note(q.damaged[state.ID.String()], q.readable(&state))
+	defer q.turn.free()
+	q.judge(&state)
 	return nil
 }

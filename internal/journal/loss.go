@@ -44,20 +44,15 @@ func (l *Loss) Subject() string {
 	return fmt.Sprintf("journal %s position %d, log %s", l.Log, l.From, l.ID)
 }
 
-const (
-	lostOnDisk   = "the log has no readable record there: it was damaged or lost on disk"
-	tornByPower  = "possibly acknowledged: a power cut left no whole record there"
-	lostByServer = "the servers lost the end of the log, with records that they had confirmed"
-)
+// lossReasons are the texts of the reasons of a gap.
+var lossReasons = map[store.Reason]string{
+	store.Damaged:  "the log has no readable record there: it was damaged or lost on disk",
+	store.Doubtful: "possibly acknowledged: a power cut left no whole record there",
+	store.Rewound:  "the servers lost the end of the log, with records that they had confirmed",
+}
 
 func lossOf(log string, gap store.Gap) Loss {
-	loss := Loss{Log: log, From: gap.From, To: gap.To, Why: gap.Why, Reason: lostOnDisk}
-	switch gap.Why {
-	case store.Rewound:
-		loss.Reason = lostByServer
-	case store.Doubtful:
-		loss.Reason = tornByPower
-	}
+	loss := Loss{Log: log, From: gap.From, To: gap.To, Why: gap.Why, Reason: lossReasons[gap.Why]}
 	if gap.Kept != "" { // the salvage folder stands in the data directory
 		folder, file := filepath.Split(gap.Kept)
 		loss.Kept = filepath.Join(filepath.Base(folder), file)

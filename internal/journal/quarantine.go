@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -39,30 +40,42 @@ const busyPause = 50 * time.Millisecond
 //
 // It is safe for concurrent use.
 type Quarantine struct {
-	log     *slog.Logger
-	store   store.Store
-	names   store.Log
-	lost    func()
-	metrics lossMetrics
-	fuse    *fuse
-	ready   <-chan struct{} // QuarantineOptions.Ready
+	opts  QuarantineOptions
+	store store.Store
+	names store.Log
+	fuse  *fuse
+
+	quarantined prometheus.Counter
+	positions   prometheus.Gauge // that were ever lost
 
 	life      context.Context // ends at Close
 	stop      context.CancelFunc
 	watchers  sync.WaitGroup
-	scrubbing chan struct{} // held by the one scrub that reads
+	scrubbing lock // held by the one scrub that reads
 
 	mu      sync.Mutex
 	watched map[string]store.Log // guarded by mu
 
 	// turn is held by whoever reads or writes the names, which the fields below describe.
-	turn  chan struct{}
+	turn  lock
 	id    store.ID  // of the log of names
 	read  store.Pos // the last position of it that named knows
 	named map[account]ranges
-	// damaged are those of the events that count for the fuse, by the log's ID.
-	damaged map[string]ranges
 }
+
+// lock is a mutex whose wait ends with a context.
+type lock chan struct{}
+
+func (l lock) take(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l lock) free() { <-l }
 
 // account has positions that mean the same records.
 type account struct{ log, id string }
@@ -82,26 +95,6 @@ type QuarantineOptions struct {
 	Fuse bool
 }
 
-type lossMetrics struct {
-	quarantined prometheus.Counter
-	lost        prometheus.Gauge
-}
-
-func newLossMetrics(reg prometheus.Registerer) lossMetrics {
-	m := lossMetrics{
-		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "auditrelay_journal_quarantined_records_total",
-			Help: "Records that could not be read and were set aside.",
-		}),
-		lost: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "auditrelay_journal_lost_records",
-			Help: "Records that were damaged or lost on disk, over the journal's life; the quarantine names their positions.",
-		}),
-	}
-	reg.MustRegister(m.quarantined, m.lost)
-	return m
-}
-
 // OpenQuarantine opens the quarantine of a store, or makes it. It watches itself.
 func OpenQuarantine(ctx context.Context, s store.Store, o QuarantineOptions) (*Quarantine, error) {
 	names, err := s.Log(ctx, QuarantineLog, store.Options{})
@@ -109,16 +102,23 @@ func OpenQuarantine(ctx context.Context, s store.Store, o QuarantineOptions) (*Q
 		return nil, fmt.Errorf("open the quarantine: %w", err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	of := promauto.With(o.Registerer)
 	q := &Quarantine{
-		log: o.Logger, store: s, names: names, lost: o.Lost,
-		metrics: newLossMetrics(o.Registerer), fuse: newFuse(o), ready: o.Ready,
-		life: life, stop: stop, scrubbing: make(chan struct{}, 1),
-		watched: map[string]store.Log{}, turn: make(chan struct{}, 1), named: map[account]ranges{}, damaged: map[string]ranges{},
+		opts: o, store: s, names: names, fuse: newFuse(o),
+		quarantined: of.NewCounter(prometheus.CounterOpts{
+			Name: "auditrelay_journal_quarantined_records_total",
+			Help: "Records that could not be read and were set aside.",
+		}),
+		positions: of.NewGauge(prometheus.GaugeOpts{
+			Name: "auditrelay_journal_lost_records",
+			Help: "Records that were damaged or lost on disk, over the journal's life; the quarantine names their positions.",
+		}),
+		life: life, stop: stop, scrubbing: make(lock, 1), watched: map[string]store.Log{}, turn: make(lock, 1),
 	}
-	if _, err := q.catchUp(ctx, q.remember); err != nil {
-		return nil, errors.Join(err, q.Close())
+	if _, err = q.catchUp(ctx); err == nil {
+		err = q.Watch(ctx, QuarantineLog, names)
 	}
-	if err := q.Watch(ctx, QuarantineLog, names); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, q.Close())
 	}
 	return q, nil
@@ -159,10 +159,10 @@ func (q *Quarantine) name(ctx context.Context, loss Loss, data []byte) error {
 		return err
 	}
 	loss.ID = state.ID.String()
-	if err := q.lock(ctx); err != nil {
+	if err := q.turn.take(ctx); err != nil {
 		return err
 	}
-	defer q.unlock()
+	defer q.turn.free()
 	for {
 		missing := q.named[account{loss.Log, loss.ID}].missing(loss.From, loss.To)
 		if len(missing) == 0 {
@@ -177,7 +177,7 @@ func (q *Quarantine) name(ctx context.Context, loss Loss, data []byte) error {
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("name the lost positions %d to %d of %s: %w", loss.From, loss.To, loss.Log, err)
 		}
-		news, err := q.catchUp(ctx, q.tell)
+		news, err := q.catchUp(ctx)
 		if err != nil {
 			return err
 		}
@@ -209,17 +209,17 @@ func (q *Quarantine) drafts(ctx context.Context, loss *Loss, missing ranges, dat
 	return drafts, nil
 }
 
-// catchUp reads the names that are new, and calls take with each. The turn is held, except
+// catchUp reads the names that are new, and tells of each. The turn is held, except
 // in Open.
-func (q *Quarantine) catchUp(ctx context.Context, take func(context.Context, *Loss)) (news bool, err error) {
+func (q *Quarantine) catchUp(ctx context.Context) (news bool, err error) {
 	state, err := q.names.State(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read the state of the quarantine: %w", err)
 	}
-	if state.ID != q.id { // the first time, or a cluster lost the end of it
-		q.id, q.read, q.named, q.damaged = state.ID, 0, map[account]ranges{}, map[string]ranges{}
-		take = q.remember
-		q.metrics.lost.Set(0)
+	known := state.ID == q.id
+	if !known { // the first time, or a cluster lost the end of it
+		q.id, q.read, q.named = state.ID, 0, map[account]ranges{}
+		q.positions.Set(0)
 	}
 	for item, err := range q.names.Read(ctx, q.read+1, false) {
 		if err != nil {
@@ -231,7 +231,10 @@ func (q *Quarantine) catchUp(ctx context.Context, take func(context.Context, *Lo
 		}
 		q.read, news = item.Record.Pos, true
 		if loss, ok := lossIn(item.Record); ok {
-			take(ctx, &loss)
+			q.remember(ctx, &loss)
+			if known {
+				q.tell(&loss)
+			}
 		}
 	}
 	return news, nil
@@ -241,33 +244,37 @@ func (q *Quarantine) catchUp(ctx context.Context, take func(context.Context, *Lo
 func (q *Quarantine) remember(ctx context.Context, loss *Loss) {
 	at := account{loss.Log, loss.ID}
 	q.named[at] = q.named[at].with(loss.From, loss.To)
-	q.metrics.lost.Add(float64(loss.Positions()))
+	q.positions.Add(float64(loss.Positions()))
 	if loss.Log != EventsLog || loss.Why == store.Doubtful { // each power cut may tear some
 		return
 	}
-	q.damaged[loss.ID] = q.damaged[loss.ID].with(loss.From, loss.To)
+	q.fuse.note(loss.ID, loss.From, loss.To)
 	// Before the events are watched, there is nothing to hold. Watch looks at all names.
-	if state, err := q.state(ctx, EventsLog); err == nil && state.ID.String() == loss.ID {
-		q.fuse.note(ranges{{loss.From, loss.To}}, q.readable(&state))
+	if state, err := q.state(ctx, EventsLog); err == nil {
+		q.judge(&state)
 	}
 }
 
-// tell is remember for a name that is new.
-func (q *Quarantine) tell(ctx context.Context, loss *Loss) {
-	q.remember(ctx, loss)
-	q.metrics.quarantined.Inc()
-	q.log.Error("records cannot be read and were set aside", "log", loss.Log,
+// tell tells of a name that is new.
+func (q *Quarantine) tell(loss *Loss) {
+	q.quarantined.Inc()
+	q.opts.Logger.Error("records cannot be read and were set aside", "log", loss.Log,
 		"first_position", loss.From, "last_position", loss.To, "reason", loss.Reason, "kept", loss.Kept)
-	if IsEvents(loss.Log) && q.lost != nil {
-		q.lost()
+	if IsEvents(loss.Log) && q.opts.Lost != nil {
+		q.opts.Lost()
 	}
 }
 
-// readable is how many records of the events are there and not named. The turn is held.
-func (q *Quarantine) readable(events *store.State) uint64 {
+// judge holds the damage against how many records of the events are there and not named. The turn is
+// held.
+func (q *Quarantine) judge(events *store.State) {
+	if !q.opts.Fuse {
+		return
+	}
+	id := events.ID.String()
 	all := uint64(events.End + 1 - events.First)
-	lost := q.named[account{EventsLog, events.ID.String()}].count(events.First, events.End)
-	return all - min(all, lost)
+	lost := q.named[account{EventsLog, id}].count(events.First, events.End)
+	q.fuse.judge(id, all-min(all, lost))
 }
 
 // All returns the content of the quarantine, oldest first.
@@ -303,14 +310,3 @@ func (q *Quarantine) state(ctx context.Context, log string) (store.State, error)
 	}
 	return state, nil
 }
-
-func (q *Quarantine) lock(ctx context.Context) error {
-	select {
-	case q.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (q *Quarantine) unlock() { <-q.turn }

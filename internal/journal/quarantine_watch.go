@@ -32,9 +32,9 @@ func (q *Quarantine) Watch(ctx context.Context, name string, log store.Log) erro
 }
 
 func (q *Quarantine) watch(ctx context.Context, name string, log store.Log) {
-	if q.ready != nil {
+	if q.opts.Ready != nil {
 		select {
-		case <-q.ready:
+		case <-q.opts.Ready:
 		case <-ctx.Done():
 			return
 		}
@@ -42,12 +42,10 @@ func (q *Quarantine) watch(ctx context.Context, name string, log store.Log) {
 	for {
 		took := time.Duration(0)
 		err := q.insist(ctx, "reading back the log "+name, func() error {
-			select {
-			case q.scrubbing <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := q.scrubbing.take(ctx); err != nil {
+				return err
 			}
-			defer func() { <-q.scrubbing }()
+			defer q.scrubbing.free()
 			began := time.Now()
 			err := q.scrub(ctx, name, log)
 			took = time.Since(began)
@@ -73,7 +71,7 @@ func (q *Quarantine) scrub(ctx context.Context, name string, log store.Log) erro
 
 // insist calls do until it succeeds, ctx ends or the store is closed.
 func (q *Quarantine) insist(ctx context.Context, what string, do func() error) error {
-	return retry.Insist(ctx, q.log, what, func(err error) bool { return errors.Is(err, store.ErrClosed) }, do)
+	return retry.Insist(ctx, q.opts.Logger, what, func(err error) bool { return errors.Is(err, store.ErrClosed) }, do)
 }
 
 // Follow calls handle for each named loss, old and new, in order, until ctx ends or the store is

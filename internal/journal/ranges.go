@@ -33,6 +33,15 @@ func (r ranges) missing(from, to store.Pos) (left ranges) {
 	return left
 }
 
+// from returns the positions of r from one on.
+func (r ranges) from(pos store.Pos) ranges {
+	left := slices.Clone(r[r.after(pos):])
+	if len(left) > 0 {
+		left[0].from = max(left[0].from, pos)
+	}
+	return left
+}
+
 // with returns r with more positions in it. It may change r.
 func (r ranges) with(from, to store.Pos) ranges {
 	i := r.after(max(from, 1) - 1) // the run that touches from
@@ -50,3 +59,6 @@ func (r ranges) count(from, to store.Pos) (n uint64) {
 	}
 	return n
 }
+
+// size is how many positions are in r.
+func (r ranges) size() uint64 { return r.count(0, ^store.Pos(0)) }

@@ -63,14 +63,17 @@ func TestTheFuseBlows(t *testing.T) {
 		"nothing is readable": {30_850, 0, true},
 	} {
 		f := newFuse(QuarantineOptions{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Fuse: true})
-		f.note(ranges{{101, 100 + c.damaged}}, c.readable)
+		f.note("log", 101, 100+c.damaged)
+		f.note("another", 1, 1000)
+		f.judge("log", c.readable)
 		assert.Equal(t, c.held, f.state().Held, name)
 		assert.Equal(t, c.held, testutil.ToFloat64(f.blown) == 1, name)
 		assert.Equal(t, c.held, holds(f, 50, 101), name)
 		assert.False(t, holds(f, 1, 100), "%s: what lies before it is given", name)
 		f.accept(100 + c.damaged)
 		assert.False(t, holds(f, 50, 101), name)
-		f.note(ranges{{50, 60}}, c.readable)
+		f.note("log", 50, 60)
+		f.judge("log", c.readable)
 		assert.False(t, f.state().Held, "%s: older damage is accepted too", name)
 	}
 }

@@ -57,33 +57,21 @@ func (j *Journal) learn(r *store.Record, epoch uint64) {
 	m := markOf(r)
 	m.events = j.commits.learn(record.Count(r.Data))
 	var shares []sourceBytes
-	for events := range j.piecesOf(r) {
+	take := func(events []relay.Event) bool {
 		shares = addShares(shares, events)
 		j.set.opts.Others(events, epoch)
+		return true
+	}
+	if d, _ := j.decoded.Decode(uint64(r.Pos), r.Data); d.Large {
+		visitRecord(r.Data, take)
+	} else if len(d.Events) > 0 {
+		take(d.Events)
 	}
 	j.end.count(r.Pos, record.Count(r.Data))
 	j.committed(m, len(r.Data)+recordFrame, shares)
 	if told := j.sealed.Load(); told != nil {
 		if d, err := record.DigestOf(r.Data); err == nil {
 			(*told)(Sealed{Position: uint64(r.Pos), Digest: d})
-		}
-	}
-}
-
-// piecesOf gives the events of a record, in pieces where there are many.
-func (j *Journal) piecesOf(r *store.Record) func(yield func([]relay.Event) bool) {
-	return func(yield func([]relay.Event) bool) {
-		d, _ := j.decoded.Decode(uint64(r.Pos), r.Data)
-		if !d.Large {
-			if len(d.Events) > 0 {
-				yield(d.Events)
-			}
-			return
-		}
-		for events, err := range record.Pieces(r.Data) {
-			if err != nil || !yield(events) {
-				return
-			}
 		}
 	}
 }

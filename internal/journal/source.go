@@ -168,9 +168,7 @@ func (s *Source) run(ctx context.Context, after mark) {
 		if after.pos > began {
 			failing = retry.Failure{}
 		}
-		if failing.Again(err.Error()) {
-			s.j.log.Warn("reading the journal was interrupted; it goes on", "sink", s.sink, "error", err)
-		}
+		failing.Tell(s.j.log.With("sink", s.sink), err, "reading the journal was interrupted; it goes on", "")
 		if retry.Sleep(ctx, retryPause) != nil {
 			return
 		}

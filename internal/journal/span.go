@@ -101,37 +101,40 @@ func (s *Span) Records() (read, all uint64) {
 	return read, s.all
 }
 
-// now is the part that is being read, or nil at the end.
-func (s *Span) now() *part {
-	for len(s.parts) > 0 && s.parts[0].next == s.parts[0].end {
-		s.parts, s.held = s.parts[1:], nil
-	}
-	if len(s.parts) == 0 {
-		return nil
-	}
-	return &s.parts[0]
-}
-
 // Next gives the next events chosen by keep, in order. It returns an empty batch once it
 // has read the limit's bytes of others, so its caller sees progress.
 func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
-	for bytes := 0; (s.open != nil || s.now() != nil) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
-		if s.open != nil {
-			var size int
-			events, size = s.take(events, s.limit.Bytes-bytes)
-			bytes += size
-			continue
+	for bytes := 0; len(events) < s.limit.Events && bytes < s.limit.Bytes; {
+		err := s.advance(ctx)
+		if errors.Is(err, ErrSpanEnd) && len(events) > 0 {
+			break
 		}
-		if err := s.step(ctx, s.now()); err != nil {
+		if err != nil {
 			return relay.Batch{}, err
 		}
-	}
-	if len(events) == 0 && s.open == nil && s.now() == nil {
-		return relay.Batch{}, ErrSpanEnd
+		var size int
+		events, size = s.take(events, s.limit.Bytes-bytes)
+		bytes += size
 	}
 	s.given++ // a position of the log would not do: a large record is given in several batches
 	return relay.Batch{Events: events, Position: s.given}, nil
+}
+
+// advance opens the next record, unless one is open.
+func (s *Span) advance(ctx context.Context) error {
+	for s.open == nil {
+		for len(s.parts) > 0 && s.parts[0].next == s.parts[0].end {
+			s.parts, s.held = s.parts[1:], nil
+		}
+		if len(s.parts) == 0 {
+			return ErrSpanEnd
+		}
+		if err := s.step(ctx, &s.parts[0]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take adds events of the open record, and returns the size of all it read.

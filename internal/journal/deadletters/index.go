@@ -71,6 +71,14 @@ func (x *index) begin(log *store.State) store.Pos {
 	return x.applied + 1
 }
 
+// change makes a change, and notes that the index has read up to a position.
+func (x *index) change(to store.Pos, do func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	do()
+	x.advance(to)
+}
+
 // advance notes that the index has read up to a position. mu is held.
 func (x *index) advance(to store.Pos) {
 	x.applied = to
@@ -183,54 +191,43 @@ func (s *Store) read(ctx context.Context) error {
 		return err
 	}
 	for item, err := range s.letters.Read(ctx, s.index.begin(&state), true) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case item.Gap != nil:
-			s.name(ctx, *item.Gap)
-			s.pass(item.Gap.To)
-		default:
-			s.apply(ctx, item.Record)
 		}
+		if item.Gap != nil {
+			s.name(ctx, *item.Gap)
+			s.index.change(item.Gap.To, func() {})
+			continue
+		}
+		s.index.change(item.Record.Pos, s.changeOf(ctx, item.Record))
 	}
 	return errors.New("it ended")
 }
 
-// apply takes a record into the index.
-func (s *Store) apply(ctx context.Context, r *store.Record) {
+// changeOf is what a record changes in the index.
+func (s *Store) changeOf(ctx context.Context, r *store.Record) func() {
 	switch r.Kind {
 	case kindLetter:
 		h, _, err := headIn(r)
 		if err != nil {
 			s.nameRecord(ctx, r, err)
-			break
+			return func() {}
 		}
-		s.index.mu.Lock()
-		s.index.put(h.ID, shareKey{r.Key, h.Source}, r)
-		s.index.mu.Unlock()
+		return func() { s.index.put(h.ID, shareKey{r.Key, h.Source}, r) }
 	case kindRemoved:
 		ids, err := removedIn(r)
 		if err != nil {
 			s.nameRecord(ctx, r, err)
 		}
-		s.index.mu.Lock()
-		for _, id := range ids {
-			s.index.take(id)
+		return func() {
+			for _, id := range ids {
+				s.index.take(id)
+			}
+			s.tidySoon()
 		}
-		s.index.mu.Unlock()
-		s.tidySoon()
 	default:
-		s.index.mu.Lock()
-		s.index.foreign = true
-		s.index.mu.Unlock()
+		return func() { s.index.foreign = true }
 	}
-	s.pass(r.Pos)
-}
-
-func (s *Store) pass(to store.Pos) {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	s.index.advance(to)
 }
 
 // name puts a gap into the quarantine. If that fails, the quarantine's own look at the log

@@ -97,22 +97,25 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.index.budget))
-	values := map[string][3]float64{}
 	usage, whole := c.index.usage()
-	for _, sink := range *c.sinks.Load() {
-		if values[sink] = [3]float64{}; !whole {
-			values[sink] = [3]float64{math.NaN(), math.NaN(), math.NaN()}
+	gauge := func(desc *prometheus.Desc, value int64, of ...string) {
+		v := float64(value)
+		if len(of) > 0 && !whole {
+			v = math.NaN()
 		}
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, of...)
+	}
+	gauge(budgetDesc, c.index.budget)
+	if !whole {
+		clear(usage)
+	}
+	for _, sink := range *c.sinks.Load() {
+		usage[sink] = usage[sink] // one without letters has metrics, too
 	}
 	for sink, u := range usage {
-		if _, fullest := u.Fullest(); whole {
-			values[sink] = [3]float64{float64(u.Letters), float64(u.Bytes), float64(fullest)}
-		}
-	}
-	for sink, v := range values {
-		ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, v[0], sink)
-		ch <- prometheus.MustNewConstMetric(bytesDesc, prometheus.GaugeValue, v[1], sink)
-		ch <- prometheus.MustNewConstMetric(fullestDesc, prometheus.GaugeValue, v[2], sink)
+		_, fullest := u.Fullest()
+		gauge(lettersDesc, int64(u.Letters), sink) //nolint:gosec // a count
+		gauge(bytesDesc, u.Bytes, sink)
+		gauge(fullestDesc, fullest, sink)
 	}
 }

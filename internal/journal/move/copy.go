@@ -110,15 +110,8 @@ func (m *mover) logs(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(logs, func(a, b string) int {
-		if a == journal.QuarantineLog {
-			return 1
-		}
-		if b == journal.QuarantineLog {
-			return -1
-		}
-		return strings.Compare(a, b)
-	})
+	logs = slices.DeleteFunc(logs, func(name string) bool { return name == journal.QuarantineLog })
+	logs = append(logs, journal.QuarantineLog)
 	for _, name := range logs {
 		_, state, err := open(ctx, m.From, name, m.Keep(name))
 		if err != nil {
@@ -150,7 +143,7 @@ func (m *mover) copyLog(ctx context.Context, name string) error {
 	if !ok {
 		return errors.New("the store cannot take it over")
 	}
-	if have, err = m.fit(ctx, from, to, &state, &have); err != nil {
+	if have, err = m.fit(ctx, from, to, state, have); err != nil {
 		return err
 	}
 	c := &copier{mover: m, name: name, from: from, to: to}
@@ -171,24 +164,24 @@ func (m *mover) copyLog(ctx context.Context, name string) error {
 
 // fit sees to it that what the new place has of the log is a part of it, up to a position, and
 // returns its state. What the old place has trimmed meanwhile is trimmed there, too.
-func (m *mover) fit(ctx context.Context, from store.Log, to store.Taker, state, have *store.State) (store.State, error) {
-	switch same, err := sameAt(ctx, from, to, have.End, state); {
+func (m *mover) fit(ctx context.Context, from store.Log, to store.Taker, state, have store.State) (store.State, error) {
+	switch same, err := sameAt(ctx, from, to, have.End, &state); {
 	case err != nil:
-		return *have, err
+		return have, err
 	case have.ID != state.ID, have.End > state.End, !same:
-		return *have, refuse("%s has other records in the log %s than %s: it was used meanwhile, so empty it and begin again", m.To.Name, have.ID, m.From.Name)
+		return have, refuse("%s has other records in the log %s than %s: it was used meanwhile, so empty it and begin again", m.To.Name, have.ID, m.From.Name)
 	}
 	if have.First >= state.First {
-		return *have, nil
+		return have, nil
 	}
 	// A crash between the two leaves a gap that the next run trims.
 	if have.End+1 < state.First {
 		if err := to.Pass(ctx, store.Gap{From: have.End + 1, To: state.First - 1, Why: store.Trimmed}); err != nil {
-			return *have, err
+			return have, err
 		}
 	}
 	if err := to.Trim(ctx, state.First); err != nil {
-		return *have, err
+		return have, err
 	}
 	return to.State(ctx)
 }
@@ -230,7 +223,8 @@ type copier struct {
 	from  store.Log
 	to    store.Taker
 	batch []store.Record
-	size  int
+
+	size, largest int // bytes of the batch, and of the largest record in it
 }
 
 // copy copies a log from a position on, up to its present end.
@@ -247,12 +241,13 @@ func (c *copier) copy(ctx context.Context, next store.Pos) error {
 		}
 		r := *item.Record
 		r.Data = bytes.Clone(r.Data)
-		if size := c.size + len(r.Key) + len(r.Data); len(c.batch) == batchRecords || len(c.batch) > 0 && size > batchBytes {
+		size := len(r.Key) + len(r.Data)
+		if len(c.batch) == batchRecords || c.size+size > batchBytes {
 			if err := c.flush(ctx); err != nil {
 				return err
 			}
 		}
-		c.batch, c.size = append(c.batch, r), c.size+len(r.Key)+len(r.Data)
+		c.batch, c.size, c.largest = append(c.batch, r), c.size+size, max(c.largest, size)
 	}
 	return c.flush(ctx)
 }
@@ -270,19 +265,12 @@ func (c *copier) flush(ctx context.Context) error {
 		case errors.Is(err, store.ErrTooLarge):
 			advice = "; raise max_payload of the servers, or for the disk journal.max_bytes, and run the move again"
 		}
-		return fmt.Errorf("positions %d to %d, of up to %d bytes: %w%s", c.batch[0].Pos, c.batch[len(c.batch)-1].Pos, c.largest(), err, advice)
+		return fmt.Errorf("positions %d to %d, of up to %d bytes: %w%s", c.batch[0].Pos, c.batch[len(c.batch)-1].Pos, c.largest, err, advice)
 	}
 	c.tell(uint64(len(c.batch)))
 	clear(c.batch)
-	c.batch, c.size = c.batch[:0], 0
+	c.batch, c.size, c.largest = c.batch[:0], 0, 0
 	return nil
-}
-
-func (c *copier) largest() (most int) {
-	for i := range c.batch {
-		most = max(most, len(c.batch[i].Key)+len(c.batch[i].Data))
-	}
-	return most
 }
 
 // pass names a gap in the old place, and has the new one pass over it. The trail names its own.

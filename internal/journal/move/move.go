@@ -138,17 +138,13 @@ func Check(ctx context.Context, s store.Store) error {
 	at := m.Time.Format(time.RFC3339)
 	switch m.State {
 	case Leaving:
-		return elsewhere("a move of this journal to %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again, or take it back with --to and the place where the journal is now", m.Other, at)
+		return fmt.Errorf("%w: a move of this journal to %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again, or take it back with --to and the place where the journal is now", ErrElsewhere, m.Other, at)
 	case Left:
-		return elsewhere("this journal was moved to %s at %s: set journal.url to that place, or move it back with 'auditrelay journal move'", m.Other, at)
+		return fmt.Errorf("%w: this journal was moved to %s at %s: set journal.url to that place, or move it back with 'auditrelay journal move'", ErrElsewhere, m.Other, at)
 	case Arriving:
-		return elsewhere("a move to this place from %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again", m.Other, at)
+		return fmt.Errorf("%w: a move to this place from %s was begun at %s, and is not finished: run the same 'auditrelay journal move' again", ErrElsewhere, m.Other, at)
 	}
 	return nil
-}
-
-func elsewhere(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrElsewhere}, args...)...)
 }
 
 // Run moves everything from one place to the other, or goes on with the same move.
@@ -192,7 +188,7 @@ func (m *mover) meet(ctx context.Context) (err error) {
 	switch from := &m.from; {
 	case id == "":
 		return refuse("%s has none", m.From.Name)
-	case from.State == Left && from.Other != m.To.Name, from.State == Leaving && from.Other != m.To.Name:
+	case (from.State == Left || from.State == Leaving) && from.Other != m.To.Name:
 		return refuse("a move of it to %s was begun at %s", from.Other, from.Time.Format(time.RFC3339))
 	case from.State == Arriving:
 		return refuse("it is not where it seems to be: a move from %s to %s was begun, and is not finished", from.Other, m.From.Name)

@@ -138,14 +138,12 @@ func (b *Batch) Bytes() []byte { return b.buf }
 func (b *Batch) Segments() int { return len(b.cuts) }
 
 // Segment returns the i-th segment, and how many events it holds.
-func (b *Batch) Segment(i int) (data []byte, events int) { return b.segment(i), b.cuts[i].events }
-
-// segment returns the i-th segment's bytes.
-func (b *Batch) segment(i int) []byte {
+func (b *Batch) Segment(i int) (data []byte, events int) {
+	end := len(b.buf)
 	if i+1 < len(b.cuts) {
-		return b.buf[b.cuts[i].start:b.cuts[i+1].start]
+		end = b.cuts[i+1].start
 	}
-	return b.buf[b.cuts[i].start:]
+	return b.buf[b.cuts[i].start:end], b.cuts[i].events
 }
 
 func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {

@@ -22,11 +22,10 @@ const (
 // It knows a record by its checksum, which no other record has, since each has a salt.
 type Cache struct {
 	mu      sync.Mutex
-	sources int                 // guarded by mu
-	records map[uint64]*Decoded // by checksum; guarded by mu
-	order   []uint64            // as they came; guarded by mu
-	bytes   int                 // of the decoded ones; guarded by mu
-	newest  uint64              // the position of the newest record that a source has read; guarded by mu
+	sources int        // guarded by mu
+	records []*Decoded // as they came; guarded by mu
+	bytes   int        // of the decoded ones; guarded by mu
+	newest  uint64     // the position of the newest record that a source has read; guarded by mu
 }
 
 // Decoded is the content of a record.
@@ -37,6 +36,7 @@ type Decoded struct {
 	Cut    int  // events with labels left out
 	Err    error
 
+	sum     uint64    // the record's checksum
 	once    sync.Once // the first source decodes, others wait for it
 	counted int       // its bytes in the cache; guarded by the cache's mu
 	reads   int       // calls of Decode; guarded by the cache's mu
@@ -44,9 +44,7 @@ type Decoded struct {
 
 // NewCache makes an empty cache for a number of sources. If there are more, some decode a
 // record again; if there are fewer, records stay up to the cache's bounds.
-func NewCache(sources int) *Cache {
-	return &Cache{sources: sources, records: map[uint64]*Decoded{}}
-}
+func NewCache(sources int) *Cache { return &Cache{sources: sources} }
 
 // Serve replaces the number of sources.
 func (c *Cache) Serve(sources int) {
@@ -58,12 +56,15 @@ func (c *Cache) Serve(sources int) {
 // Decode decodes rec, the record at a position. fresh means this call did the work. Nothing may
 // be appended to the record's events.
 func (c *Cache) Decode(pos uint64, rec []byte) (d *Decoded, fresh bool) {
-	sum := Checksum(rec)
-	d = c.entry(pos, sum)
+	d = c.entry(pos, Checksum(rec))
 	d.once.Do(func() {
 		fresh = true
 		d.fill(Open(rec))
-		c.count(sum, d)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if slices.Contains(c.records, d) { // else it was dropped already
+			c.count(d)
+		}
 	})
 	return d, fresh
 }
@@ -72,19 +73,14 @@ func (c *Cache) Decode(pos uint64, rec []byte) (d *Decoded, fresh bool) {
 // unless even the first of them is far from last, the position of the newest record in the
 // journal.
 func (c *Cache) Keep(last uint64, rec []byte, d *Decoded) {
-	if c.add(last, Checksum(rec), d) {
-		c.count(Checksum(rec), d)
-	}
-}
-
-func (c *Cache) add(last, sum uint64, d *Decoded) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.newest+cachedRecords <= last {
-		return false
+		return
 	}
-	c.insert(sum, d)
-	return true
+	d.sum = Checksum(rec)
+	c.insert(d)
+	c.count(d)
 }
 
 // Content decodes a batch of so many events that was just made. Its events refer to raw, which
@@ -102,7 +98,7 @@ func (d *Decoded) fill(reader *Reader, err error) {
 	if d.Err = err; err != nil {
 		return
 	}
-	if d.Cut = reader.LabelsLeftOut(); !reader.Done() {
+	if d.Cut = reader.cut; !reader.Done() {
 		d.Large, d.Events, d.Size = true, nil, 0
 	}
 }
@@ -112,43 +108,36 @@ func (c *Cache) entry(pos, sum uint64) *Decoded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.newest = max(c.newest, pos)
-	d := c.records[sum]
-	if d == nil {
-		d = &Decoded{}
-		c.insert(sum, d)
+	i := slices.IndexFunc(c.records, func(d *Decoded) bool { return d.sum == sum })
+	if i < 0 {
+		i = c.insert(&Decoded{sum: sum})
 	}
+	d := c.records[i]
 	if d.reads++; d.reads >= c.sources {
-		c.drop(sum)
+		c.drop(i)
 	}
 	return d
 }
 
-// insert adds an entry, in place of the oldest one if there are too many. mu is held.
-func (c *Cache) insert(sum uint64, d *Decoded) {
-	if len(c.order) == cachedRecords {
-		c.drop(c.order[0])
+// insert adds an entry, in place of the oldest one if there are too many, and returns its place. mu is held.
+func (c *Cache) insert(d *Decoded) int {
+	if len(c.records) == cachedRecords {
+		c.drop(0)
 	}
-	c.records[sum] = d
-	c.order = append(c.order, sum)
+	c.records = append(c.records, d)
+	return len(c.records) - 1
 }
 
-// count adds a decoded record's bytes, and drops the oldest records beyond the bound.
-func (c *Cache) count(sum uint64, d *Decoded) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.records[sum] != d {
-		return // dropped already
-	}
+// count adds a decoded record's bytes, and drops the oldest records beyond the bound. mu is held.
+func (c *Cache) count(d *Decoded) {
 	d.counted = d.Size
-	for c.bytes += d.Size; c.bytes > cachedBytes && len(c.order) > 1; {
-		c.drop(c.order[0])
+	for c.bytes += d.Size; c.bytes > cachedBytes && len(c.records) > 1; {
+		c.drop(0)
 	}
 }
 
-// drop removes a record. mu is held.
-func (c *Cache) drop(sum uint64) {
-	c.bytes -= c.records[sum].counted
-	delete(c.records, sum)
-	i := slices.Index(c.order, sum)
-	c.order = slices.Delete(c.order, i, i+1)
+// drop removes the record at a place. mu is held.
+func (c *Cache) drop(i int) {
+	c.bytes -= c.records[i].counted
+	c.records = slices.Delete(c.records, i, i+1)
 }

@@ -31,7 +31,8 @@ func Fit(b *Batch, limit int) (*Batch, error) {
 // longest is the size of the longest segment.
 func (b *Batch) longest() (n int) {
 	for i := range b.cuts {
-		n = max(n, len(b.segment(i)))
+		data, _ := b.Segment(i)
+		n = max(n, len(data))
 	}
 	return n
 }

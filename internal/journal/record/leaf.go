@@ -106,9 +106,6 @@ const (
 // ContentType returns the media type that each event with this body has, in all of its copies. It
 // recognises a JSON object by its first and last byte, and reads nothing between.
 func ContentType(body []byte) string {
-	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
-		return ContentJSON
-	}
 	body = bytes.TrimSpace(body)
 	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
 		return ContentJSON

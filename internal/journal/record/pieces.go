@@ -87,10 +87,6 @@ func (r *Reader) Events() int { return r.events }
 // Done reports whether all events were given.
 func (r *Reader) Done() bool { return r.given == r.events }
 
-// LabelsLeftOut counts the events whose labels exceeded the bounds; it is known after the first
-// call of Next.
-func (r *Reader) LabelsLeftOut() int { return r.cut }
-
 // Next appends events to dst until they have most bytes or the record ends: at
 // least one, if there is one. It returns their size. An error wraps ErrCorrupt and
 // leaves dst as it was. The first piece checks the whole record, so no later piece

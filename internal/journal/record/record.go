@@ -69,7 +69,7 @@ func checksum(head, rest []byte) uint64 {
 
 // unpack checks a record and returns its batch, decompressed.
 func unpack(rec []byte) (raw []byte, events int, err error) {
-	if err := CheckVersion(rec); err != nil {
+	if err := checkVersion(rec); err != nil {
 		return nil, 0, err
 	}
 	switch {
@@ -102,10 +102,12 @@ type decoder struct {
 	dry     bool // only check whether it can be read
 }
 
-func (d *decoder) text() string {
-	n := d.uvarint()
+func (d *decoder) text() string { return d.take(d.uvarint(), "length of a text") }
+
+// take reads the next n bytes. It returns none if there are fewer.
+func (d *decoder) take(n uint64, what string) string {
 	if n > uint64(len(d.rest)) {
-		d.fail("length of a text")
+		d.fail(what)
 		return ""
 	}
 	s := d.rest[:n]
@@ -114,37 +116,29 @@ func (d *decoder) text() string {
 }
 
 func (d *decoder) uvarint() uint64 {
-	var v uint64
-	for i := 0; i < len(d.rest) && i < binary.MaxVarintLen64; i++ {
-		c := d.rest[i]
-		v |= uint64(c&0x7f) << (7 * i)
-		if c < 0x80 {
-			d.rest = d.rest[i+1:]
-			return v
-		}
+	v, n := binary.Uvarint(bytesOf(d.rest))
+	if n <= 0 {
+		d.fail("varint")
+		return 0
 	}
-	d.fail("varint")
-	return 0
+	d.rest = d.rest[n:]
+	return v
 }
 
 func (d *decoder) time() time.Time {
-	if len(d.rest) < 8 {
-		d.fail("time")
+	s := d.take(8, "time")
+	if s == "" {
 		return time.Time{}
 	}
-	ns := binary.LittleEndian.Uint64(bytesOf(d.rest[:8]))
-	d.rest = d.rest[8:]
-	return time.Unix(0, int64(ns)).UTC()
+	return time.Unix(0, int64(binary.LittleEndian.Uint64(bytesOf(s)))).UTC()
 }
 
 func (d *decoder) uint32() uint32 {
-	if len(d.rest) < 4 {
-		d.fail("count")
+	s := d.take(4, "count")
+	if s == "" {
 		return 0
 	}
-	n := binary.LittleEndian.Uint32(bytesOf(d.rest[:4]))
-	d.rest = d.rest[4:]
-	return n
+	return binary.LittleEndian.Uint32(bytesOf(s))
 }
 
 func (d *decoder) fail(what string) {

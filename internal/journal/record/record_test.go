@@ -175,8 +175,9 @@ func TestABatchIsCutToFit(t *testing.T) {
 		want, err := decodeAll(nil, Append(nil, b.buf, b.events))
 		require.NoError(t, err)
 		var got []relay.Event
-		for i, c := range cut.cuts {
-			got, err = decodeAll(got, Append(nil, cut.segment(i), c.events))
+		for i := range cut.Segments() {
+			data, n := cut.Segment(i)
+			got, err = decodeAll(got, Append(nil, data, n))
 			require.NoError(t, err)
 		}
 		require.Equal(t, want, got)

@@ -10,13 +10,9 @@ import (
 // sound: nothing sets them aside or passes over them.
 var ErrVersion = errors.New("written by a later version of auditrelay")
 
-// Version is the version of the written records, and the newest readable one: the last
-// byte of magic.
-const Version = 1
-
-// CheckVersion tells a record of a later version from a damaged one: if the record is sound
+// checkVersion tells a record of a later version from a damaged one: if the record is sound
 // once the version byte is set to ours, a bit was flipped there.
-func CheckVersion(rec []byte) error {
+func checkVersion(rec []byte) error {
 	if len(rec) < len(magic) || string(rec[:3]) != magic[:3] {
 		return nil
 	}
