@@ -139,7 +139,7 @@ func TestNoPositionMovesAfterTheTurn(t *testing.T) {
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	j, other := share(t, srv.ClientURL()), share(t, srv.ClientURL())
 	sink, control := j.takes(t, "sink/k"), j.takes(t, "control")
-	j.TrimUnder(control)
+	j.set.TrimUnder(control)
 	events := relaytest.Events(8)
 	j.push(t, events[:4])
 	source := j.under(t, sink, "k")
@@ -202,7 +202,7 @@ func TestAnOlderConfigurationTrimsNothingOfANewSink(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	old := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k"} })
-	old.TrimUnder(old.takes(t, "control"))
+	old.set.TrimUnder(old.takes(t, "control"))
 	k := old.under(t, old.takes(t, "sink/k"), "k")
 	events := relaytest.Events(9)
 	for i := range 6 {
@@ -302,7 +302,7 @@ func TestTheClusterLosesAPosition(t *testing.T) {
 		require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("TEST_TABLE.key."+key+".k")))
 	}
 	other := share(t, srv.ClientURL(), sinks)
-	other.TrimUnder(other.takes(t, "control"))
+	other.set.TrimUnder(other.takes(t, "control"))
 	require.NoError(t, other.trimAll(t))
 	assert.Zero(t, other.Trimmed())
 	assert.Equal(t, ids(events), ids(read(t, other.under(t, other.takes(t, "sink/k"), "k"), 6, true)))

@@ -50,7 +50,7 @@ func TestAFrozenRelayRegistersARetiredSink(t *testing.T) {
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	j := share(t, srv.ClientURL(), func(o *Options) { o.Sinks = []string{"k"} })
 	old := share(t, srv.ClientURL())
-	j.TrimUnder(j.takes(t, "control"))
+	j.set.TrimUnder(j.takes(t, "control"))
 	k := j.under(t, j.takes(t, "sink/k"), "k")
 	at := freeze(old, keysOf(0).sink+"gone")
 	registered := make(chan error, 1)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -48,7 +48,7 @@ const (
 
 // Journal is one log of events. It is safe for concurrent use.
 type Journal struct {
-	set    *Set // nil while it is only looked into
+	set    *Set
 	events store.Log
 	name   string // of the log
 	keys   keys   // of its values in the table
@@ -56,14 +56,10 @@ type Journal struct {
 	lost   *Quarantine
 	cfg    config.Journal
 	log    *slog.Logger
-	// served are the configured sinks and environments.
-	served atomic.Pointer[served]
-
 	// writer marks the records of this process where others append to the log, too; else empty.
 	writer string
 	sealed atomic.Pointer[func(Sealed)]
 	spans  atomic.Pointer[func() uint64] // see KeepAfter
-	trims  atomic.Pointer[lease.Turn]    // the right to trim; nil while another relay has it
 
 	id        store.ID
 	inherited store.Pos     // the newest position committed by an earlier process
@@ -84,15 +80,9 @@ type Journal struct {
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
-	stop     context.CancelFunc // ends the loops
-	done     chan struct{}      // closed when the loops have ended
-}
-
-// served are the configured sinks and environments, which a reload of the configuration changes.
-type served struct {
-	sinks []string
-	// sources are the environments', without a bound on others.
-	sources []string
+	life     context.Context // of the loops
+	stop     context.CancelFunc
+	running  sync.WaitGroup
 }
 
 // refusal is why an append failed.
@@ -152,9 +142,7 @@ func (s *Set) open(ctx context.Context, in store.Store, cfg config.Journal, shar
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(metrics, opts.Sinks),
 		sweeps:  sweeps{wake: make(chan struct{}, 1), next: newSweep()},
-		done:    make(chan struct{}),
 	}
-	j.served.Store(&served{opts.Sinks, opts.Sources})
 	if err := j.find(ctx, in, cfg, shard); err != nil {
 		return nil, err
 	}
@@ -166,21 +154,23 @@ func (s *Set) open(ctx context.Context, in store.Store, cfg config.Journal, shar
 			return nil, err
 		}
 	}
-	if opts.Shared {
-		j.writer = newWriter()
-	} else {
-		j.TrimUnder(new(lease.Turn))
-	}
 	j.commits = newCommitter(j)
 	metrics.MustRegister(&collector{j})
-	j.startLoops()
+	j.life, j.stop = context.WithCancel(context.Background())
+	for _, loop := range []func(context.Context){j.trimLoop, j.sweepLoop, j.inherit} {
+		j.running.Go(func() { loop(j.life) })
+	}
+	if opts.Shared {
+		j.writer = rand.Text()[:8]
+		j.running.Go(func() { j.follow(j.life) })
+	}
 	return j, nil
 }
 
 // look opens a log of events only to look into it.
 func look(ctx context.Context, s store.Store, cfg config.Journal, shard int) (*Journal, error) {
-	j := new(Journal)
-	j.served.Store(new(served))
+	j := &Journal{set: new(Set)}
+	j.set.served.Store(new(served))
 	return j, j.find(ctx, s, cfg, shard)
 }
 
@@ -196,35 +186,10 @@ func (j *Journal) find(ctx context.Context, s store.Store, cfg config.Journal, s
 	}
 	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
-	j.budget = newBudget(int64(cfg.MaxBytes), state.Bytes, len(j.served.Load().sources) == 1)
+	j.budget = newBudget(int64(cfg.MaxBytes), state.Bytes, len(j.set.served.Load().sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
 	j.end.reach(newest)
 	return err
-}
-
-// Serve replaces the sinks and the sources that the journal was opened with. A sink that is gone
-// keeps its position, and what it does not have is kept for it until it is retired, as after a
-// start without it.
-func (j *Journal) Serve(sinks, sources []string) {
-	j.served.Store(&served{sinks, sources})
-	j.decoded.Serve(len(sinks))
-	j.budget.serve(len(sources) == 1)
-	j.metrics.showOverlap(sinks)
-}
-
-// startLoops starts the trimming, until Close.
-func (j *Journal) startLoops() {
-	ctx, stop := context.WithCancel(context.Background())
-	j.stop = stop
-	var running sync.WaitGroup
-	loops := []func(context.Context){j.trimLoop, j.sweepLoop, j.inherit}
-	if j.writer != "" {
-		loops = append(loops, j.follow)
-	}
-	for _, loop := range loops {
-		running.Go(func() { loop(ctx) })
-	}
-	go func() { running.Wait(); close(j.done) }()
 }
 
 // Seal has a function told of each durable record from now on: of one that this process commits
@@ -280,7 +245,7 @@ func (j *Journal) MaxEvent() int { return j.events.MaxRecord() - recordRoom }
 func (j *Journal) Close() {
 	j.commits.close()
 	j.stop()
-	<-j.done
+	j.running.Wait()
 }
 
 // Inherited is the newest position committed by an earlier process.

@@ -2,8 +2,6 @@ package journal
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"iter"
 	"math"
@@ -40,29 +38,21 @@ func keyOf(events uint64, writer string, layout uint64) string {
 	return key
 }
 
-// keyIn reads the key of a record. Without a writer, or a layout, that is zero. counted is false for a
-// record that no version of ours wrote.
-func keyIn(r *store.Record) (events uint64, counted bool, writer string, layout uint64) {
+// keyIn reads the key of a record. Without a writer, or a layout, that is zero.
+func keyIn(r *store.Record) (events uint64, writer string, layout uint64) {
 	count, rest, _ := strings.Cut(r.Key, "/")
 	events, err := strconv.ParseUint(count, 10, 64)
+	if err != nil {
+		events = record.Count(r.Data) // no version of ours wrote it
+	}
 	writer, number, _ := strings.Cut(rest, "/")
 	layout, _ = strconv.ParseUint(number, 10, 64)
-	return events, err == nil, writer, layout
-}
-
-// newWriter is a new name of a writer.
-func newWriter() string {
-	var id [4]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return hex.EncodeToString(id[:])
+	return events, writer, layout
 }
 
 // markOf is the place after a record.
 func markOf(r *store.Record) mark {
-	events, counted, _, _ := keyIn(r)
-	if !counted {
-		events = record.Count(r.Data)
-	}
+	events, _, _ := keyIn(r)
 	return mark{pos: r.Pos, sum: record.Checksum(r.Data), events: events, at: r.Time}
 }
 
@@ -114,23 +104,22 @@ func recordFrom(ctx context.Context, events store.Log, from, end store.Pos) (*st
 // newestMark is the place of the log's end. Where the newest record is damaged, the events
 // are counted up to the newest readable one.
 func (j *Journal) newestMark(ctx context.Context, state *store.State) (mark, error) {
+	newest := mark{pos: state.End}
 	for back := store.Pos(1); state.End >= state.First; back *= 2 {
 		from := max(state.First, state.End+1-min(back, state.End))
-		newest := mark{}
-		for item, err := range j.events.Read(ctx, from, false) {
-			if err != nil {
-				return mark{}, fmt.Errorf("read the end of the journal: %w", err)
-			}
-			if item.Record != nil {
-				newest = markOf(item.Record)
-			}
+		held, _, err := j.readRange(ctx, from, state.End+1)
+		if err != nil {
+			return newest, err
 		}
-		if newest.pos > 0 || from == state.First {
-			newest.pos = max(newest.pos, state.End)
-			return newest, nil
+		if n := len(held); n > 0 {
+			newest = markOf(&held[n-1])
+			newest.pos = state.End
+		}
+		if len(held) > 0 || from == state.First {
+			break
 		}
 	}
-	return mark{pos: state.End}, nil
+	return newest, nil
 }
 
 // markBefore is the place before the first record from a position on.

@@ -107,13 +107,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(budgetDesc, float64(budget))
 	gauge(fullDesc, c.j.fills.secondsToFull(budget))
 	held := c.j.budget.bySource()
-	for _, source := range c.j.served.Load().sources {
+	for _, source := range c.j.set.served.Load().sources {
 		held[source] += 0 // each configured one has its series
 	}
 	for source, bytes := range held {
 		gauge(heldDesc, float64(bytes), source)
 	}
-	for _, sink := range c.j.served.Load().sinks {
+	for _, sink := range c.j.set.served.Load().sinks {
 		events, age, oldest := math.NaN(), math.NaN(), math.NaN()
 		if b, reading := c.j.Backlog(sink); reading {
 			events, age = float64(b.Events), 0

@@ -88,7 +88,7 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 // registered returns the sinks for which something is kept, sorted. One of its two values
 // is enough. The configured ones are registered even if the store lost both.
 func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
-	sinks = slices.Clone(j.served.Load().sinks)
+	sinks = slices.Clone(j.set.served.Load().sinks)
 	for _, prefix := range []string{j.keys.sink, j.keys.position} {
 		values, err := j.table.List(ctx, prefix)
 		if err != nil {

@@ -58,9 +58,9 @@ type Quarantine struct {
 
 	// turn is held by whoever reads or writes the names, which the fields below describe.
 	turn  lock
-	id    store.ID  // of the log of names
-	read  store.Pos // the last position of it that named knows
-	named map[account]ranges
+	id    store.ID          // of the log of names
+	read  store.Pos         // the last position of it that named knows
+	named map[string]ranges // by the ID of the log
 }
 
 // lock is a mutex whose wait ends with a context.
@@ -76,9 +76,6 @@ func (l lock) take(ctx context.Context) error {
 }
 
 func (l lock) free() { <-l }
-
-// account has positions that mean the same records.
-type account struct{ log, id string }
 
 // QuarantineOptions are what a quarantine needs besides its store.
 type QuarantineOptions struct {
@@ -164,7 +161,7 @@ func (q *Quarantine) name(ctx context.Context, loss Loss, data []byte) error {
 	}
 	defer q.turn.free()
 	for {
-		missing := q.named[account{loss.Log, loss.ID}].missing(loss.From, loss.To)
+		missing := q.named[loss.ID].missing(loss.From, loss.To)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -218,7 +215,7 @@ func (q *Quarantine) catchUp(ctx context.Context) (news bool, err error) {
 	}
 	known := state.ID == q.id
 	if !known { // the first time, or a cluster lost the end of it
-		q.id, q.read, q.named = state.ID, 0, map[account]ranges{}
+		q.id, q.read, q.named = state.ID, 0, map[string]ranges{}
 		q.positions.Set(0)
 	}
 	for item, err := range q.names.Read(ctx, q.read+1, false) {
@@ -242,8 +239,7 @@ func (q *Quarantine) catchUp(ctx context.Context) (news bool, err error) {
 
 // remember takes a name into account.
 func (q *Quarantine) remember(ctx context.Context, loss *Loss) {
-	at := account{loss.Log, loss.ID}
-	q.named[at] = q.named[at].with(loss.From, loss.To)
+	q.named[loss.ID] = q.named[loss.ID].with(loss.From, loss.To)
 	q.positions.Add(float64(loss.Positions()))
 	if loss.Log != EventsLog || loss.Why == store.Doubtful { // each power cut may tear some
 		return
@@ -273,7 +269,7 @@ func (q *Quarantine) judge(events *store.State) {
 	}
 	id := events.ID.String()
 	all := uint64(events.End + 1 - events.First)
-	lost := q.named[account{EventsLog, id}].count(events.First, events.End)
+	lost := q.named[id].count(events.First, events.End)
 	q.fuse.judge(id, all-min(all, lost))
 }
 

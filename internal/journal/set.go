@@ -24,7 +24,9 @@ type Set struct {
 	wanted    int // by the configuration
 	opts      Options
 	table     store.Table
-	following sync.WaitGroup // of the layout, where there are other relays
+	served    atomic.Pointer[served]
+	trims     atomic.Pointer[lease.Turn] // the right to trim; nil while another relay has it
+	following sync.WaitGroup             // of the layout, where there are other relays
 	stop      context.CancelFunc
 
 	marks atomic.Uint64 // the number that records are marked with
@@ -35,6 +37,13 @@ type Set struct {
 
 	mu  sync.Mutex
 	now *era // guarded by mu
+}
+
+// served are the configured sinks and environments, which a reload of the configuration changes.
+type served struct {
+	sinks []string
+	// sources are the environments', without a bound on others.
+	sources []string
 }
 
 // era is the time of one layout.
@@ -61,6 +70,10 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, o Options) (*S
 	}
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	set := &Set{wanted: cfg.Shards, opts: o, table: s.Table(), start: time.Now(), stale: StaleAfter, stop: stop, now: &era{layout: *first}}
+	set.served.Store(&served{o.Sinks, o.Sources})
+	if !o.Shared {
+		set.TrimUnder(new(lease.Turn))
+	}
 	set.marks.Store(first.Number)
 	set.said.Store(first.Number)
 	logs := max(first.Logs, cfg.Shards)
@@ -205,19 +218,21 @@ func (s *Set) Register(ctx context.Context, sink string) error {
 	return nil
 }
 
-// Serve is [Journal.Serve] with each log.
+// Serve replaces the sinks and the sources that the journal was opened with. A sink that is gone
+// keeps its position, and what it does not have is kept for it until it is retired, as after a
+// start without it.
 func (s *Set) Serve(sinks, sources []string) {
+	s.served.Store(&served{sinks, sources})
 	for _, j := range s.logs {
-		j.Serve(sinks, sources)
+		j.decoded.Serve(len(sinks))
+		j.budget.serve(len(sources) == 1)
+		j.metrics.showOverlap(sinks)
 	}
 }
 
-// TrimUnder is [Journal.TrimUnder] with each log.
-func (s *Set) TrimUnder(turn *lease.Turn) {
-	for _, j := range s.logs {
-		j.TrimUnder(turn)
-	}
-}
+// TrimUnder gives this relay the right to trim. Before that, the journal of a cluster only looks
+// what could be trimmed.
+func (s *Set) TrimUnder(turn *lease.Turn) { s.trims.Store(turn) }
 
 // Retire is [Journal.Retire] with each log. A crash on the way leaves the sink registered with
 // those after it, until it is retired again.

@@ -9,7 +9,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -51,7 +50,7 @@ func (j *Journal) followFrom(ctx context.Context, after *store.Pos) error {
 // learn takes a record into account if another relay has appended it. One that cannot be read is named
 // by whoever reads for a sink.
 func (j *Journal) learn(r *store.Record, epoch uint64) {
-	if _, _, writer, _ := keyIn(r); writer == j.writer {
+	if _, writer, _ := keyIn(r); writer == j.writer {
 		return
 	}
 	m := markOf(r)
@@ -88,10 +87,6 @@ func addShares(shares []sourceBytes, events []relay.Event) []sourceBytes {
 	return shares
 }
 
-// TrimUnder gives this relay the right to trim. Before that, the journal of a cluster only looks
-// what could be trimmed.
-func (j *Journal) TrimUnder(turn *lease.Turn) { j.trims.Store(turn) }
-
 // trimValue announces a trim.
 type trimValue struct {
 	Before store.Pos `json:"before"`
@@ -107,11 +102,11 @@ type trimValue struct {
 //
 // A crash after the announcement leaves records that the next trim removes.
 func (j *Journal) announce(ctx context.Context, keep store.Pos, free *extent) (store.Pos, error) {
-	turn := j.trims.Load()
+	turn := j.set.trims.Load()
 	switch {
 	case turn == nil:
 		return 0, nil
-	case j.writer == "":
+	case !j.set.opts.Shared:
 		return keep, nil
 	}
 	value, err := json.Marshal(trimValue{Before: keep, Log: j.id.String(), Epoch: turn.Number()})

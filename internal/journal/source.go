@@ -137,7 +137,7 @@ func (s *Source) open(ctx context.Context) error {
 			"sink", s.sink, "reason", why, "from", state.First)
 	}
 	first := state.First
-	if at.pos == 0 && why == "" && s.j.writer != "" {
+	if at.pos == 0 && why == "" && s.j.set.opts.Shared {
 		if first, err = s.j.announced(ctx, first); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (s *Source) passPieces(ctx context.Context, f fetched, data []byte, before 
 
 // admit waits until the sink may have records of the layout of this one.
 func (s *Source) admit(ctx context.Context, r *store.Record) error {
-	_, _, _, layout := keyIn(r)
+	_, _, layout := keyIn(r)
 	if layout <= s.layout || !s.j.set.opts.Shared {
 		return nil
 	}

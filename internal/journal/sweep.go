@@ -69,7 +69,7 @@ func (j *Journal) makeRoom(ctx context.Context, need int64) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-j.done:
+	case <-j.life.Done():
 		return ErrClosed
 	}
 }

@@ -45,7 +45,7 @@ func (c *committer) pack(group []segment) *packed {
 	p.data = record.Append(buffer, raw, p.events)
 	content := record.Content(raw, p.events)
 	if p.seal = c.j.sealed.Load(); p.seal != nil {
-		p.sealed.Digest = record.DigestMade(p.data, raw, content)
+		p.sealed.Digest = record.DigestMade(p.data, content)
 	}
 	c.j.decoded.Keep(uint64(c.j.end.get().pos), p.data, content)
 	return p

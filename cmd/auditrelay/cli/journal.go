@@ -89,17 +89,16 @@ func inspectJournal(ctx context.Context, cfg *config.Config) (*inspection, error
 		return nil, err
 	}
 	in := &inspection{Logs: []logSummary{}, Quarantine: append([]journal.Loss{}, files.lost...)}
-	err = files.visit(ctx, func(name string, l store.Log, state store.State) error {
-		s := logSummary{Name: name, ID: state.ID.String(), First: state.First, Last: state.End, Bytes: state.Bytes}
-		var err error
-		if s.Oldest, err = timeOf(ctx, l, state.First); err == nil {
-			s.Newest, err = timeOf(ctx, l, state.End)
+	for i := range files.logs {
+		l := &files.logs[i]
+		s := logSummary{Name: l.name, ID: l.state.ID.String(), First: l.state.First, Last: l.state.End, Bytes: l.state.Bytes}
+		if s.Oldest, err = l.timeOf(ctx, s.First); err == nil {
+			s.Newest, err = l.timeOf(ctx, s.Last)
+		}
+		if err != nil {
+			return nil, err
 		}
 		in.Logs = append(in.Logs, s)
-		return err
-	})
-	if err != nil {
-		return nil, err
 	}
 	in.Sinks, err = journal.PositionsIn(ctx, files.store)
 	return in, err

@@ -39,9 +39,8 @@ func (p Program) newJournalRepair() *cobra.Command {
 		if err := confirm(cmd, yes, question); err != nil {
 			return err
 		}
-		var done repairs
-		log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-		if err := repairStore(cmd.Context(), cfg, log, &done); err != nil {
+		done, err := repairStore(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"}))
+		if err != nil {
 			return err
 		}
 		return printAs(cmd.OutOrStdout(), output.isJSON(), done, printRepairs)
@@ -62,42 +61,42 @@ func printRepairs(p *page, done repairs) {
 }
 
 // repairStore opens the store as a start does, which mends it, and reads all of it back.
-func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done *repairs) (err error) {
+func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (done repairs, err error) {
 	s, err := app.OpenStore(ctx, cfg, app.StoreOptions{Logger: log})
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	names, err := journal.OpenQuarantine(ctx, s, journal.QuarantineOptions{Logger: log, Registerer: prometheus.NewRegistry()})
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer func() { err = errors.Join(err, names.Close()) }()
 	before, err := names.All(ctx)
 	if err != nil {
-		return err
+		return done, err
 	}
 	logs, err := s.Logs(ctx)
 	if err != nil {
-		return err
+		return done, err
 	}
 	for _, name := range logs {
 		if isTrail(name) {
 			continue // the trail names its own damage, as at a start
 		}
 		if err := repairLog(ctx, s, names, name, app.KeepOf(cfg)(name)); err != nil {
-			return fmt.Errorf("repair the log %s: %w", name, err)
+			return done, fmt.Errorf("repair the log %s: %w", name, err)
 		}
 	}
 	if err := withTrail(ctx, cfg, s, log, func(context.Context, *audit.Trail) error { return nil }); err != nil {
-		return err
+		return done, err
 	}
 	after, err := names.All(ctx)
 	if err != nil {
-		return err
+		return done, err
 	}
 	done.SetAside = append([]journal.Loss{}, after[len(before):]...)
-	return nil
+	return done, nil
 }
 
 // repairLog names the gaps of a log, and the events' records that cannot be read.

@@ -80,8 +80,14 @@ func printVerification(p *page, v *verification) {
 // logFiles are the logs of a data directory, open for reading only. A relay may run meanwhile.
 type logFiles struct {
 	store store.Store
-	names []string
+	logs  []logFile
 	lost  []journal.Loss
+}
+
+type logFile struct {
+	store.Log
+	name  string
+	state store.State
 }
 
 func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
@@ -97,42 +103,29 @@ func openLogs(ctx context.Context, cfg *config.Config) (*logFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &logFiles{store: s, names: names}
-	if slices.Contains(names, journal.QuarantineLog) {
-		named, err := s.Log(ctx, journal.QuarantineLog, store.Options{})
+	f := &logFiles{store: s}
+	for _, name := range names {
+		l, err := s.Log(ctx, name, store.Options{})
 		if err != nil {
 			return nil, err
 		}
-		if f.lost, err = journal.Losses(ctx, named); err != nil {
+		state, err := l.State(ctx)
+		if err == nil && name == journal.QuarantineLog {
+			f.lost, err = journal.Losses(ctx, l)
+		}
+		if err != nil {
 			return nil, err
 		}
+		f.logs = append(f.logs, logFile{l, name, state})
 	}
 	return f, nil
 }
 
-// visit calls fn for each log.
-func (f *logFiles) visit(ctx context.Context, fn func(name string, l store.Log, state store.State) error) error {
-	for _, name := range f.names {
-		l, err := f.store.Log(ctx, name, store.Options{})
-		if err != nil {
-			return err
-		}
-		state, err := l.State(ctx)
-		if err != nil {
-			return err
-		}
-		if err := fn(name, l, state); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // settled reports whether the quarantine names all positions of a run.
-func (f *logFiles) settled(name string, id store.ID, from, to store.Pos) bool {
+func (f *logFiles) settled(l *logFile, from, to store.Pos) bool {
 	for from <= to {
-		i := slices.IndexFunc(f.lost, func(l journal.Loss) bool {
-			return l.Log == name && l.ID == id.String() && l.From <= from && from <= l.To
+		i := slices.IndexFunc(f.lost, func(loss journal.Loss) bool {
+			return loss.Log == l.name && loss.ID == l.state.ID.String() && loss.From <= from && from <= loss.To
 		})
 		if i < 0 {
 			return false
@@ -143,7 +136,7 @@ func (f *logFiles) settled(name string, id store.ID, from, to store.Pos) bool {
 }
 
 // timeOf is when the first record from a position on was appended; zero without any.
-func timeOf(ctx context.Context, l store.Log, from store.Pos) (time.Time, error) {
+func (l *logFile) timeOf(ctx context.Context, from store.Pos) (time.Time, error) {
 	for item, err := range l.Read(ctx, from, false) {
 		if err != nil {
 			return time.Time{}, err
@@ -189,17 +182,17 @@ func (v *verification) open() (n int) {
 func (f *logFiles) verify(ctx context.Context, progress func(done, total int64)) (*verification, error) {
 	v := &verification{Problems: []problem{}}
 	total := int64(0)
-	sum := func(_ string, _ store.Log, state store.State) error { total += state.Bytes; return nil }
-	if err := f.visit(ctx, sum); err != nil {
-		return nil, err
+	for i := range f.logs {
+		total += f.logs[i].state.Bytes
 	}
-	err := f.visit(ctx, func(name string, l store.Log, state store.State) error {
+	for i := range f.logs {
+		l := &f.logs[i]
 		for item, err := range l.Read(ctx, 1, false) {
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if p := v.take(name, item); p != nil && !isTrail(name) {
-				p.Settled = f.settled(name, state.ID, p.From, p.To)
+			if p := v.take(l.name, item); p != nil && !isTrail(l.name) {
+				p.Settled = f.settled(l, p.From, p.To)
 				p.Advice = "put a copy of the file back, or start the relay: it names this in the quarantine, and goes on"
 				if p.Settled {
 					p.Advice = "nothing is left to do: the quarantine names it"
@@ -208,9 +201,8 @@ func (f *logFiles) verify(ctx context.Context, progress func(done, total int64))
 			}
 			progress(min(int64(v.Bytes), total), total)
 		}
-		return nil
-	})
-	return v, err
+	}
+	return v, nil
 }
 
 // isTrail reports whether a log is one of the trail's. The trail names its own damage, and

@@ -33,23 +33,26 @@ func DigestOf(rec []byte) (Digest, error) {
 	h := newHasher(SaltOf(rec))
 	defer h.free()
 	d := Digest{Events: r.Events()}
-	if err := d.read(r, h); err != nil {
-		return Digest{}, err
+	for !r.Done() {
+		if h.events, _, err = r.Next(h.events[:0], hashedPiece); err != nil {
+			return Digest{}, err
+		}
+		d.take(h.events, h)
 	}
 	d.Root = h.edge.Root()
 	return d, nil
 }
 
-// DigestMade describes a record that was just made of the batch raw, with this content.
-func DigestMade(rec, raw []byte, content *Decoded) Digest {
+// DigestMade describes a record that was just made, with this content.
+func DigestMade(rec []byte, content *Decoded) Digest {
+	if content.Large {
+		d, _ := DigestOf(rec) // it can be read, since it was just made
+		return d
+	}
 	h := newHasher(SaltOf(rec))
 	defer h.free()
-	d := Digest{Events: int(Count(rec))} //nolint:gosec // a record has at most 2^32
-	if content.Large {
-		_ = d.read(readerOf(raw, d.Events), h) // it can be read, since it was just made
-	} else {
-		d.take(content.Events, h)
-	}
+	d := Digest{Events: len(content.Events)}
+	d.take(content.Events, h)
 	d.Root = h.edge.Root()
 	return d
 }
@@ -57,17 +60,7 @@ func DigestMade(rec, raw []byte, content *Decoded) Digest {
 // hashedPiece bounds the memory of the events that are hashed at a time.
 const hashedPiece = 256 << 10
 
-// read takes in the events of a reader.
-func (d *Digest) read(r *Reader, h *hasher) (err error) {
-	for !r.Done() {
-		if h.events, _, err = r.Next(h.events[:0], hashedPiece); err != nil {
-			return err
-		}
-		d.take(h.events, h)
-	}
-	return nil
-}
-
+// take takes in events.
 func (d *Digest) take(events []relay.Event, h *hasher) {
 	for i := range events {
 		e := &events[i]

@@ -53,7 +53,7 @@ func TestADigestInTheMakingIsThatOfTheRecord(t *testing.T) {
 		rec := record.Append(nil, raw, events)
 		content := record.Content(raw, events)
 		require.Equal(t, c.large, content.Large, name)
-		made := record.DigestMade(rec, raw, content)
+		made := record.DigestMade(rec, content)
 		read, err := record.DigestOf(rec)
 		require.NoError(t, err, name)
 		assert.Equal(t, read, made, name)
