@@ -104,21 +104,19 @@ func (c *committer) append(b *record.Batch) (need int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := c.commit(fitting)
-	if err != nil {
-		return 0, err
-	}
+	p := c.commit(fitting)
 	b.Committed(uint64(p.record))
 	return p.need, p.err
 }
 
 // commit queues b, and returns when it is settled.
-func (c *committer) commit(b *record.Batch) (*pending, error) {
+func (c *committer) commit(b *record.Batch) *pending {
 	p := &pending{since: time.Now(), source: b.Source(), left: b.Segments(), wake: make(chan bool, 1)}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil, ErrClosed
+		p.err = ErrClosed
+		return p
 	}
 	for i := range b.Segments() {
 		data, events := b.Segment(i)
@@ -139,7 +137,7 @@ func (c *committer) commit(b *record.Batch) (*pending, error) {
 		leads = false
 		c.lead()
 	}
-	return p, nil
+	return p
 }
 
 // due reports whether somebody should pack a record now. mu is held.

@@ -37,10 +37,8 @@ func (s *Set) follow(ctx context.Context) {
 func (s *Set) look(ctx context.Context) (*layout, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	if s.opts.Check != nil {
-		if err := s.opts.Check(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.opts.Check(ctx); err != nil {
+		return nil, err
 	}
 	return loadLayout(ctx, s.table)
 }
@@ -69,8 +67,8 @@ func (s *Set) take(l *layout) {
 	s.opts.Logger.Info("the events are spread in another way", "shards", l.Shards, "next", l.Next, "layout", l.Number)
 }
 
-// admit waits until a sink has had everything that was in the logs
-// when the layout of a number, or an earlier one, was made.
+// admit waits until a sink has had everything that was in the logs when the layout of a number, or an
+// earlier one, was made.
 func (s *Set) admit(ctx context.Context, sink string, number uint64) error {
 	for said := false; ; said = true {
 		had, err := s.hasHad(ctx, sink, number)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -191,4 +192,51 @@ func TestAcknowledgePieces(t *testing.T) {
 	again := next(s)
 	require.Len(t, again.Events, len(second.Events))
 	require.Equal(t, "e", again.Events[0].ID, "what was acknowledged does not come again")
+}
+
+// A batch may hold a record, and a piece of the next one. Its acknowledgement covers only the record
+// that is whole, and the last piece's covers both.
+func TestAPieceSharesABatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := open(t, dir, testConfig)
+	small := &record.Batch{}
+	small.Begin(record.Group{Source: "/projects/p"})
+	small.Add(&record.Entry{ID: []byte("small"), Body: []byte("{}")})
+	large := storedBombs()["a thousand labels copied for each event"]
+	for _, b := range []*record.Batch{small, large, small} {
+		require.NoError(t, o.Append(t.Context(), b))
+	}
+	from := func() *Source {
+		s, err := o.Source(t.Context(), "a", relay.BatchLimit{Events: 5000, Bytes: record.PieceBytes * 3 / 2})
+		require.NoError(t, err)
+		waiting.Until(t, func() bool { return len(s.decoded) == decodedAhead })
+		return s
+	}
+	acked := func() (uint64, bool) {
+		at, known, err := o.Acknowledged(t.Context(), "a")
+		require.NoError(t, err)
+		return at, known
+	}
+	s := from()
+	first, err := s.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "small", first.Events[0].ID)
+	require.Greater(t, len(first.Events), 1, "a piece is in the same batch")
+	assert.EqualValues(t, 1, DeliveredRecord(first.Position))
+	require.NoError(t, s.Ack(t.Context(), first.Position))
+	at, known := acked()
+	assert.True(t, known)
+	assert.EqualValues(t, 1, at, "the record in pieces is not covered")
+	s.Close()
+	o.shut(t)
+
+	o = open(t, dir, testConfig)
+	s = from()
+	defer s.Close()
+	events := read(t, s, large.Len()+1, true)
+	assert.Equal(t, "e", events[0].ID, "it comes again from its start")
+	assert.Equal(t, "small", events[len(events)-1].ID)
+	at, _ = acked()
+	assert.EqualValues(t, 3, at)
 }

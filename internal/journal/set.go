@@ -18,7 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 )
 
-// Set is a journal of one log or several: see "Shards" above. It is safe for concurrent use.
+// Set is a journal of one log or several: the comment of the package says why. It is safe for
+// concurrent use.
 type Set struct {
 	logs      []*Journal
 	wanted    int // by the configuration

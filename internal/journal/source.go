@@ -168,7 +168,7 @@ func (s *Source) run(ctx context.Context, after mark) {
 		if after.pos > began {
 			failing = retry.Failure{}
 		}
-		failing.Tell(s.j.log.With("sink", s.sink), err, "reading the journal was interrupted; it goes on", "")
+		failing.Tell(s.j.log.With("sink", s.sink), err, "reading the journal was interrupted; it goes on", "the journal is read again")
 		if retry.Sleep(ctx, retryPause) != nil {
 			return
 		}
@@ -371,11 +371,7 @@ func (s *Source) acknowledge(through mark) {
 		return
 	}
 	s.acked = through
-	n := slices.IndexFunc(s.ahead, func(m mark) bool { return m.pos > through.pos })
-	if n < 0 {
-		n = len(s.ahead)
-	}
-	s.ahead = append(s.ahead[:0], s.ahead[n:]...)
+	s.ahead = slices.DeleteFunc(s.ahead, func(m mark) bool { return m.pos <= through.pos })
 	if err := s.keep(context.Background(), through); err != nil {
 		s.j.log.Debug("a position was not written yet", "sink", s.sink, "position", through.pos, "error", err)
 	}

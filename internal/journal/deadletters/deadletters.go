@@ -106,10 +106,10 @@ type Store struct {
 // meanwhile letters are kept, and questions wait.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	letters, err := o.Store.Log(ctx, LogName, store.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("open the dead letters: %w", err)
+	if err == nil {
+		err = o.Quarantine.Watch(ctx, LogName, letters)
 	}
-	if err := o.Quarantine.Watch(ctx, LogName, letters); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("open the dead letters: %w", err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -106,7 +106,11 @@ func (s *Store) move(ctx context.Context, from, through store.Pos) (next store.P
 		if r == nil {
 			continue
 		}
-		d, err := again(r)
+		h, event, err := headIn(r)
+		if err != nil {
+			return from, false, err
+		}
+		d, err := draftOf(r.Key, &h, event)
 		if err != nil {
 			return from, false, err
 		}
@@ -123,13 +127,4 @@ func (s *Store) move(ctx context.Context, from, through store.Pos) (next store.P
 		return from, false, fmt.Errorf("append letters again: %w", err)
 	}
 	return next, true, s.await(ctx, at+store.Pos(len(drafts))-1)
-}
-
-// again is the draft of a letter that is appended again.
-func again(r *store.Record) (store.Draft, error) {
-	h, event, err := headIn(r)
-	if err != nil {
-		return store.Draft{}, err
-	}
-	return draftOf(r.Key, &h, event)
 }

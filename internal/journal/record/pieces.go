@@ -212,19 +212,17 @@ func (d *decoder) labels(common []relay.Label) []relay.Label {
 	if !d.dry {
 		out = append(make([]relay.Label, 0, len(common)+int(most)+int(min(1, n-most))), common...)
 	}
-	cut := uint64(0)
-	for size := 0; n > 0 && d.err == nil; n-- {
+	kept, cut, size := uint64(0), uint64(0), 0
+	for ; n > 0 && d.err == nil; n-- {
 		l := relay.Label{Name: d.text(), Value: d.text()}
 		size += len(l.Name) + len(l.Value)
-		switch {
-		case most == 0, d.bounded && size > mostLabelBytes:
-			most = 0
+		if kept == most || d.bounded && size > mostLabelBytes {
 			cut++
-		default:
-			most--
-			if !d.dry {
-				out = append(out, l)
-			}
+			continue
+		}
+		kept++
+		if !d.dry {
+			out = append(out, l)
 		}
 	}
 	if cut > 0 {
