@@ -20,8 +20,8 @@ import (
 type Journal struct {
 	*journal.Journal // its only log
 	Set              *journal.Set
-	Store      *disk.Store
-	Quarantine *journal.Quarantine
+	Store            *disk.Store
+	Quarantine       *journal.Quarantine
 	// Shut closes everything, once. It runs at the end of the test.
 	Shut func()
 }
