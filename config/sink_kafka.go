@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Kafka delivers to Kafka.
@@ -148,7 +148,7 @@ func (k *checker) kafkaKey(path, value string) {
 		}
 		return
 	}
-	if _, err := jsonscan.ParsePointer(value); err != nil {
+	if _, err := jsontext.ParsePointer(value); err != nil {
 		k.fail(path, value, "is no JSON pointer (RFC 6901): "+err.Error())
 	}
 }

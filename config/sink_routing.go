@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/match"
 )
 
@@ -140,7 +140,7 @@ func (k *checker) redact(at string, r *Redact) {
 func (k *checker) pointers(at string, texts []string, named map[string]string) {
 	for i, text := range texts {
 		path := fmt.Sprintf("%s[%d]", at, i)
-		_, err := jsonscan.ParsePointer(text)
+		_, err := jsontext.ParsePointer(text)
 		before, twice := named[text]
 		switch {
 		case err != nil:

@@ -27,7 +27,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/routing"
-	"github.com/auditrelay/auditrelay/internal/routing/ocsf"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
@@ -94,10 +93,7 @@ func Route(s config.Sink) (*routing.Route, error) {
 }
 
 func (d Deps) route(s config.Sink) (*routing.Route, error) {
-	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name), InOrder: s.ExactlyOnce()}
-	if s.Format == config.FormatOCSF {
-		opts.Form = &routing.Form{Name: "OCSF " + ocsf.Version, Encode: ocsf.Encode}
-	}
+	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name), InOrder: s.ExactlyOnce(), OCSF: s.Format == config.FormatOCSF}
 	if d.Registerer != nil && s.Match != nil {
 		metrics, err := routing.NewMetrics(d.Registerer)
 		if err != nil {
@@ -130,7 +126,7 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	case s.Webhook != nil:
 		return orError(webhook.New(*s.Webhook, webhook.Options{Format: s.Format}))
 	case s.File != nil:
-		return file.New(*s.File, file.Options{Logger: log, Bodies: s.Format == config.FormatOCSF, BodyStart: ocsf.Start}), nil
+		return file.New(*s.File, file.Options{Logger: log, Bodies: s.Format == config.FormatOCSF, BodyStart: routing.OCSFStart}), nil
 	}
 	return d.Kinds.open(s, log, d.Registerer)
 }

@@ -53,7 +53,6 @@ func floors() map[string]int {
 		"internal/health":               4,
 		"internal/ingest/received":      2,
 		"internal/routing":              2,
-		"internal/routing/ocsf":         2,
 		"internal/testbed/rig":          2,
 		"internal/workspace/streaming":  3,
 		"internal/workspace/settings":   3,
@@ -83,8 +82,7 @@ func floors() map[string]int {
 		"internal/testbed/workspacesim": 1,
 		"internal/testbed/testlog":      1,
 		"relay/relaytest":               1,
-		"internal/json/jsonscan":        0,
-		"internal/json/jsondiff":        0,
+		"internal/jsontext":             0,
 		"internal/routing/match":        0,
 		"internal/workspace/kinds":      0,
 		"internal/ingest/connlimit":     0,
@@ -112,7 +110,7 @@ func sideways() map[string]string {
 	return map[string]string{
 		"cmd/auditrelay -> cmd/auditrelay/cli":         "the command is the program without kinds of its own",
 		"config -> config/secret":                      "the type that a configuration keeps secrets in",
-		"config -> internal/json/jsonscan":             "a pointer is checked where the configuration is",
+		"config -> internal/jsontext":                  "a pointer is checked where the configuration is",
 		"config -> internal/routing/match":             "an expression is compiled, and a name in match is held against those that are configured",
 		"config -> internal/workspace/kinds":           "and the name of a kind of setting",
 		"config -> internal/trail/proof":               "so is a witness's key",
@@ -214,7 +212,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, []string{module + "/internal/retry"}},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonscan", module + "/internal/routing/match", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
+		}, []string{module + "/internal/jsontext", module + "/internal/routing/match", module + "/internal/trail/proof", module + "/internal/workspace/kinds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
@@ -168,6 +168,6 @@ func draft(i, environments int) (store.Draft, error) {
 	if err != nil {
 		return store.Draft{}, err
 	}
-	record, err := jsondiff.Canonical(raw)
+	record, err := jsontext.Canonical(raw)
 	return store.Draft{Key: strings.Join([]string{e.Project, e.Environment, e.Subject}, "."), Data: record}, err
 }

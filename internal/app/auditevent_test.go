@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -22,12 +22,12 @@ func recorded(t *testing.T, e audit.Entry, index int64) audit.Recorded {
 	t.Helper()
 	raw, err := json.Marshal(e)
 	require.NoError(t, err)
-	record, err := jsondiff.Canonical(raw)
+	record, err := jsontext.Canonical(raw)
 	require.NoError(t, err)
 	e.Index = index
 	leaf := record
 	if len(record) > 1<<16-1 {
-		leaf = fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%s"}`, len(record), jsondiff.Hash(record))
+		leaf = fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%s"}`, len(record), jsontext.Hash(record))
 	}
 	return audit.Recorded{Entry: e, Record: record, Leaf: tlog.RecordHash(leaf)}
 }
@@ -49,7 +49,7 @@ func TestAnEventSufficesForTheLeaf(t *testing.T) {
 		r := recorded(t, e, rng.Int64N(1<<40))
 		event, err := eventOf("origin+1234", r, placed(r), []int{4 << 10, 40 << 10, 70 << 10, maxAuditEvent}[rng.IntN(4)])
 		require.NoError(t, err)
-		canonical, err := jsondiff.Canonical(event.Body)
+		canonical, err := jsontext.Canonical(event.Body)
 		require.NoError(t, err)
 		require.Equal(t, string(canonical), string(event.Body), "the body is canonical")
 		place, leaf, err := audit.ReadEvent(event.Body)
@@ -172,14 +172,14 @@ func TestALargeEntryKeepsItsChanges(t *testing.T) {
 				Omitted audit.Omitted
 			}
 			require.NoError(t, json.Unmarshal(event.Body, &got))
-			require.Equal(t, []any{len(r.Record), jsondiff.Hash(r.Record)}, []any{got.Omitted.RecordBytes, got.Omitted.RecordSHA256})
-			canonical, err := jsondiff.Canonical(event.Body)
+			require.Equal(t, []any{len(r.Record), jsontext.Hash(r.Record)}, []any{got.Omitted.RecordBytes, got.Omitted.RecordSHA256})
+			canonical, err := jsontext.Canonical(event.Body)
 			require.NoError(t, err)
 			require.Equal(t, string(canonical), string(event.Body), "the body is canonical")
 			_, leaf, err := audit.ReadEvent(event.Body)
 			require.NoError(t, err)
 			require.Equal(t, r.Leaf, tlog.RecordHash(leaf), "the leaf is of the whole record")
-			require.Equal(t, jsondiff.Hash(e.After), got.Omitted.AfterSHA256)
+			require.Equal(t, jsontext.Hash(e.After), got.Omitted.AfterSHA256)
 			require.Empty(t, got.After)
 			require.Empty(t, got.Omitted.BeforeSHA256)
 			require.Equal(t, c.omit, got.Omitted.Changes > 0)

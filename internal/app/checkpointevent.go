@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -33,7 +33,7 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
 	}
-	body, err := jsondiff.Canonical(raw)
+	body, err := jsontext.Canonical(raw)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
 	}

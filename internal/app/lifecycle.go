@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -64,7 +64,7 @@ func (l *lifecycle) runsWith(cfg *config.Config) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.config, l.run.ConfigSHA256 = raw, jsondiff.Hash(raw)
+	l.config, l.run.ConfigSHA256 = raw, jsontext.Hash(raw)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (c *control) newLifecycle() (*lifecycle, error) {
 func outlineOf(cfg *config.Config) (json.RawMessage, error) {
 	raw, err := json.Marshal(cfg.Outline())
 	if err == nil {
-		raw, err = jsondiff.Canonical(raw)
+		raw, err = jsontext.Canonical(raw)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("outline the configuration: %w", err)

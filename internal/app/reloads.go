@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Reloads change the configuration of a running relay.
@@ -116,7 +116,7 @@ func (s *reloading) failed(err error) {
 // hashOf is the hash of a configuration's outline.
 func hashOf(cfg *config.Config) (string, error) {
 	raw, err := outlineOf(cfg)
-	return jsondiff.Hash(raw), err
+	return jsontext.Hash(raw), err
 }
 
 // startReloads shows the state of the reloads.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -143,7 +143,7 @@ func (k *Keeper) enterState(ctx context.Context, w *watch) error {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
 		c.From = cmp.Or(was.To, before, Unknown)
-		return &audit.Entry{Type: TypeChanged, Time: now, Detail: jsondiff.Encode(c)}, nil
+		return &audit.Entry{Type: TypeChanged, Time: now, Detail: jsontext.Encode(c)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("enter the state of %s: %w", w.Environment, err)
@@ -214,7 +214,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 				index = last.Index
 				return nil, nil //nolint:nilnil // it has been entered
 			}
-			return &audit.Entry{Type: TypeGap, Detail: jsondiff.Encode(gapDetail{g.sentence(w.Environment.Environment), meaning.High, g})}, nil
+			return &audit.Entry{Type: TypeGap, Detail: jsontext.Encode(gapDetail{g.sentence(w.Environment.Environment), meaning.High, g})}, nil
 		})
 		if err != nil {
 			return fmt.Errorf("enter a gap of %s: %w", w.Environment, err)

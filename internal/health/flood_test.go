@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/migration"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -25,7 +25,7 @@ func TestTheFloodOfAMigration(t *testing.T) {
 		enter := func(kind string, note migration.Note) {
 			_, err := trail.Append(t.Context(), audit.Entry{
 				Type: kind, Project: live.Project, Environment: live.Environment, Subject: migration.Subject, Time: time.Now(),
-				Detail: jsondiff.Encode(struct {
+				Detail: jsontext.Encode(struct {
 					migration.Note
 					Person audit.Person `json:"person"`
 				}{note, audit.Person{User: "ada", Host: "desk"}}),

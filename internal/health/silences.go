@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -245,7 +245,7 @@ func (b *Silences) update(ctx context.Context, name credentials.Environment, kin
 			return nil, err
 		}
 		list = d.Silences
-		return &audit.Entry{Type: kind, Time: now, Detail: jsondiff.Encode(d)}, nil
+		return &audit.Entry{Type: kind, Time: now, Detail: jsontext.Encode(d)}, nil
 	})
 	if err != nil { // the entry may be there all the same
 		b.set(name, silencesState{list: b.of(name).list})

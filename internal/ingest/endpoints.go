@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/wire"
 )
 
@@ -121,5 +121,5 @@ func (e *endpoint) errorBody(r *refusal) (contentType string, body []byte) {
 	if e.refused == nil {
 		return "text/plain; charset=utf-8", []byte(r.text + "\n")
 	}
-	return "application/json", e.refused(r, jsonscan.AppendString(nil, r.text))
+	return "application/json", e.refused(r, jsontext.AppendString(nil, r.text))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/wire"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // ids makes the id and the type of an entry.
 type ids struct {
-	wanted [2]jsonscan.Wanted
+	wanted [2]jsontext.Wanted
 	digest hash.Hash
 	sum    [sha256.Size]byte
 	id     []byte // an ordinal first, then the id, if it is a hash
@@ -32,7 +32,7 @@ type ids struct {
 
 func newIDs(key secret.Text) ids {
 	return ids{
-		wanted: [2]jsonscan.Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}},
+		wanted: [2]jsontext.Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}},
 		digest: hmac.New(sha256.New, []byte(key.Reveal())), typ: append([]byte(nil), typePrefix...),
 	}
 }
@@ -40,9 +40,9 @@ func newIDs(key secret.Text) ids {
 // identify sets the event's ID and type: the body's own event_id and action, if there.
 func (x *ids) identify(e *record.Entry, source string, isObject bool) {
 	if isObject {
-		jsonscan.Lookup(e.Body, x.wanted[:])
+		jsontext.Lookup(e.Body, x.wanted[:])
 	} else {
-		x.wanted[0].Value, x.wanted[1].Value = jsonscan.Raw{}, jsonscan.Raw{}
+		x.wanted[0].Value, x.wanted[1].Value = jsontext.Raw{}, jsontext.Raw{}
 	}
 	x.typ = x.typ[:len(typePrefix)]
 	if action := x.wanted[1].Value; isToken(action, maxAction) {
@@ -79,7 +79,7 @@ func appendOrdinal(dst []byte, n int) []byte {
 
 // isVisible reports whether s is 1 to most visible ASCII characters, and so fits into any
 // destination's header. A string with escapes is not.
-func isVisible(s jsonscan.Raw, most int) bool {
+func isVisible(s jsontext.Raw, most int) bool {
 	if s.Escaped || !s.ASCII || len(s.Bytes) == 0 || len(s.Bytes) > most {
 		return false
 	}
@@ -92,7 +92,7 @@ func isVisible(s jsonscan.Raw, most int) bool {
 }
 
 // isToken reports whether s is 1 to most letters, digits, "_", "-", "." or ":".
-func isToken(s jsonscan.Raw, most int) bool {
+func isToken(s jsontext.Raw, most int) bool {
 	if s.Escaped || len(s.Bytes) == 0 || len(s.Bytes) > most {
 		return false
 	}

@@ -91,16 +91,15 @@ func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error
 			return out, false, err
 		}
 	}
-	if c.form != nil {
-		return c.form.of(out), true, nil
+	if c.ocsf {
+		return asOCSF(out), true, nil
 	}
 	return out, changed, nil
 }
 
-// of returns the event in this form. It takes a copy, so that without a form no event is moved
-// to the heap.
-func (f *Form) of(e relay.Event) relay.Event {
-	e.Body, e.ContentType = f.Encode(&e), "application/json"
+// asOCSF takes a copy of the event, so that without this form no event is moved to the heap.
+func asOCSF(e relay.Event) relay.Event {
+	e.Body, e.ContentType = encodeOCSF(&e), "application/json"
 	return e
 }
 

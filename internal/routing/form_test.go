@@ -1,7 +1,9 @@
 package routing
 
 import (
+	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +18,8 @@ import (
 // was passed in stays as it was, and one that cannot be redacted is withheld.
 func TestFormComesLast(t *testing.T) {
 	t.Parallel()
-	form := &Form{Name: "quoted", Encode: func(e *relay.Event) []byte { return append([]byte(e.ID+" "), e.Body...) }}
 	r, err := New(&config.Match{CEL: `!has(body.n) || body.n != 1`}, &config.Redact{Remove: []string{"/email"}},
-		Options{Logger: slog.New(slog.DiscardHandler), Form: form})
+		Options{Logger: slog.New(slog.DiscardHandler), OCSF: true})
 	require.NoError(t, err)
 	events := numbered(3)
 	events = append(events, relay.Event{ID: "text", Body: []byte("text")})
@@ -31,8 +32,11 @@ func TestFormComesLast(t *testing.T) {
 	assert.Equal(t, 3, partial.Failures[0].Index)
 	arrived := inner.Arrived()
 	require.Len(t, arrived, 2)
-	assert.Equal(t, `e0 {"n":0}`, string(arrived[0].Body))
-	assert.Equal(t, `e2 {"n":2}`, string(arrived[1].Body))
+	for i, want := range []string{`{"n":0}`, `{"n":2}`} {
+		var object map[string]any
+		require.NoError(t, json.Unmarshal(arrived[i].Body, &object))
+		assert.Equal(t, want, object["raw_data"])
+	}
 	assert.Equal(t, "application/json", arrived[1].ContentType)
 	assert.Equal(t, given, string(events[0].Body))
 }
@@ -40,14 +44,14 @@ func TestFormComesLast(t *testing.T) {
 // A form alone is enough to need a route, and a check names it.
 func TestFormAlone(t *testing.T) {
 	t.Parallel()
-	r, err := New(nil, nil, Options{Form: &Form{Name: "upper", Encode: func(*relay.Event) []byte { return []byte("{}") }}})
+	r, err := New(nil, nil, Options{OCSF: true})
 	require.NoError(t, err)
 	var inner relaytest.Sink
 	sink := r.Wrap(&inner)
 	require.NoError(t, sink.Deliver(t.Context(), numbered(2)))
 	assert.Len(t, inner.Arrived(), 2)
-	assert.Equal(t, "{}", string(inner.Arrived()[1].Body))
+	assert.True(t, strings.HasPrefix(string(inner.Arrived()[1].Body), OCSFStart))
 	var found string
 	require.NoError(t, sink.(*Sink).Check(t.Context(), func(what, is string) { found = what + ": " + is }))
-	assert.Equal(t, "format: upper", found)
+	assert.Equal(t, "format: OCSF 1.9.0", found)
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // redaction removes values from events, or replaces them by keyed hashes, and leaves every other
@@ -69,7 +69,7 @@ func newRedaction(cfg config.Redact) (*redaction, error) {
 
 // add takes a pointer into the body, and into the message inside a Datadog entry's
 // body.
-func (r *redaction) add(p jsonscan.Pointer, action uint8) {
+func (r *redaction) add(p jsontext.Pointer, action uint8) {
 	number := len(r.pointers)
 	r.pointers = append(r.pointers, p.String())
 	r.root.add(p, action, number)
@@ -83,8 +83,8 @@ func (r *redaction) add(p jsonscan.Pointer, action uint8) {
 	}
 }
 
-func parse(text string) (jsonscan.Pointer, error) {
-	p, err := jsonscan.ParsePointer(text)
+func parse(text string) (jsontext.Pointer, error) {
+	p, err := jsontext.ParsePointer(text)
 	if err == nil && text == "" {
 		err = errors.New("the empty pointer names the whole body; name a part of it, as in /user/email")
 	}
@@ -106,14 +106,14 @@ func parse(text string) (jsonscan.Pointer, error) {
 // pointer is removed if its name has no certain text.
 //
 // An error means that the body itself cannot be read with certainty: it is not a JSON object to
-// its end, is not valid UTF-8, or nests deeper than [jsonscan.MaxDepth]; or, with missing:
+// its end, is not valid UTF-8, or nests deeper than [jsontext.MaxDepth]; or, with missing:
 // withhold, that a pointer names nothing.
 func (r *redaction) apply(body []byte) (redacted []byte, changed bool, _ error) {
 	if len(r.pointers) == 0 {
 		return body, false, nil
 	}
 	if !utf8.Valid(body) {
-		return nil, false, jsonscan.ErrUTF8
+		return nil, false, jsontext.ErrUTF8
 	}
 	e := editor{rules: r, body: body}
 	e.scan.Reset(body)
@@ -136,7 +136,7 @@ func (r *redaction) appendHash(dst, raw []byte) []byte {
 	text := raw
 	if raw[0] == '"' {
 		text = raw[1 : len(raw)-1]
-		var s jsonscan.Scanner
+		var s jsontext.Scanner
 		s.Reset(raw)
 		if quoted, err := s.String(); err == nil && quoted.Escaped {
 			if unescaped, err := quoted.AppendText(nil); err == nil {

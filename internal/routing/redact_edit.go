@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // editor reads a body, or a text in it, once. After it has found the first value to edit, it copies the rest. It
@@ -12,7 +12,7 @@ import (
 type editor struct {
 	rules  *redaction
 	body   []byte
-	scan   jsonscan.Scanner
+	scan   jsontext.Scanner
 	out    []byte // nil as long as nothing has changed
 	copied int    // how much of body is in out
 	depth  int    // that of the current value
@@ -33,13 +33,13 @@ var unreadable = places{{ends: true, action: actionRemove}}
 // names. From such a text nothing can be removed with certainty.
 const hidden = `"[redacted]"`
 
-var errDeep = fmt.Errorf("it is nested deeper than %d", jsonscan.MaxDepth)
+var errDeep = fmt.Errorf("it is nested deeper than %d", jsontext.MaxDepth)
 
 // whole reads the body, which must be an object: pointers lead into nothing else, and an array,
 // a string or plain text may contain any value at any place.
 func (e *editor) whole() error {
 	if c := e.scan.Peek(); c == '[' || c == '"' {
-		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(c))
+		return fmt.Errorf("it is %s, not a JSON object", jsontext.Kind(c))
 	}
 	start := e.scan.Pos()
 	if err := e.value(places{e.rules.root}); err != nil {
@@ -49,7 +49,7 @@ func (e *editor) whole() error {
 		return err
 	}
 	if e.body[start] != '{' {
-		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(e.body[start]))
+		return fmt.Errorf("it is %s, not a JSON object", jsontext.Kind(e.body[start]))
 	}
 	for number, seen := range e.seen {
 		if !seen {
@@ -88,7 +88,7 @@ func (e *editor) value(at places) error {
 
 // inside reads an object or an array. Its depth is bounded, as it recurses.
 func (e *editor) inside(c byte, at places) error {
-	if e.depth == jsonscan.MaxDepth {
+	if e.depth == jsontext.MaxDepth {
 		return errDeep
 	}
 	e.depth++

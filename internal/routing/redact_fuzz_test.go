@@ -14,7 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // tree is a JSON value in which all parts are spelt as they were written, except white space. A
@@ -243,7 +243,7 @@ func FuzzRedaction(f *testing.F) {
 		got, changed, err := r.apply(body)
 		require.Equal(t, before, body, "the body must not be written to")
 		all := rulesOf(remove, hash)
-		if len(all) == 0 || bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth {
+		if len(all) == 0 || bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsontext.MaxDepth {
 			return
 		}
 		if trimmed := bytes.TrimSpace(body); !json.Valid(body) || !utf8.Valid(body) || trimmed[0] != '{' {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/match"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -47,7 +47,7 @@ func (r *labelRules) of(name []byte) (action uint8, found bool) {
 
 // flatNames returns the pointer as senders write it where there are no objects, folded:
 // user.email and user_email for /user/email.
-func flatNames(p jsonscan.Pointer) []string {
+func flatNames(p jsontext.Pointer) []string {
 	var steps []string
 	for name := range p.Tokens {
 		steps = append(steps, fold(name))

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // The actions on a value. The lower one takes more of it.
@@ -25,7 +25,7 @@ type node struct {
 }
 
 // add adds the pointer with this number.
-func (n *node) add(p jsonscan.Pointer, action uint8, number int) {
+func (n *node) add(p jsontext.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
 	}

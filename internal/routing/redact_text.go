@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // maxQuoted bounds how deep texts of JSON may be nested in each other. Each level takes at least
@@ -41,7 +41,7 @@ func mayHold(raw []byte, escaped bool) bool {
 }
 
 // textOf unescapes a string, with U+FFFD for invalid text.
-func textOf(raw jsonscan.Raw) []byte {
+func textOf(raw jsontext.Raw) []byte {
 	if !raw.Escaped {
 		return raw.Bytes
 	}
@@ -78,7 +78,7 @@ func (r *redaction) look(text []byte, at places, level int) error {
 	if err == nil {
 		err = e.scan.End()
 	}
-	if syntax := (*jsonscan.SyntaxError)(nil); errors.As(err, &syntax) {
+	if syntax := (*jsontext.SyntaxError)(nil); errors.As(err, &syntax) {
 		return mentioned(text, at)
 	}
 	return err
@@ -182,7 +182,7 @@ func unquote(text []byte) []byte {
 			out = append(out, "\n\t\r\b\f"[at])
 			continue
 		}
-		code, size, ok := jsonscan.EscapedRune(text[i-1:])
+		code, size, ok := jsontext.EscapedRune(text[i-1:])
 		switch {
 		case !ok:
 			out = append(out, text[i])

@@ -37,20 +37,11 @@ type Options struct {
 	Sink    string
 	Logger  *slog.Logger // required
 	Metrics *Metrics     // nil counts nothing
-	Form    *Form        // nil if bodies stay as received
+	// OCSF turns the bodies into OCSF objects.
+	OCSF bool
 	// InOrder is for a sink whose position passes over everything before the events that it has:
 	// it gets no events of a delivery in which others are refused, until those are settled.
 	InOrder bool
-}
-
-// Form is another form of the events' bodies, which is JSON.
-type Form struct {
-	// Name describes it to a person, in a check of the sink.
-	Name string
-	// Encode turns an event, which is already redacted, into a JSON object. It takes any body,
-	// and is called by several goroutines at once. Equal events must give equal bytes, since a
-	// destination may recognise a redelivery by its body.
-	Encode func(*relay.Event) []byte
 }
 
 // Route is a sink's choice of events, and its redaction.
@@ -61,7 +52,7 @@ type Route struct {
 	strict bool             // withhold events for which when fails
 	redact *redaction       // nil for nothing
 	unsalt *redaction       // with redact
-	form   *Form            // nil for as received
+	ocsf   bool             // Options.OCSF
 	order  bool             // Options.InOrder
 	counts counts
 	views  sync.Pool // of *view
@@ -74,7 +65,7 @@ const quiet = 10 * time.Minute
 
 // New reads the sections; both may be nil. Errors name the field.
 func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
-	route := &Route{form: opts.Form, order: opts.InOrder, counts: opts.Metrics.of(opts.Sink), log: opts.Logger, doubts: rate.Sometimes{Interval: quiet}}
+	route := &Route{ocsf: opts.OCSF, order: opts.InOrder, counts: opts.Metrics.of(opts.Sink), log: opts.Logger, doubts: rate.Sometimes{Interval: quiet}}
 	route.views.New = func() any { return &view{} }
 	if m != nil {
 		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)
@@ -114,7 +105,7 @@ func patterns(texts []string) []match.Pattern {
 // Wrap puts the route in front of sink, or returns sink itself if the route changes nothing.
 // Closing the result closes sink.
 func (r *Route) Wrap(sink relay.Sink) relay.Sink {
-	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil && r.form == nil {
+	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil && !r.ocsf {
 		return sink
 	}
 	return &Sink{route: r, inner: sink}

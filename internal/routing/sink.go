@@ -70,8 +70,8 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	if s.route.redact != nil {
 		report("redact", "an event whose body is no JSON object goes to the dead letters")
 	}
-	if s.route.form != nil {
-		report("format", s.route.form.Name)
+	if s.route.ocsf {
+		report("format", "OCSF "+ocsfVersion)
 	}
 	checker, ok := s.inner.(relay.Checker)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -52,7 +52,7 @@ const (
 
 type datadogDecoder struct {
 	handling
-	scan   jsonscan.Scanner
+	scan   jsontext.Scanner
 	body   []byte
 	limits DatadogLimits
 
@@ -64,12 +64,12 @@ type datadogDecoder struct {
 	message  []byte  // the text of a message, perhaps an event
 	messages int     // the number of members named "message"; only a single one is understood
 	bad      error
-	wanted   [1]jsonscan.Wanted // of the message
+	wanted   [1]jsontext.Wanted // of the message
 }
 
 // other is an attribute that can only be used as a label. It becomes one only if the body is
 // the message.
-type other struct{ name, value jsonscan.Raw }
+type other struct{ name, value jsontext.Raw }
 
 func (d *datadogDecoder) release() {
 	others, scratch := d.others, d.scratch
@@ -107,7 +107,7 @@ func (d *datadogDecoder) push() error {
 func (d *datadogDecoder) element() error {
 	d.at.Entry++
 	if c := d.scan.Peek(); c != '{' {
-		if err := d.refuse(1, fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))); err != nil {
+		if err := d.refuse(1, fmt.Errorf("it is %s, not an object", jsontext.Kind(c))); err != nil {
 			return err
 		}
 		return d.scan.Skip()
@@ -128,7 +128,7 @@ func (d *datadogDecoder) element() error {
 }
 
 func (d *datadogDecoder) members() error {
-	return d.scan.Object(func(name jsonscan.Raw) error {
+	return d.scan.Object(func(name jsontext.Raw) error {
 		key := name.Bytes
 		if name.Escaped {
 			key = d.shortKey(name)
@@ -160,7 +160,7 @@ func (d *datadogDecoder) holdsObject() bool {
 func (d *datadogDecoder) readMessage() error {
 	start := len(d.scratch)
 	grown, err := d.scan.AppendText(d.scratch, maxEscaped*d.limits.Line)
-	if err != nil && !jsonscan.IsContent(err) {
+	if err != nil && !jsontext.IsContent(err) {
 		return err
 	}
 	d.scratch, d.message = grown, grown[start:]
@@ -168,18 +168,18 @@ func (d *datadogDecoder) readMessage() error {
 }
 
 // value reads any value: a string without its quotes, others as they are written.
-func (d *datadogDecoder) value() (value jsonscan.Raw, isText bool, err error) {
+func (d *datadogDecoder) value() (value jsontext.Raw, isText bool, err error) {
 	if d.scan.Peek() == '"' {
 		value, err = d.scan.String()
 		return value, true, err
 	}
 	start := d.scan.Pos()
 	err = d.scan.Skip()
-	return jsonscan.Raw{Bytes: d.body[start:d.scan.Pos()], ASCII: true}, false, err
+	return jsontext.Raw{Bytes: d.body[start:d.scan.Pos()], ASCII: true}, false, err
 }
 
 // member takes one attribute. A reserved one with a strange value is treated like any other.
-func (d *datadogDecoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
+func (d *datadogDecoder) member(key []byte, name, value jsontext.Raw, isText bool) {
 	switch string(key) {
 	case "message":
 		if isText {
@@ -209,7 +209,7 @@ func (d *datadogDecoder) member(key []byte, name, value jsonscan.Raw, isText boo
 }
 
 // shortKey returns the text of an escaped key, if it may be a reserved one.
-func (d *datadogDecoder) shortKey(name jsonscan.Raw) []byte {
+func (d *datadogDecoder) shortKey(name jsontext.Raw) []byte {
 	const longest = maxEscaped * len("timestamp")
 	if len(name.Bytes) > longest {
 		return nil
@@ -220,7 +220,7 @@ func (d *datadogDecoder) shortKey(name jsonscan.Raw) []byte {
 }
 
 // label adds a label. After a faulty one, further labels do not matter.
-func (d *datadogDecoder) label(name, value jsonscan.Raw) {
+func (d *datadogDecoder) label(name, value jsontext.Raw) {
 	l := relay.Label{Name: d.text(name), Value: d.text(value)}
 	if d.bad == nil {
 		d.bad = d.labels.Add(l)
@@ -235,7 +235,7 @@ func (d *datadogDecoder) keep(err error) {
 }
 
 // text returns a string's text, and records that a string has no exact one.
-func (d *datadogDecoder) text(raw jsonscan.Raw) string {
+func (d *datadogDecoder) text(raw jsontext.Raw) string {
 	if !raw.Escaped {
 		return view(raw.Bytes)
 	}
@@ -258,7 +258,7 @@ func (d *datadogDecoder) text(raw jsonscan.Raw) string {
 // finish completes the entry of the given object.
 func (d *datadogDecoder) finish(object []byte) {
 	if !d.scan.ASCII() && !utf8.Valid(object) {
-		d.bad = jsonscan.ErrUTF8
+		d.bad = jsontext.ErrUTF8
 		return
 	}
 	d.entry.Body = object
@@ -277,7 +277,7 @@ func (d *datadogDecoder) takeMessage() bool {
 		return false
 	}
 	d.wanted[0].Quoted = `"event_id"`
-	jsonscan.Lookup(text, d.wanted[:])
+	jsontext.Lookup(text, d.wanted[:])
 	if id := d.wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID {
 		return false
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -32,7 +32,7 @@ var lokiJSONs = sync.Pool{New: func() any { return new(lokiJSON) }}
 
 type lokiJSON struct {
 	loki
-	scan jsonscan.Scanner
+	scan jsontext.Scanner
 	// late is where a stream's values are, if its labels follow them.
 	late int
 	// refused is the reason for leaving out the whole stream.
@@ -72,7 +72,7 @@ func (d *lokiJSON) streams() error {
 	case 'n':
 		return d.scan.Skip()
 	default:
-		return fmt.Errorf("streams is %s, not an array", jsonscan.Kind(c))
+		return fmt.Errorf("streams is %s, not an array", jsontext.Kind(c))
 	}
 	return d.scan.Array(func(int) error {
 		d.at = Place{Stream: d.at.Stream + 1}
@@ -89,7 +89,7 @@ var errNoValues = errors.New(`there is no "values"`)
 
 func (d *lokiJSON) stream() error {
 	if c := d.scan.Peek(); c != '{' {
-		return d.skipRefused(0, fmt.Errorf("it is %s, not an object", jsonscan.Kind(c)))
+		return d.skipRefused(0, fmt.Errorf("it is %s, not an object", jsontext.Kind(c)))
 	}
 	d.refused, d.late = nil, 0
 	d.labels.Reset(d.limit)
@@ -131,7 +131,7 @@ func (d *lokiJSON) stream() error {
 func (d *lokiJSON) streamLabels() error {
 	c := d.scan.Peek()
 	if c != '{' {
-		d.refused = fmt.Errorf("its labels are %s, not an object", jsonscan.Kind(c))
+		d.refused = fmt.Errorf("its labels are %s, not an object", jsontext.Kind(c))
 		return d.scan.Skip()
 	}
 	bad, err := d.pairs(&d.labels)
@@ -169,10 +169,10 @@ func (d *lokiJSON) text() (s []byte, bad, err error) {
 		if err := d.scan.Skip(); err != nil {
 			return nil, nil, err
 		}
-		return nil, fmt.Errorf("it is %s, not a string", jsonscan.Kind(c)), nil
+		return nil, fmt.Errorf("it is %s, not a string", jsontext.Kind(c)), nil
 	}
 	s, err = d.scan.Unescape()
-	if jsonscan.IsContent(err) {
+	if jsontext.IsContent(err) {
 		return nil, err, nil
 	}
 	return s, nil, err

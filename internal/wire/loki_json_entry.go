@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // values reads a stream's entries.
@@ -15,7 +15,7 @@ func (d *lokiJSON) values() error {
 	case 'n':
 		return d.scan.Skip()
 	default:
-		return d.skipRefused(0, fmt.Errorf("values is %s, not an array", jsonscan.Kind(c)))
+		return d.skipRefused(0, fmt.Errorf("values is %s, not an array", jsontext.Kind(c)))
 	}
 	if d.refused != nil {
 		return d.refuseValues(d.refused)
@@ -53,7 +53,7 @@ func (d *lokiJSON) oneEntry() error {
 	case 'n':
 		return d.scan.Skip()
 	default:
-		return d.skipRefused(1, fmt.Errorf("it is %s, not an array", jsonscan.Kind(c)))
+		return d.skipRefused(1, fmt.Errorf("it is %s, not an array", jsontext.Kind(c)))
 	}
 	d.entry = Entry{Timed: true}
 	var bad error
@@ -91,7 +91,7 @@ func (d *lokiJSON) element(n int) (bad, err error) {
 		return within("line", bad), err
 	case 2:
 		if c := d.scan.Peek(); c != '{' {
-			return fmt.Errorf("structured metadata is %s, not an object", jsonscan.Kind(c)), d.scan.Skip()
+			return fmt.Errorf("structured metadata is %s, not an object", jsontext.Kind(c)), d.scan.Skip()
 		}
 		bad, err = d.pairs(&d.meta)
 		d.entry.Labels = d.meta.Labels

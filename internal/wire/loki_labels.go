@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -21,7 +21,7 @@ const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
 // double quotes too.
 func parseLabels(set *LabelSet, raw []byte) error {
 	if !utf8.Valid(raw) {
-		return jsonscan.ErrUTF8
+		return jsontext.ErrUTF8
 	}
 	text := strings.TrimSpace(view(raw))
 	if text == "" {
@@ -104,7 +104,7 @@ func parseQuoted(text string) (value, rest string, err error) {
 		return "", "", errLabels
 	}
 	if !utf8.ValidString(b.String()) {
-		return "", "", jsonscan.ErrUTF8
+		return "", "", jsontext.ErrUTF8
 	}
 	return b.String(), text[1:], nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -208,7 +208,7 @@ func (d *lokiProto) parseLabels(text []byte) error {
 
 func checkUTF8(b []byte) error {
 	if !utf8.Valid(b) {
-		return jsonscan.ErrUTF8
+		return jsontext.ErrUTF8
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
@@ -80,7 +80,7 @@ func goesTo(s, other management.Shape) bool {
 type Found struct {
 	*audit.Entry // with Before, After and Window
 	// Changes are the differences between Before and After.
-	Changes jsondiff.Changes
+	Changes jsontext.Changes
 	// Since is when the entry before it was made, Looked when the look began.
 	Since, Looked time.Time
 }
@@ -114,7 +114,7 @@ type search struct {
 }
 
 // changedMembers are the top-level members that differ.
-func changedMembers(changes jsondiff.Changes) (names []string) {
+func changedMembers(changes jsontext.Changes) (names []string) {
 	for _, c := range changes.List {
 		name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
 		if !slices.Contains(names, name) {

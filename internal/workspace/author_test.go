@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -52,7 +52,7 @@ func (s *scene) found(since time.Time, subject, before, after string) Found {
 		}
 		return state
 	}
-	changes, err := jsondiff.Diff(nil, whole(e.Before), whole(e.After))
+	changes, err := jsontext.Diff(nil, whole(e.Before), whole(e.After))
 	require.NoError(s.t, err)
 	return Found{Entry: &e, Changes: changes, Since: since, Looked: now}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -107,7 +107,7 @@ func HashOf(raw json.RawMessage) string {
 	if raw == nil {
 		return ""
 	}
-	return jsondiff.Hash(raw)
+	return jsontext.Hash(raw)
 }
 
 // Watch adds a resource.
@@ -171,7 +171,7 @@ func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
 	}
 	e, err := audit.Update(ctx, c.Trail, c.Project, c.Environment, c.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
 		check := Check{From: c.from, Until: c.until, Looks: c.rounds, Resources: c.resources, NotShown: c.NotShown}
-		return &audit.Entry{Type: c.Type, Detail: jsondiff.Encode(check)}, nil
+		return &audit.Entry{Type: c.Type, Detail: jsontext.Encode(check)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("enter a check of %s/%s: %w", c.Project, c.Environment, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -112,10 +112,10 @@ func Settle(receipt management.Receipt, err error) (outcome string, answered man
 func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
 	told := *a
 	told.Summary, told.Severity, told.Direction = "", "", ""
-	judged := jsondiff.Encode(told)
+	judged := jsontext.Encode(told)
 	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), judged)
 	told.Direction = meaning.OfAction(kind, judged)
-	return &audit.Entry{Type: kind, Before: before, After: after, Detail: jsondiff.Encode(told)}
+	return &audit.Entry{Type: kind, Before: before, After: after, Detail: jsontext.Encode(told)}
 }
 
 // intend records the intent. Where the newest action of the target has no end, it is

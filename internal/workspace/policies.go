@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -208,10 +208,10 @@ func (p *Policies) enter(ctx context.Context, at place, state PolicyState) error
 	if state.Violations == nil {
 		state.Violations = []PolicyViolation{}
 	}
-	after := jsondiff.Encode(state)
+	after := jsontext.Encode(state)
 	e, err := audit.Update(ctx, p.options.Trail, at.project, at.environment, SubjectPolicies, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		was := PolicyStateOf(last.After)
-		if bytes.Equal(jsondiff.Encode(was), after) || !found && len(state.Violations) == 0 {
+		if bytes.Equal(jsontext.Encode(was), after) || !found && len(state.Violations) == 0 {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
 		e := &audit.Entry{Type: TypePolicyEnded, Before: last.After, After: after}
@@ -219,7 +219,7 @@ func (p *Policies) enter(ctx context.Context, at place, state PolicyState) error
 		if len(d.Violated) > 0 {
 			e.Type = TypePolicyViolated
 		}
-		e.Detail = jsondiff.Encode(d)
+		e.Detail = jsontext.Encode(d)
 		return e, nil
 	})
 	if e != nil && e.Type == TypePolicyViolated {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
@@ -84,7 +84,7 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 	}
 	now := time.Now()
 	d := goneDetail{Attribution: Outside(), ErrorType: a.Type, Requests: Requests{After: []string{a.RequestID, a.ParentRequestID}}}
-	e := audit.Entry{Type: TypeGone, Time: now, Detail: jsondiff.Encode(d)}
+	e := audit.Entry{Type: TypeGone, Time: now, Detail: jsontext.Encode(d)}
 	if !was.lastSeen.IsZero() && !was.lastSeen.After(now) {
 		e.Window = &audit.Window{After: was.lastSeen, Until: now}
 	}
@@ -119,7 +119,7 @@ func (p *Presence) Present(ctx context.Context, project, environment, requestID 
 		return nil
 	}
 	d := goneDetail{Attribution: Outside(), Requests: Requests{After: []string{requestID}}}
-	return p.enter(ctx, project, environment, audit.Entry{Type: TypeBack, Time: now.lastSeen, Detail: jsondiff.Encode(d)}, now)
+	return p.enter(ctx, project, environment, audit.Entry{Type: TypeBack, Time: now.lastSeen, Detail: jsontext.Encode(d)}, now)
 }
 
 // enter appends e if the trail's newest entry says the opposite. A crash before the
@@ -212,7 +212,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 	for read, failure := range now {
 		causes[read] = failure.Cause
 	}
-	state := jsondiff.Encode(causes)
+	state := jsontext.Encode(causes)
 	if f.entered != nil && bytes.Equal(state, f.entered) {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 		if bytes.Equal(before, state) {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
-		e := &audit.Entry{Type: f.Failed, Before: before, After: state, Detail: jsondiff.Encode(told(now))}
+		e := &audit.Entry{Type: f.Failed, Before: before, After: state, Detail: jsontext.Encode(told(now))}
 		if len(now) == 0 {
 			e.Type = f.Recovered
 		}

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -105,7 +105,7 @@ func enterReach(ctx context.Context, trail audit.Log, now management.Reach) erro
 			e.Type = TypeReachable
 			d = reachDetail{Cause: was.Cause, Since: was.Since, Until: now.Since.UTC()}
 		}
-		e.Detail = jsondiff.Encode(d)
+		e.Detail = jsontext.Encode(d)
 		return e, nil
 	})
 	return err

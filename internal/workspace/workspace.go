@@ -27,7 +27,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
@@ -141,7 +141,7 @@ func (d *Desk) plan(ctx context.Context, op Operation, r Request) (Plan, error) 
 		case err != nil:
 			return Plan{}, fmt.Errorf("read the present state: %w", err)
 		default:
-			p.Before, p.Seen = a.Raw, jsondiff.Hash(a.Raw)
+			p.Before, p.Seen = a.Raw, jsontext.Hash(a.Raw)
 		}
 	}
 	p.Changes = op.plan(r, p.Before)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -166,7 +166,7 @@ func (c *encoder) encode(dst, message []byte, fields bool) []byte {
 
 func (c *encoder) appendMessage(dst, message []byte) []byte {
 	if c.marks.Encoding == "" {
-		return jsonscan.AppendString(dst, view(message))
+		return jsontext.AppendString(dst, view(message))
 	}
 	dst = base64.StdEncoding.AppendEncode(append(dst, '"'), message)
 	return append(dst, '"')

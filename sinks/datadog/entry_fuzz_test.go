@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // FuzzAppend checks that for any body the entry is JSON, gives the body back byte for byte, and
@@ -68,7 +68,7 @@ func FuzzCut(f *testing.F) {
 		}
 		head := string(cut([]byte(s), room))
 		require.Equal(t, s[:len(head)], head)
-		size := func(s string) int { return len(jsonscan.AppendString(nil, s)) - len(`""`) }
+		size := func(s string) int { return len(jsontext.AppendString(nil, s)) - len(`""`) }
 		require.LessOrEqual(t, size(head), room)
 		if len(head) < len(s) {
 			next := []rune(s[len(head):])[0]

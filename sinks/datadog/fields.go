@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // member is one field of a JSON object, as it is written there.
 type member struct {
-	name  jsonscan.Raw
+	name  jsontext.Raw
 	value []byte
 }
 
@@ -28,9 +28,9 @@ func (m *member) key() string {
 // membersOf appends the fields of body, if it is a JSON object in valid UTF-8. It returns
 // none where body is anything else.
 func membersOf(body []byte, dst []member) []member {
-	var s jsonscan.Scanner
+	var s jsontext.Scanner
 	s.Reset(body)
-	err := s.Object(func(key jsonscan.Raw) error {
+	err := s.Object(func(key jsontext.Raw) error {
 		s.Peek()
 		start := s.Pos()
 		err := s.Skip()
@@ -38,7 +38,7 @@ func membersOf(body []byte, dst []member) []member {
 		return err
 	})
 	// A reader of the entry may refuse half a pair, and with it the whole request.
-	if err != nil || s.End() != nil || jsonscan.HalfPair(body) {
+	if err != nil || s.End() != nil || jsontext.HalfPair(body) {
 		return dst[:0]
 	}
 	return dst

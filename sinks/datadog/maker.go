@@ -2,7 +2,7 @@ package datadog
 
 import (
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -67,7 +67,7 @@ func (t *text) append(dst, joined []byte) []byte {
 		return dst
 	}
 	dst = append(append(append(dst, `,"`...), t.attribute...), `":`...)
-	return jsonscan.AppendString(dst, view(joined))
+	return jsontext.AppendString(dst, view(joined))
 }
 
 // appendMember appends the attribute of the event.
@@ -123,7 +123,7 @@ func appendEnvelope(dst []byte, e *relay.Event) []byte {
 	separator := byte('{')
 	add := func(name, value string) bool {
 		dst = append(append(append(dst, separator, '"'), name...), '"', ':')
-		dst = jsonscan.AppendString(dst, value)
+		dst = jsontext.AppendString(dst, value)
 		separator = ','
 		return true
 	}

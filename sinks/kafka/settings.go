@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -40,19 +40,19 @@ func keyNamed(name string) keyFunc {
 	case "none":
 		return func([]byte, *relay.Event) []byte { return nil }
 	}
-	pointer, _ := jsonscan.ParsePointer(name) // the configuration has checked it
+	pointer, _ := jsontext.ParsePointer(name) // the configuration has checked it
 	return bodyKey(pointer)
 }
 
 // bodyKey is the text of the value that the pointer finds in the body. An empty value, null, an
 // object or an array is no key.
-func bodyKey(pointer jsonscan.Pointer) keyFunc {
+func bodyKey(pointer jsontext.Pointer) keyFunc {
 	return func(dst []byte, e *relay.Event) []byte {
 		raw, ok := pointer.Find(e.Body)
 		if !ok {
 			return nil
 		}
-		key, ok := jsonscan.AppendValue(dst, raw)
+		key, ok := jsontext.AppendValue(dst, raw)
 		if !ok || len(key) == len(dst) {
 			return nil
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // hangups are the SIGHUPs of this process; a further one while one waits adds nothing. ignore gives
@@ -99,5 +99,5 @@ func shownValue(v any) string {
 	if text, ok := v.(string); ok {
 		return printable(text)
 	}
-	return short(string(jsondiff.Encode(v)))
+	return short(string(jsontext.Encode(v)))
 }

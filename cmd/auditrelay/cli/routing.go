@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
@@ -191,7 +191,7 @@ func trialText(sink string, e *relay.Event, t *routing.Trial) string {
 		return b.String()
 	}
 	shown("becomes", &t.Event)
-	if changes, err := jsondiff.Diff(nil, e.Body, t.Event.Body); err == nil {
+	if changes, err := jsontext.Diff(nil, e.Body, t.Event.Body); err == nil {
 		name := "changes"
 		for _, change := range changes.List {
 			line(name, printable(change.String()))

@@ -20,7 +20,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/control/console"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -240,7 +240,7 @@ func readSecret(cmd *cobra.Command, file string) (secret.Text, error) {
 func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
 	switch {
 	case form == "json":
-		return say(w, "%s", indented(jsondiff.Encode(out)))
+		return say(w, "%s", indented(jsontext.Encode(out)))
 	case len(out.Result) == 0:
 		return nil
 	}
@@ -254,7 +254,7 @@ func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
 	if columns := columnsOf(list); len(columns) > 0 && form != "yaml" {
 		return show(w, list, func(p *page, list []any) { p.objects(columns, list) })
 	}
-	_, err := io.WriteString(w, asYAML(jsondiff.Encode(value)))
+	_, err := io.WriteString(w, asYAML(jsontext.Encode(value)))
 	return err
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -62,7 +62,7 @@ var errEnough = errors.New("no more events are wanted")
 // first fault with an error, after it has yielded the events before it.
 func Split(batch []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		var scan jsonscan.Scanner
+		var scan jsontext.Scanner
 		scan.Reset(batch)
 		err := scan.Array(func(int) error {
 			scan.Peek()

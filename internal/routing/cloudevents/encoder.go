@@ -3,7 +3,7 @@ package cloudevents
 import (
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -26,8 +26,8 @@ type Encoder struct {
 // their order, and datacontenttype.
 func (x *Encoder) Append(dst []byte, e *relay.Event) []byte {
 	x.fit(e)
-	dst = jsonscan.AppendString(append(dst, beforeID...), e.ID)
-	dst = jsonscan.AppendString(append(dst, x.beforeType...), e.Type)
+	dst = jsontext.AppendString(append(dst, beforeID...), e.ID)
+	dst = jsontext.AppendString(append(dst, x.beforeType...), e.Type)
 	dst = appendOptional(dst, `,"subject":`, e.Subject)
 	dst = x.clock.Append(append(dst, `,"time":"`...), e.Time)
 	dst = append(append(dst, '"'), x.afterTime...)
@@ -44,7 +44,7 @@ func (x *Encoder) fit(e *relay.Event) {
 	x.source, x.project = append(x.source[:0], e.Source...), append(x.project[:0], e.Project...)
 	x.environment, x.contentType = append(x.environment[:0], e.Environment...), append(x.contentType[:0], e.ContentType...)
 
-	x.beforeType = append(jsonscan.AppendString(append(x.beforeType[:0], `,"source":`...), e.Source), `,"type":`...)
+	x.beforeType = append(jsontext.AppendString(append(x.beforeType[:0], `,"source":`...), e.Source), `,"type":`...)
 	dst := appendOptional(x.afterTime[:0], `,"project":`, e.Project)
 	dst = appendOptional(dst, `,"environment":`, e.Environment)
 	dst = x.clock.Append(append(dst, `,"receivedtime":"`...), e.Received)
@@ -55,5 +55,5 @@ func appendOptional(dst []byte, member, value string) []byte {
 	if value == "" {
 		return dst
 	}
-	return jsonscan.AppendString(append(dst, member...), value)
+	return jsontext.AppendString(append(dst, member...), value)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -39,7 +39,7 @@ func appendBody(dst []byte, e *relay.Event, isJSON bool) []byte {
 		return append(dst, e.Body...)
 	case !isJSON && utf8.Valid(e.Body):
 		dst = append(dst, `,"data":`...)
-		return jsonscan.AppendString(dst, e.Body)
+		return jsontext.AppendString(dst, e.Body)
 	}
 	dst = append(dst, `,"data_base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, e.Body)
@@ -56,10 +56,10 @@ func embeddable(body []byte) bool {
 		valid(body)
 }
 
-// valid reports whether body is JSON in UTF-8, nested at most jsonscan.MaxDepth deep. Many
+// valid reports whether body is JSON in UTF-8, nested at most jsontext.MaxDepth deep. Many
 // readers refuse deeper values (Jackson beyond 1,000), and with them all of a batch.
 func valid(body []byte) bool {
-	var scan jsonscan.Scanner
+	var scan jsontext.Scanner
 	scan.Reset(body)
 	return scan.Skip() == nil && scan.End() == nil && (scan.ASCII() || utf8.Valid(body))
 }

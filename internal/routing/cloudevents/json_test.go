@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -19,7 +19,7 @@ import (
 func TestBodyForms(t *testing.T) {
 	t.Parallel()
 	nested := func(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
-	deepest, deeper := nested(jsonscan.MaxDepth), nested(jsonscan.MaxDepth+1)
+	deepest, deeper := nested(jsontext.MaxDepth), nested(jsontext.MaxDepth+1)
 	for _, c := range []struct{ contentType, body, want string }{
 		{"application/json", `{"a":1.0}`, `"data":{"a":1.0}`},
 		{"application/json", `"é\u0041"`, `"data":"é\u0041"`},
@@ -94,7 +94,7 @@ func TestEncoderFollowsAttributes(t *testing.T) {
 		change()
 		want := []byte{'{'}
 		member := func(name, value string) bool {
-			want = append(append(want, `"`+name+`":`...), jsonscan.AppendString(nil, value)...)
+			want = append(append(want, `"`+name+`":`...), jsontext.AppendString(nil, value)...)
 			want = append(want, ',')
 			return true
 		}

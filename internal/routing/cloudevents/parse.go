@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -81,10 +81,10 @@ var members = []string{
 // checkNames refuses an object in which a member that ParseJSON reads is spelled otherwise, or
 // stands twice, and a text that not all readers take.
 func checkNames(text []byte) error {
-	var scan jsonscan.Scanner
+	var scan jsontext.Scanner
 	scan.Reset(text)
 	var seen [16]bool // by its place among members
-	err := scan.Object(func(key jsonscan.Raw) error {
+	err := scan.Object(func(key jsontext.Raw) error {
 		if err := checkName(key, &seen); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func checkNames(text []byte) error {
 	return nil
 }
 
-func checkName(key jsonscan.Raw, seen *[16]bool) error {
+func checkName(key jsontext.Raw, seen *[16]bool) error {
 	name, err := key.AppendText(nil)
 	if err != nil {
 		return err

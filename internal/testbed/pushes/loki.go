@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -197,7 +197,7 @@ func appendProtoEntry(dst []byte, e *Entry) []byte {
 // appendString appends a text, unless JSON cannot carry it.
 func appendString[S ~string | ~[]byte](dst []byte, text S) ([]byte, error) {
 	if !utf8.ValidString(string(text)) {
-		return dst, jsonscan.ErrUTF8
+		return dst, jsontext.ErrUTF8
 	}
-	return jsonscan.AppendString(dst, text), nil
+	return jsontext.AppendString(dst, text), nil
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // datadogHead is the part of every entry the intake looks at.
@@ -19,7 +19,7 @@ type datadogHead struct {
 
 // datadogHeads reads a body in one pass: an array of objects in UTF-8, each with a message.
 func datadogHeads(body []byte) ([]datadogHead, error) {
-	var s jsonscan.Scanner
+	var s jsontext.Scanner
 	s.Reset(body)
 	if !utf8.Valid(body) || s.Open('[') != nil {
 		return nil, errors.New("the body is no JSON array in UTF-8")
@@ -42,10 +42,10 @@ func datadogHeads(body []byte) ([]datadogHead, error) {
 }
 
 // datadogHeadAt reads the entry at s.
-func datadogHeadAt(s *jsonscan.Scanner, body []byte) (h datadogHead, err error) {
+func datadogHeadAt(s *jsontext.Scanner, body []byte) (h datadogHead, err error) {
 	s.Peek()
 	start := s.Pos()
-	err = eachMember(s, func(key jsonscan.Raw) (err error) {
+	err = eachMember(s, func(key jsontext.Raw) (err error) {
 		switch {
 		case key.Is("message"):
 			h.message = true
@@ -71,8 +71,8 @@ func datadogHeadAt(s *jsonscan.Scanner, body []byte) (h datadogHead, err error) 
 }
 
 // datadogID reads the envelope, an object of strings.
-func datadogID(s *jsonscan.Scanner) (id string, err error) {
-	err = eachMember(s, func(key jsonscan.Raw) error {
+func datadogID(s *jsontext.Scanner) (id string, err error) {
+	err = eachMember(s, func(key jsontext.Raw) error {
 		value, err := s.String()
 		if err != nil || !key.Is("id") {
 			return err
@@ -85,7 +85,7 @@ func datadogID(s *jsonscan.Scanner) (id string, err error) {
 }
 
 // eachMember reads an object; read reads the value of each member.
-func eachMember(s *jsonscan.Scanner, read func(key jsonscan.Raw) error) error {
+func eachMember(s *jsontext.Scanner, read func(key jsontext.Raw) error) error {
 	if err := s.Open('{'); err != nil {
 		return err
 	}

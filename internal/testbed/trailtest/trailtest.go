@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -78,7 +78,7 @@ func Fill(tb testing.TB, s store.Store, n int, entry func(i int) audit.Entry) {
 		e := entry(i)
 		raw, err := json.Marshal(e)
 		require.NoError(tb, err)
-		record, err := jsondiff.Canonical(raw)
+		record, err := jsontext.Canonical(raw)
 		require.NoError(tb, err)
 		drafts = append(drafts, store.Draft{Kind: plain, Key: strings.Join([]string{e.Project, e.Environment, e.Subject}, "."), Data: record})
 		if len(drafts) == batch || i == n-1 {

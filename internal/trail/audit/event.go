@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -80,7 +80,7 @@ func membersOf(body []byte) (map[string]json.RawMessage, error) {
 	if len(body) > maxEventBody {
 		return nil, fmt.Errorf("read audit event: it has %d bytes, the limit is %d", len(body), maxEventBody)
 	}
-	canonical, err := jsondiff.Canonical(body)
+	canonical, err := jsontext.Canonical(body)
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
 	}
@@ -126,7 +126,7 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
 	}
-	record, err := jsondiff.Canonical(raw) // json.Marshal writes < and > in another way
+	record, err := jsontext.Canonical(raw) // json.Marshal writes < and > in another way
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // EventContentType is the media type of the bodies of the trail's events.
@@ -20,7 +20,7 @@ func EventBody(e Recorded, place Place, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("make audit event: %w", err)
 	}
 	members[trailMember] = canonicalOf(place)
-	body := jsondiff.Encode(members)
+	body := jsontext.Encode(members)
 	if len(body) > limit {
 		body = shortened(e, members, limit)
 	}
@@ -32,14 +32,14 @@ const beforeMember, afterMember, detailMember = "before", "after", "detail"
 
 func shortened(e Recorded, members map[string]json.RawMessage, limit int) []byte {
 	o := Omitted{
-		RecordBytes: len(e.Record), RecordSHA256: jsondiff.Hash(e.Record),
+		RecordBytes: len(e.Record), RecordSHA256: jsontext.Hash(e.Record),
 		BeforeSHA256: hashOfMember(members[beforeMember]), AfterSHA256: hashOfMember(members[afterMember]),
 	}
 	delete(members, beforeMember)
 	delete(members, afterMember)
 	encode := func() []byte {
 		members[omittedMember] = canonicalOf(o)
-		return jsondiff.Encode(members)
+		return jsontext.Encode(members)
 	}
 	body := encode()
 	if len(body) <= limit {
@@ -61,7 +61,7 @@ func hashOfMember(canonical json.RawMessage) string {
 	if len(canonical) == 0 {
 		return ""
 	}
-	return jsondiff.Hash(canonical)
+	return jsontext.Hash(canonical)
 }
 
 // fewerChanges cuts the list "changes" of a detail to about limit bytes, and counts the
@@ -77,14 +77,14 @@ func fewerChanges(detail json.RawMessage, limit int) (json.RawMessage, int) {
 	for ; kept < len(changes) && size+len(changes[kept])+1 <= limit; kept++ {
 		size += len(changes[kept]) + 1
 	}
-	members[list] = jsondiff.Encode(changes[:kept])
+	members[list] = jsontext.Encode(changes[:kept])
 	return canonicalOf(members), len(changes) - kept
 }
 
 // canonicalOf encodes a value whose JSON has a canonical form for certain.
 func canonicalOf(v any) json.RawMessage {
-	raw := jsondiff.Encode(v)
-	canonical, err := jsondiff.Canonical(raw)
+	raw := jsontext.Encode(v)
+	canonical, err := jsontext.Canonical(raw)
 	if err != nil { // never
 		return raw
 	}

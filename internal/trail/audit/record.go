@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -36,7 +36,7 @@ func encodeRecord(e Entry) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode entry: %w", err)
 	}
-	record, err := jsondiff.Canonical(plain)
+	record, err := jsontext.Canonical(plain)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -234,7 +234,7 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 }
 
 func isCanonical(record []byte) bool {
-	canonical, err := jsondiff.Canonical(record)
+	canonical, err := jsontext.Canonical(record)
 	return err == nil && bytes.Equal(canonical, record)
 }
 

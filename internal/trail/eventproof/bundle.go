@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -135,7 +135,7 @@ func (p *Proven) Matches(q Query) error {
 
 // span reads the entry.
 func (b *Bundle) span() (Span, error) {
-	canonical, err := jsondiff.Canonical([]byte(b.Entry))
+	canonical, err := jsontext.Canonical([]byte(b.Entry))
 	if err != nil {
 		return Span{}, fmt.Errorf("its entry: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -242,14 +242,14 @@ func linesOf(r io.Reader) *bufio.Scanner {
 // strict reads JSON that can be read in one way only. Of two members with one name, or with names that
 // differ in their letters' case, another reader may take the other one.
 func strict(text []byte, into any) error {
-	given, err := jsondiff.Canonical(text)
+	given, err := jsontext.Canonical(text)
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
 		return err
 	}
-	if read, err := jsondiff.Canonical(jsondiff.Encode(into)); err != nil || !bytes.Equal(read, given) {
+	if read, err := jsontext.Canonical(jsontext.Encode(into)); err != nil || !bytes.Equal(read, given) {
 		return errors.New("it has members that this version does not know, lacks some, or spells them in another way than a relay does")
 	}
 	return nil

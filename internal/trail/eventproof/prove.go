@@ -14,7 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -219,7 +219,7 @@ func pathIn(leaves []tlog.Hash, leaf int64) tlog.RecordProof {
 func canonicalEntry(e *audit.Entry) (string, error) {
 	raw, err := json.Marshal(e)
 	if err == nil {
-		raw, err = jsondiff.Canonical(raw)
+		raw, err = jsontext.Canonical(raw)
 	}
 	if err != nil {
 		return "", fmt.Errorf("encode entry %d: %w", e.Index, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -131,11 +131,11 @@ func spanOf(e *audit.Entry) (s Span, err error) {
 
 // previousOf names an entry.
 func previousOf(e *audit.Entry) (*Previous, error) {
-	canonical, err := jsondiff.Canonical(e.Detail)
+	canonical, err := jsontext.Canonical(e.Detail)
 	if err != nil {
 		return nil, fmt.Errorf("hash entry %d: %w", e.Index, err)
 	}
-	return &Previous{Index: e.Index, SHA256: jsondiff.Hash(canonical)}, nil
+	return &Previous{Index: e.Index, SHA256: jsontext.Hash(canonical)}, nil
 }
 
 func hexOf(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) }

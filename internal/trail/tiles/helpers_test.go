@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
@@ -64,7 +64,7 @@ func message(tb testing.TB, i int) string {
 	tb.Helper()
 	raw, err := json.Marshal(entry(i))
 	require.NoError(tb, err)
-	record, err := jsondiff.Canonical(raw)
+	record, err := jsontext.Canonical(raw)
 	require.NoError(tb, err)
 	return string(record)
 }

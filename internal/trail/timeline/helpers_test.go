@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -54,7 +54,7 @@ func policy(length int) json.RawMessage {
 
 // checked is the detail of an attestation whose last look, at minute i, saw a state.
 func checked(setting string, i int, state json.RawMessage) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"resources":{%q:{"last_look":%q,"sha256":%q}}}`, setting, at(i).Format(time.RFC3339), jsondiff.Hash(state)))
+	return json.RawMessage(fmt.Sprintf(`{"resources":{%q:{"last_look":%q,"sha256":%q}}}`, setting, at(i).Format(time.RFC3339), jsontext.Hash(state)))
 }
 
 func add(t testing.TB, trail *audit.Trail, entries ...audit.Entry) (last int64) {

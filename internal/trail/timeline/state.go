@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
 
@@ -318,7 +318,7 @@ func (s *State) attestedBy(detail json.RawMessage) bool {
 func (s *State) seenBy(began time.Time, sha256 string) bool {
 	hash := "" // of no state
 	if len(s.Value) > 0 {
-		hash = jsondiff.Hash(s.Value)
+		hash = jsontext.Hash(s.Value)
 	}
 	if began.IsZero() || sha256 != hash {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 )
@@ -188,7 +188,7 @@ func TestARunningRelaysLookConfirmsAState(t *testing.T) {
 		v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 		v.looked = func(w Where) (time.Time, string) {
 			assert.Equal(t, live, w, "the whole name, though a part of it was asked for")
-			return at(c.look), jsondiff.Hash(policy(c.length))
+			return at(c.look), jsontext.Hash(policy(c.length))
 		}
 		s, err := v.At(t.Context(), Where{Environment: "live", Setting: live.Setting}, at(200))
 		require.NoError(t, err)

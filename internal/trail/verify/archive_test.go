@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
@@ -32,7 +32,7 @@ func archivedLogOf(t *testing.T) (l *testLog, live files, archive string) {
 	l.add(t, entryOf(t, settingsChecked, checkedAt(24*time.Hour, 48*time.Hour, 24)))
 	l.add(t, []byte(strings.Repeat("long", 20_000)))
 	l.add(t, records(1002, 1400)...)
-	l.add(t, entryOf(t, eventproof.Type, eventproof.Span{First: 6, Last: 9, Previous: &eventproof.Previous{Index: 0, SHA256: jsondiff.Hash(canonical)}}))
+	l.add(t, entryOf(t, eventproof.Type, eventproof.Span{First: 6, Last: 9, Previous: &eventproof.Previous{Index: 0, SHA256: jsontext.Hash(canonical)}}))
 	l.add(t, entryOf(t, settingsChecked, checkedAt(72*time.Hour, 96*time.Hour, 24))) // after a gap: the looks before are archived
 	l.add(t, entryOf(t, proof.TypeArchived, proof.Archived{Origin: name, From: 0, To: 1023, Size: 1024, Where: "/mnt/old"}))
 	l.sign(t)
@@ -55,7 +55,7 @@ func entryDetail(t *testing.T, detail any) []byte {
 	t.Helper()
 	raw, err := json.Marshal(detail)
 	require.NoError(t, err)
-	text, err := jsondiff.Canonical(raw)
+	text, err := jsontext.Canonical(raw)
 	require.NoError(t, err)
 	return text
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
@@ -251,7 +251,7 @@ type spanned struct {
 // spans holds a span against the one before it: they leave no position out.
 func (c *completeness) spans(index int64, e audit.Entry) {
 	var s spanDetail
-	canonical, err := jsondiff.Canonical(e.Detail)
+	canonical, err := jsontext.Canonical(e.Detail)
 	if err != nil || json.Unmarshal(e.Detail, &s) != nil {
 		return
 	}
@@ -280,5 +280,5 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 	if s.MoreMissing > 0 {
 		finding("%d more positions of the event stream are under no root", s.MoreMissing)
 	}
-	c.span[e.Subject] = &spanned{index, jsondiff.Hash(canonical), s.Last}
+	c.span[e.Subject] = &spanned{index, jsontext.Hash(canonical), s.Last}
 }

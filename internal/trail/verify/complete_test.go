@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -25,7 +25,7 @@ func entryOf(t *testing.T, kind string, detail any) []byte {
 	require.NoError(t, err)
 	text, err := json.Marshal(audit.Entry{Type: kind, Project: "acme", Environment: "live", Subject: "s", Time: day, Detail: raw})
 	require.NoError(t, err)
-	canonical, err := jsondiff.Canonical(text)
+	canonical, err := jsontext.Canonical(text)
 	require.NoError(t, err)
 	return canonical
 }
@@ -75,9 +75,9 @@ func previousOf(t *testing.T, index int64, s eventproof.Span) *eventproof.Previo
 	t.Helper()
 	raw, err := json.Marshal(s)
 	require.NoError(t, err)
-	canonical, err := jsondiff.Canonical(raw)
+	canonical, err := jsontext.Canonical(raw)
 	require.NoError(t, err)
-	return &eventproof.Previous{Index: index, SHA256: jsondiff.Hash(canonical)}
+	return &eventproof.Previous{Index: index, SHA256: jsontext.Hash(canonical)}
 }
 
 func TestGapsBetweenSpansAreNamed(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -182,7 +182,7 @@ func readCheckpoint(e *relay.Event) copiedEvent {
 		Root                     tlog.Hash
 		Time                     time.Time
 	}
-	_, err := jsondiff.Canonical(e.Body) // refuses a name that stands there twice
+	_, err := jsontext.Canonical(e.Body) // refuses a name that stands there twice
 	if err == nil {
 		body := json.NewDecoder(bytes.NewReader(e.Body))
 		body.DisallowUnknownFields() // nothing vouches for more

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
@@ -107,7 +107,7 @@ func (c bruteConfig) equal(d bruteConfig) bool {
 func requireExample(t *testing.T, a, b bruteConfig) {
 	t.Helper()
 	read := func(c bruteConfig) strength {
-		v, err := jsondiff.Read(mustJSON(t, c))
+		v, err := jsontext.Read(mustJSON(t, c))
 		require.NoError(t, err)
 		return readPassword(v.Value).strength
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 const (
@@ -48,7 +48,7 @@ func (c *collector) add(rule string, s Statement) {
 		return
 	}
 	s.Rule, s.Direction, s.Severity = r.ID, r.Direction, r.Severity
-	s.Path, s.Old, s.New = cutPath(s.Path), jsondiff.Shorten(s.Old, maxValue), jsondiff.Shorten(s.New, maxValue)
+	s.Path, s.Old, s.New = cutPath(s.Path), jsontext.Shorten(s.Old, maxValue), jsontext.Shorten(s.New, maxValue)
 	c.kept[r.Severity] = append(c.kept[r.Severity], s)
 }
 
@@ -58,7 +58,7 @@ func (c *collector) full(rule string) bool {
 }
 
 // plain tells changes with their path, old and new.
-func (c *collector) plain(rule string, changes jsondiff.Changes) {
+func (c *collector) plain(rule string, changes jsontext.Changes) {
 	for _, change := range changes.List {
 		c.add(rule, Statement{Sentence: plainly(change), Path: change.Path, Old: change.Old, New: change.New})
 	}
@@ -70,7 +70,7 @@ func (c *collector) plain(rule string, changes jsondiff.Changes) {
 
 // plainly tells a change in words. Sentences go into logs, so a possible secret is not
 // shown.
-func plainly(change jsondiff.Change) string {
+func plainly(change jsontext.Change) string {
 	at := quote(change.Path)
 	if change.Path == "" {
 		at = "the whole setting"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes, err := jsondiff.Diff(subjects[tc.kind.Name].schema, json.RawMessage(tc.before), json.RawMessage(tc.after))
+			changes, err := jsontext.Diff(subjects[tc.kind.Name].schema, json.RawMessage(tc.before), json.RawMessage(tc.after))
 			require.NoError(t, err)
 			var got []string
 			for _, c := range changes.List {
@@ -72,15 +72,15 @@ func TestCompareDeep(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat(`[`, n) + strings.Repeat(`]`, n))
 	}
-	changes, err := jsondiff.Diff(subjects[kinds.Project.Name].schema, deep(900), deep(901))
+	changes, err := jsontext.Diff(subjects[kinds.Project.Name].schema, deep(900), deep(901))
 	require.NoError(t, err)
 	require.Len(t, changes.List, 1)
-	_, err = jsondiff.Diff(subjects[kinds.Project.Name].schema, deep(100_000), deep(100_000))
+	_, err = jsontext.Diff(subjects[kinds.Project.Name].schema, deep(100_000), deep(100_000))
 	require.Error(t, err)
 }
 
 // shuffle reorders the unordered lists of the schema.
-func shuffle(s *jsondiff.Schema, v any, r *rand.Rand) any {
+func shuffle(s *jsontext.Schema, v any, r *rand.Rand) any {
 	switch x := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
@@ -106,7 +106,7 @@ func shuffle(s *jsondiff.Schema, v any, r *rand.Rand) any {
 }
 
 // normal sorts the lists of shuffle: equal meaning is equal JSON then.
-func normal(s *jsondiff.Schema, v any) any {
+func normal(s *jsontext.Schema, v any) any {
 	sorted := shuffle(s, v, rand.New(rand.NewPCG(1, 1)))
 	switch x := sorted.(type) {
 	case map[string]any:
@@ -122,7 +122,7 @@ func normal(s *jsondiff.Schema, v any) any {
 			free = named(x, s.Key)
 		}
 		if free {
-			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(jsondiff.Encode(a)), string(jsondiff.Encode(b))) })
+			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(jsontext.Encode(a)), string(jsontext.Encode(b))) })
 		}
 	}
 	return sorted
@@ -136,7 +136,7 @@ func FuzzCompare(f *testing.F) {
 	f.Add([]byte(`[{"profile_id":"a","pem_files":[{"pem_file_id":"x"},{"pem_file_id":"y"}]}]`), []byte(`9007199254740993`), uint64(4))
 	f.Fuzz(func(t *testing.T, a, b []byte, seed uint64) {
 		for _, kind := range kinds.All() {
-			changes, err := jsondiff.Diff(subjects[kind.Name].schema, a, b)
+			changes, err := jsontext.Diff(subjects[kind.Name].schema, a, b)
 			x, errA := decoded(a)
 			y, errB := decoded(b)
 			require.Equal(t, errA != nil || errB != nil, err != nil)
@@ -144,9 +144,9 @@ func FuzzCompare(f *testing.F) {
 				return
 			}
 			s := subjects[kind.Name].schema
-			same := string(jsondiff.Encode(normal(s, x))) == string(jsondiff.Encode(normal(s, y)))
+			same := string(jsontext.Encode(normal(s, x))) == string(jsontext.Encode(normal(s, y)))
 			require.Equal(t, same, len(changes.List) == 0, "%s: %v", kind.Name, changes)
-			self, err := jsondiff.Diff(subjects[kind.Name].schema, a, jsondiff.Encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
+			self, err := jsontext.Diff(subjects[kind.Name].schema, a, jsontext.Encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
 			require.NoError(t, err)
 			require.Empty(t, self.List, "%s reordered", kind.Name)
 		}
@@ -169,7 +169,7 @@ func named(list []any, key string) bool {
 
 // decoded reads a state as the differ does.
 func decoded(raw []byte) (v any, _ error) {
-	canonical, err := jsondiff.Canonical(raw)
+	canonical, err := jsontext.Canonical(raw)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 package meaning
 
-import "github.com/auditrelay/auditrelay/internal/json/jsondiff"
+import "github.com/auditrelay/auditrelay/internal/jsontext"
 
 // explainCountries compares two sets of country codes. An empty list allows none: the
 // document says nothing else.
@@ -10,12 +10,12 @@ func explainCountries(c *collector, before, after any) {
 		switch {
 		case !a[code]:
 			c.add("sms.country_allowed", Statement{
-				Sentence: "country " + quote(code) + " allowed", New: jsondiff.Encode(code),
+				Sentence: "country " + quote(code) + " allowed", New: jsontext.Encode(code),
 				Witness: "numbers in " + quote(code) + " can be texted now",
 			})
 		case !b[code]:
 			c.add("sms.country_refused", Statement{
-				Sentence: "country " + quote(code) + " no longer allowed", Old: jsondiff.Encode(code),
+				Sentence: "country " + quote(code) + " no longer allowed", Old: jsontext.Encode(code),
 				Witness: "numbers in " + quote(code) + " can no longer be texted",
 			})
 		}

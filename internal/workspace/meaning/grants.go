@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // maxNamed is how many actions a sentence names.
@@ -279,7 +279,7 @@ type Permit struct {
 // trail, by the same model as [Read]. An action of "*" asks for the wildcard itself. A state other than a policy lets nobody do anything.
 func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	a := Answer{Who: []Permit{}}
-	s, err := jsondiff.Read(state)
+	s, err := jsontext.Read(state)
 	if err != nil {
 		return a, fmt.Errorf("read the policy: %w", err)
 	}

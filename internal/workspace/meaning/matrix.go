@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Matrix shows who may do what by two RBAC policies, resource by resource.
@@ -55,7 +55,7 @@ const (
 func PermissionMatrix(before, after json.RawMessage) (m Matrix, err error) {
 	var sides [2]*policy
 	for i, raw := range []json.RawMessage{before, after} {
-		s, err := jsondiff.Read(raw)
+		s, err := jsontext.Read(raw)
 		if err != nil {
 			return m, fmt.Errorf("read the policy: %w", err)
 		}

@@ -14,7 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Reading is the meaning of the change from one state to another. The zero value, with
@@ -34,7 +34,7 @@ type Reading struct {
 // Statement is one changed thing.
 type Statement struct {
 	Sentence string `json:"sentence"`
-	// Path is as in [jsondiff.Change], cut after 512 bytes.
+	// Path is as in [jsontext.Change], cut after 512 bytes.
 	Path      string    `json:"path"`
 	Direction Direction `json:"direction"`
 	Severity  Severity  `json:"severity"`
@@ -79,14 +79,14 @@ const (
 // "event_log_streaming" and the like. A change of another subject, and whatever no rule
 // knows, is told plainly, with direction unknown.
 //
-// A state other than JSON has the error of [jsondiff.Canonical]. A panic is an error,
+// A state other than JSON has the error of [jsontext.Canonical]. A panic is an error,
 // too: a mistake in a rule must not keep a change from being recorded.
 func Read(subject string, before, after json.RawMessage) (Reading, error) {
-	a, err := jsondiff.Read(before)
+	a, err := jsontext.Read(before)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state before: %w", err)
 	}
-	b, err := jsondiff.Read(after)
+	b, err := jsontext.Read(after)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state after: %w", err)
 	}
@@ -96,19 +96,19 @@ func Read(subject string, before, after json.RawMessage) (Reading, error) {
 // Comparison is two states of a setting, compared once. What they differ in is in Changes, and
 // what that means is told by [Comparison.Explain].
 type Comparison struct {
-	Changes jsondiff.Changes
+	Changes jsontext.Changes
 
 	subject       string
-	before, after jsondiff.State
+	before, after jsontext.State
 }
 
 // Compare compares two states of a subject: see [Read].
-func Compare(name string, before, after jsondiff.State) Comparison {
+func Compare(name string, before, after jsontext.State) Comparison {
 	s := subjects[name]
 	if s.optional {
 		before, after = orEmpty(before), orEmpty(after)
 	}
-	return Comparison{jsondiff.DiffValues(s.schema, before.Value, after.Value), name, before, after}
+	return Comparison{jsontext.DiffValues(s.schema, before.Value, after.Value), name, before, after}
 }
 
 // How is a known circumstance of a change, and "" if there is none.
@@ -162,15 +162,15 @@ func (c *collector) compare(of Comparison) {
 		return
 	}
 	s.explain(c, a.Value, b.Value)
-	c.plain("setting.changed", jsondiff.DiffValues(s.schema, strip(s.shape(a.Value), a.Value), strip(s.shape(b.Value), b.Value)))
+	c.plain("setting.changed", jsontext.DiffValues(s.schema, strip(s.shape(a.Value), a.Value), strip(s.shape(b.Value), b.Value)))
 	if c.total == 0 {
 		c.plain("setting.rewritten", of.Changes)
 	}
 }
 
-func orEmpty(s jsondiff.State) jsondiff.State {
+func orEmpty(s jsontext.State) jsontext.State {
 	if s.None() {
-		return jsondiff.State{JSON: json.RawMessage("{}"), Value: map[string]any{}}
+		return jsontext.State{JSON: json.RawMessage("{}"), Value: map[string]any{}}
 	}
 	return s
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Two sets of passwords count: those accepted when they are set, and those of existing
@@ -204,7 +204,7 @@ func describe(v any) string {
 	case "ZXCVBN":
 		return "ZXCVBN"
 	}
-	return visible(string(jsondiff.Encode(v)), maxText)
+	return visible(string(jsontext.Encode(v)), maxText)
 }
 
 // check is a kind of check of a password's strength.

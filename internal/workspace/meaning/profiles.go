@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 var profilesShape = listBy("profile_id", object(map[string]*shape{
@@ -27,7 +27,7 @@ type profile struct {
 func explainProfiles(c *collector, before, after any) {
 	a, b := byKey(before, "profile_id"), byKey(after, "profile_id")
 	for _, id := range sortedUnion(a, b) {
-		p := profile{c, "profile " + quote(id), "/profile_id=" + cutPath(jsondiff.Escape(id)), a[id], b[id]}
+		p := profile{c, "profile " + quote(id), "/profile_id=" + cutPath(jsontext.Escape(id)), a[id], b[id]}
 		switch {
 		case p.before == nil:
 			p.whole("added", p.after, "tokens.profile_added", "accepted now")
@@ -102,7 +102,7 @@ func mapping(v any) any {
 	if !ok || !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		return v
 	}
-	if object, err := jsondiff.Decode([]byte(text)); err == nil {
+	if object, err := jsontext.Decode([]byte(text)); err == nil {
 		return object
 	}
 	return v
@@ -151,7 +151,7 @@ func (p profile) keys() {
 		}[[2]bool{gained, lost}]
 		p.add(rule, Statement{
 			Sentence: fmt.Sprintf("%s: public key %s %s", p.name, quote(id), keyChange(old, now)),
-			Path:     p.path + "/pem_files/pem_file_id=" + jsondiff.Escape(id),
+			Path:     p.path + "/pem_files/pem_file_id=" + jsontext.Escape(id),
 			Witness:  keyWitness(gained, lost, old, now),
 		})
 	}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 var projectShape = texts("project_slug", "name", "vertical", "created_at")
@@ -41,7 +41,7 @@ func explainDefaults(c *collector, before, after any) {
 	b, _ := after.(map[string]any)
 	for _, name := range sortedUnion(a, b) {
 		old, now := a[name], b[name]
-		label, path := "default template of type "+quote(name), "/"+jsondiff.Escape(name)
+		label, path := "default template of type "+quote(name), "/"+jsontext.Escape(name)
 		if now == nil && old != nil {
 			c.add("email.default_changed", Statement{
 				Sentence: "no " + label + " any more, it was " + quoteValue(old), Path: path, Old: raw(old), New: raw(now),

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // wildcard in a permission's actions stands for every action listed by the resource. In a
@@ -122,14 +122,14 @@ func (p *policy) readDefaultRole(name string, v any) {
 	known := slices.ContainsFunc(defaultRoleEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 	if ok && (known || hasPermissions(v)) {
 		role := name[strings.IndexByte(name, '_')+1:]
-		p.holder(holder{defaultRole, role, "/" + cutPath(jsondiff.Escape(name))}).read(object)
+		p.holder(holder{defaultRole, role, "/" + cutPath(jsontext.Escape(name))}).read(object)
 	}
 }
 
 func (p *policy) readHolders(v any, kind, name, key string) {
 	for _, o := range objects(v) {
 		if id, ok := o[key].(string); ok {
-			p.holder(holder{kind, id, "/" + name + "/" + key + "=" + cutPath(jsondiff.Escape(id))}).read(o)
+			p.holder(holder{kind, id, "/" + name + "/" + key + "=" + cutPath(jsontext.Escape(id))}).read(o)
 		}
 	}
 }

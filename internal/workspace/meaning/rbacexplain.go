@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // comparison compares two policies.
@@ -113,7 +113,7 @@ func (p pair) say(rule string, about actions, sentence, may string) {
 	}
 	p.add(rule, Statement{
 		Sentence: fmt.Sprintf(sentence, p.holder, several(about.first, about.n), quote(p.id)),
-		Path:     p.holder.path + "/permissions/resource_id=" + jsondiff.Escape(p.id) + "/actions", Witness: witness,
+		Path:     p.holder.path + "/permissions/resource_id=" + jsontext.Escape(p.id) + "/actions", Witness: witness,
 	})
 }
 
@@ -212,7 +212,7 @@ func witnessed(h holder, may, action, resource string) string {
 // resource tells how the definition of a resource changed.
 func (x comparison) resource(id string, a, b *resource) {
 	const rule = "rbac.resource_changed"
-	name, path := "resource "+quote(id), "/custom_resources/resource_id="+cutPath(jsondiff.Escape(id))
+	name, path := "resource "+quote(id), "/custom_resources/resource_id="+cutPath(jsontext.Escape(id))
 	switch {
 	case a == nil:
 		x.add(rule, Statement{Sentence: name + " added, with " + plural(len(b.sorted), "action", "actions"), Path: path})

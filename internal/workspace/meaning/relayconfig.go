@@ -3,7 +3,7 @@ package meaning
 import (
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // RelayConfiguration is the subject of the relay's own configuration, by its outline
@@ -34,7 +34,7 @@ func explainRelay(c *collector, before, after any) {
 		a, _ := memberOf(before, l.path...).(map[string]any)
 		b, _ := memberOf(after, l.path...).(map[string]any)
 		for _, name := range sortedUnion(a, b) {
-			path := at + "/" + jsondiff.Escape(name)
+			path := at + "/" + jsontext.Escape(name)
 			switch _, was := a[name]; {
 			case was && b[name] == nil:
 				c.add(l.rule+"_removed", Statement{
@@ -50,13 +50,13 @@ func explainRelay(c *collector, before, after any) {
 			told[path] = true
 		}
 	}
-	changes := jsondiff.DiffValues(nil, before, after)
+	changes := jsontext.DiffValues(nil, before, after)
 	for _, change := range changes.List {
 		if !told[change.Path] {
-			c.plain(relayRule(change.Path), jsondiff.Changes{List: []jsondiff.Change{change}})
+			c.plain(relayRule(change.Path), jsontext.Changes{List: []jsontext.Change{change}})
 		}
 	}
-	c.plain("relay.guard_changed", jsondiff.Changes{More: changes.More})
+	c.plain("relay.guard_changed", jsontext.Changes{More: changes.More})
 }
 
 func relayRule(path string) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // told is a statement in one line: severity, direction, rule, sentence and witness.
@@ -414,9 +414,9 @@ func TestSentences(t *testing.T) {
 // explained is the reading of a change that came about in a known way.
 func explained(t *testing.T, how How, subject, before, after string) Reading {
 	t.Helper()
-	a, err := jsondiff.Read(json.RawMessage(before))
+	a, err := jsontext.Read(json.RawMessage(before))
 	require.NoError(t, err)
-	b, err := jsondiff.Read(json.RawMessage(after))
+	b, err := jsontext.Read(json.RawMessage(after))
 	require.NoError(t, err)
 	r, err := Compare(subject, a, b).Explain(how)
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
 package meaning
 
 import (
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
@@ -12,7 +12,7 @@ type subject struct {
 	// document; the rest is compared value by value. It may depend on the state.
 	shape func(v any) *shape
 	// schema marks the lists whose order does not count: those of the shape.
-	schema *jsondiff.Schema
+	schema *jsontext.Schema
 	// explain adds statements for two states. They may have any form.
 	explain func(c *collector, before, after any)
 	// rules are those of explain's statements.
@@ -85,7 +85,7 @@ var settingRules = []Rule{
 }
 
 // shape is the part of a state known to the rules. The zero value is any value.
-type shape = jsondiff.Schema
+type shape = jsontext.Schema
 
 var (
 	anything = &shape{}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // Two sets give mail its direction, each over all templates of the project: the places
@@ -32,7 +32,7 @@ func explainTemplates(c *collector, before, after any) {
 	c.places(placesOf(a, linkPlaces), placesOf(b, linkPlaces), linkRules)
 	c.places(placesOf(a, senderPlaces), placesOf(b, senderPlaces), senderRules)
 	for _, id := range sortedUnion(a, b) {
-		t := template{c, "template " + quote(id), "/template_id=" + cutPath(jsondiff.Escape(id)), a[id], b[id]}
+		t := template{c, "template " + quote(id), "/template_id=" + cutPath(jsontext.Escape(id)), a[id], b[id]}
 		switch {
 		case t.before == nil:
 			t.whole("added", textOf(t.after, "name"))
@@ -68,16 +68,16 @@ func (c *collector) places(a, b map[string]place, r placeRules) {
 		case !was && !now.read:
 			c.add("email.link_unreadable", Statement{
 				Sentence: fmt.Sprintf("template %s now has a link that may lead anywhere: %s", quote(now.template), shown),
-				Path:     "/template_id=" + jsondiff.Escape(now.template),
+				Path:     "/template_id=" + jsontext.Escape(now.template),
 			})
 		case !was:
 			c.add(r.added, Statement{
-				Sentence: fmt.Sprintf("template %s now %s %s", quote(now.template), r.verb, shown), Path: "/template_id=" + jsondiff.Escape(now.template),
+				Sentence: fmt.Sprintf("template %s now %s %s", quote(now.template), r.verb, shown), Path: "/template_id=" + jsontext.Escape(now.template),
 				Witness: r.witness + " " + shown + " now",
 			})
 		case !is && old.read:
 			c.add(r.removed, Statement{
-				Sentence: fmt.Sprintf("no template %s %s any more", r.verb, shown), Path: "/template_id=" + jsondiff.Escape(old.template),
+				Sentence: fmt.Sprintf("no template %s %s any more", r.verb, shown), Path: "/template_id=" + jsontext.Escape(old.template),
 				Witness: r.witness + " " + shown + " no longer",
 			})
 		}
@@ -119,7 +119,7 @@ func senderDomain(template map[string]any) string {
 	v := memberOf(template, "sender_information", "from_domain")
 	text, ok := v.(string)
 	if !ok && v != nil {
-		return string(jsondiff.Encode(v))
+		return string(jsontext.Encode(v))
 	}
 	text = strings.TrimSpace(text)
 	if host, err := hostOf(text); err == nil {

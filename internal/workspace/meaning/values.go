@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
@@ -55,7 +55,7 @@ func raw(v any) json.RawMessage {
 	if v == nil {
 		return nil
 	}
-	return jsondiff.Encode(v)
+	return jsontext.Encode(v)
 }
 
 // only is the JSON of a text if there is one only.
@@ -63,7 +63,7 @@ func only(texts []string) json.RawMessage {
 	if len(texts) != 1 {
 		return nil
 	}
-	return jsondiff.Encode(texts[0])
+	return jsontext.Encode(texts[0])
 }
 
 // byKey indexes objects by a member. The second of one id, and those after it, have "#2"
@@ -101,7 +101,7 @@ func quoteValue(v any) string {
 	if s, ok := v.(string); ok {
 		return "`" + visible(s, maxText) + "`"
 	}
-	return quoteJSON(jsondiff.Encode(v))
+	return quoteJSON(jsontext.Encode(v))
 }
 
 // visible gives at most limit characters of text, each of them printable.

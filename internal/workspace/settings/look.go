@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -66,14 +66,14 @@ func (w *Watcher) compare(ctx context.Context, x *watch, got reading, span audit
 		return "", err
 	}
 	stands, err := w.enter(ctx, finding{watch: x, reading: got, now: state, span: span})
-	return jsondiff.Hash(stands), err
+	return jsontext.Hash(stands), err
 }
 
 // finding is a look that is to be compared with the trail.
 type finding struct {
 	*watch
 	reading
-	now  jsondiff.State // what was read
+	now  jsontext.State // what was read
 	span audit.Window   // of the look
 }
 
@@ -107,7 +107,7 @@ func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found
 		Time: f.span.Until, After: f.now.JSON,
 	}
 	if found {
-		before, err := jsondiff.ReadCanonical(last.After)
+		before, err := jsontext.ReadCanonical(last.After)
 		if err != nil {
 			return nil, about, fmt.Errorf("compare: read the state before: %w", err)
 		}
@@ -119,7 +119,7 @@ func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found
 			return nil, about, err
 		}
 	}
-	e.Detail = jsondiff.Encode(about)
+	e.Detail = jsontext.Encode(about)
 	return e, about, nil
 }
 
@@ -142,7 +142,7 @@ func (w *Watcher) changed(ctx context.Context, f finding, e *audit.Entry, last a
 	return about.with(changed.Changes), nil
 }
 
-func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
+func typeOf(changes jsontext.Changes, state json.RawMessage) string {
 	switch {
 	case len(changes.List) == 0:
 		// A damaged newer entry may have been of this setting. Without a new entry, a
@@ -160,8 +160,8 @@ func (w *Watcher) meaning(f finding, last audit.Entry, changed meaning.Compariso
 	var how meaning.How
 	var err error
 	if string(last.After) == null && len(last.Before) > 0 { // back again: a weaker setting must not pass as new
-		var before jsondiff.State
-		if before, err = jsondiff.ReadCanonical(last.Before); err == nil {
+		var before jsontext.State
+		if before, err = jsontext.ReadCanonical(last.Before); err == nil {
 			changed, how = meaning.Compare(f.resource.kind, before, f.now), meaning.Returned
 		}
 	}
@@ -232,7 +232,7 @@ type detail struct {
 	*meaning.Reading
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
-	Changes []jsondiff.Change `json:"changes,omitempty"`
+	Changes []jsontext.Change `json:"changes,omitempty"`
 	Omitted int               `json:"omitted,omitempty"`
 	// Unsure: entries after Before are damaged and may have been of this setting, so
 	// there may have been changes between.
@@ -245,11 +245,11 @@ type detail struct {
 	Requests workspace.Requests `json:"request_ids,omitzero"`
 }
 
-func (d detail) with(changes jsondiff.Changes) detail {
+func (d detail) with(changes jsontext.Changes) detail {
 	listed := min(len(changes.List), maxChanges)
 	d.Omitted = len(changes.List) - listed + changes.More
 	for _, c := range changes.List[:listed] {
-		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: jsondiff.Shorten(c.Old, maxShown), New: jsondiff.Shorten(c.New, maxShown)})
+		d.Changes = append(d.Changes, jsontext.Change{Path: c.Path, Old: jsontext.Shorten(c.Old, maxShown), New: jsontext.Shorten(c.New, maxShown)})
 	}
 	return d
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
@@ -32,9 +32,9 @@ type reading struct {
 }
 
 // state decodes what was read, once for all that follow, if it is plausible.
-func (r *reading) state(kind kinds.Setting) (jsondiff.State, error) {
+func (r *reading) state(kind kinds.Setting) (jsontext.State, error) {
 	if r.absent {
-		return jsondiff.State{JSON: json.RawMessage(null)}, nil
+		return jsontext.State{JSON: json.RawMessage(null)}, nil
 	}
 	state, err := readState(r.raw)
 	if err != nil || kind.Each != nil { // its values were judged one by one
@@ -45,16 +45,16 @@ func (r *reading) state(kind kinds.Setting) (jsondiff.State, error) {
 	return state, err
 }
 
-func readState(raw json.RawMessage) (jsondiff.State, error) {
+func readState(raw json.RawMessage) (jsontext.State, error) {
 	if len(raw) > maxState {
-		return jsondiff.State{}, fmt.Errorf("%w: %d bytes, the limit is %d", errImplausible, len(raw), maxState)
+		return jsontext.State{}, fmt.Errorf("%w: %d bytes, the limit is %d", errImplausible, len(raw), maxState)
 	}
-	state, err := jsondiff.Read(raw)
+	state, err := jsontext.Read(raw)
 	if err == nil && state.JSON == nil {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
-		return jsondiff.State{}, fmt.Errorf("%w: %w", errImplausible, err)
+		return jsontext.State{}, fmt.Errorf("%w: %w", errImplausible, err)
 	}
 	return state, nil
 }

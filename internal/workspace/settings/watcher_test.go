@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -249,7 +249,7 @@ func TestChecks(t *testing.T) {
 			}
 			for kind, r := range c.Resources {
 				last, _, _ := trail.Last(ctx, e.Project, e.Environment, kind)
-				require.Equal(t, jsondiff.Hash(last.After), r.SHA256)
+				require.Equal(t, jsontext.Hash(last.After), r.SHA256)
 				require.Equal(t, 24*12+1, r.Looks)
 			}
 		}
@@ -263,9 +263,9 @@ func TestChecks(t *testing.T) {
 
 func TestDetailIsBounded(t *testing.T) {
 	t.Parallel()
-	var changes jsondiff.Changes
+	var changes jsontext.Changes
 	for range 2 * maxChanges {
-		changes.List = append(changes.List, jsondiff.Change{Path: "/x", Old: jsondiff.Encode(strings.Repeat("ä", 10_000)), New: jsondiff.Encode(make([]int, 10_000))})
+		changes.List = append(changes.List, jsontext.Change{Path: "/x", Old: jsontext.Encode(strings.Repeat("ä", 10_000)), New: jsontext.Encode(make([]int, 10_000))})
 	}
 	d := detail{}.with(changes)
 	require.Equal(t, maxChanges, d.Omitted)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -160,7 +160,7 @@ func (w *watcher) end(ctx context.Context, p *attempt) error {
 
 func (w *watcher) enter(ctx context.Context, kind string, p *attempt) error {
 	_, err := audit.Update(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) {
-		return &audit.Entry{Type: kind, Detail: jsondiff.Encode(p)}, nil
+		return &audit.Entry{Type: kind, Detail: jsontext.Encode(p)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record a PUT of the streaming config: %w", err)
@@ -184,7 +184,7 @@ func (w *watcher) endLost(ctx context.Context) error {
 			return nil, nil //nolint:nilnil // likewise
 		}
 		p.Outcome, p.Error = workspace.OutcomeUnknown, "the outcome was not recorded; the API may have set the config or not"
-		return &audit.Entry{Type: TypePutEnded, Detail: jsondiff.Encode(p)}, nil
+		return &audit.Entry{Type: TypePutEnded, Detail: jsontext.Encode(p)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("end a PUT of the streaming config without an outcome: %w", err)

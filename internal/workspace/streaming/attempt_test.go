@@ -10,7 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -237,7 +237,7 @@ func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
 		{underWay / 2, []string{"put_intended", "baseline"}},
 		{2 * underWay, []string{"put_intended", "baseline", "put_intended", "put_ended"}},
 	} {
-		e := &audit.Entry{Type: TypePutIntended, Time: time.Now().Add(-c.age), Detail: jsondiff.Encode(theirs)}
+		e := &audit.Entry{Type: TypePutIntended, Time: time.Now().Add(-c.age), Detail: jsontext.Encode(theirs)}
 		_, err := audit.Update(t.Context(), g.trail, "shop", "a", subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) { return e, nil })
 		require.NoError(t, err)
 		r, _ := g.start(nil, nil)

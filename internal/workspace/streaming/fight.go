@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
@@ -209,7 +209,7 @@ func (w *watcher) enterFight(ctx context.Context, kind string, d fightDetail) er
 		if found && last.Type == kind {
 			return nil, nil //nolint:nilnil // nothing to enter is no error
 		}
-		return &audit.Entry{Type: kind, Detail: jsondiff.Encode(d)}, nil
+		return &audit.Entry{Type: kind, Detail: jsontext.Encode(d)}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record a fight over the streaming config: %w", err)

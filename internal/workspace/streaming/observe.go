@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -172,7 +172,7 @@ func (w *watcher) read(ctx context.Context, t management.DestinationType) (found
 	if f.shape == nil || isEmpty(f.shape) {
 		return found{receipt: a.Receipt, empty: true}, nil
 	}
-	if f.raw, err = jsondiff.Canonical(a.Raw); err != nil {
+	if f.raw, err = jsontext.Canonical(a.Raw); err != nil {
 		return found{}, fmt.Errorf("keep the streaming config: %w", err)
 	}
 	return f, nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -149,11 +149,11 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 
 // compare decodes two configs, once for all that follow.
 func compare(subject string, before, after json.RawMessage) (meaning.Comparison, error) {
-	a, err := jsondiff.ReadCanonical(before)
+	a, err := jsontext.ReadCanonical(before)
 	if err != nil {
 		return meaning.Comparison{}, fmt.Errorf("compare with the trail: read the state before: %w", err)
 	}
-	b, err := jsondiff.ReadCanonical(after)
+	b, err := jsontext.ReadCanonical(after)
 	if err != nil {
 		return meaning.Comparison{}, fmt.Errorf("compare with the trail: read the state after: %w", err)
 	}
@@ -219,7 +219,7 @@ func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (
 }
 
 // changedFields lists the changed members, each as its path with dots.
-func changedFields(changes jsondiff.Changes) (fields []string) {
+func changedFields(changes jsontext.Changes) (fields []string) {
 	for _, c := range changes.List {
 		fields = append(fields, strings.ReplaceAll(strings.TrimPrefix(c.Path, "/"), "/", "."))
 	}

@@ -1,13 +1,14 @@
-// Package jsonscan reads JSON (RFC 8259) in one pass over the bytes, without allocating,
-// because encoding/json is too slow for push bodies. It is a scanner, not a decoder: it leaves
-// the meaning of a text to its callers.
+// Package jsontext reads, compares and writes JSON texts (RFC 8259).
 //
-// It is as strict as encoding/json about the grammar, and stricter about text. It reports a
-// string of invalid UTF-8, and one that escapes half of a surrogate pair, where encoding/json
-// would insert U+FFFD.
+// Its [Scanner] reads a text in one pass over the bytes, without allocating, because encoding/json
+// is too slow for push bodies. It is a scanner, not a decoder: it leaves the meaning of a text to
+// its callers. It is as strict as encoding/json about the grammar, and stricter about text. It
+// reports a string of invalid UTF-8, and one that escapes half of a surrogate pair, where
+// encoding/json would insert U+FFFD. A [Pointer] finds a value in a body in one pass.
 //
-// A [Pointer] finds a value in a body in one pass.
-package jsonscan
+// [Diff] compares two states by meaning: a [Schema] marks arrays as sets, or as lists of elements
+// with a key. [Canonical] is the canonical form of a state.
+package jsontext
 
 import (
 	"errors"

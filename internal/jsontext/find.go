@@ -1,4 +1,4 @@
-package jsonscan
+package jsontext
 
 // Find returns the value that p names, as it is written in body. The result is a part of body,
 // without capacity to append in place.

@@ -1,4 +1,4 @@
-package ocsf
+package routing
 
 import (
 	"encoding/json"
@@ -14,13 +14,13 @@ const (
 
 // roles makes o a Role Management, if a change of the RBAC policy is about roles. The class has
 // room for one role, so several share its name, and unmapped.roles has each.
-func (o *object) roles(x *entry) bool {
+func (o *ocsfObject) roles(x *trailEntry) bool {
 	names := rolesIn(x.detail.Changes)
 	if len(names) == 0 {
 		return false
 	}
-	o.is(roleManagement, updateRole, "")
-	o.ended(success, "")
+	o.is(roleManagement, activityUpdateRole, "")
+	o.ended(statusSuccess, "")
 	o.Actor = x.actor
 	o.Unmapped.Roles = names
 	name := strings.Join(names[:min(len(names), maxRoles)], ", ")

@@ -1,4 +1,4 @@
-package ocsf
+package routing
 
 import (
 	"bytes"
@@ -15,17 +15,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-func event(kind, subject, body string) relay.Event {
+func auditEvent(kind, subject, body string) relay.Event {
 	at := time.Date(2026, 3, 1, 8, 30, 0, 123456789, time.UTC)
 	return relay.Event{
 		ID: "trail@7", Source: relay.TrailSource, Type: kind, Subject: subject, Project: "shop", Environment: "live",
-		Time: at, Received: at.Add(time.Second), ContentType: MediaType, Body: []byte(body),
+		Time: at, Received: at.Add(time.Second), ContentType: "application/json", Body: []byte(body),
 	}
 }
 
 // changed is an entry of a change with two states.
 func changed(kind, subject, direction, severity, changes string) relay.Event {
-	return event(kind, subject, fmt.Sprintf(`{"after":{"b":2},"before":{"a":1},"detail":{"actor":"unknown","actor_reason":"the API names no actor of a change",`+
+	return auditEvent(kind, subject, fmt.Sprintf(`{"after":{"b":2},"before":{"a":1},"detail":{"actor":"unknown","actor_reason":"the API names no actor of a change",`+
 		`"cause":"outside","changes":%s,"direction":%q,"severity":%q,"statements":[{"sentence":"one","rule":"r-1"},{"sentence":"two","rule":"r-2"}],`+
 		`"summary":"it was changed"},"project":"shop","subject":%q,"window":{"after":"2026-03-01T08:29:00Z","until":"2026-03-01T08:30:00Z"}}`,
 		changes, direction, severity, subject))
@@ -34,11 +34,11 @@ func changed(kind, subject, direction, severity, changes string) relay.Event {
 // object decodes an encoded object, after a look at what holds for each.
 func decoded(t *testing.T, e *relay.Event) map[string]any {
 	t.Helper()
-	text := Encode(e)
+	text := encodeOCSF(e)
 	require.NoError(t, ocsftest.Validate(text), "%s", text)
-	require.True(t, bytes.HasPrefix(text, []byte(Start)), "%s", text)
+	require.True(t, bytes.HasPrefix(text, []byte(OCSFStart)), "%s", text)
 	require.NotContains(t, string(text), "\n")
-	require.Equal(t, string(text), string(Encode(e)), "a redelivery has equal bytes")
+	require.Equal(t, string(text), string(encodeOCSF(e)), "a redelivery has equal bytes")
 	var all map[string]any
 	require.NoError(t, json.Unmarshal(text, &all))
 	return all
@@ -93,43 +93,43 @@ func TestClasses(t *testing.T) {
 		}},
 		"a weaker role":           {changed("settings.changed", "rbac_policy", "weaker", "high", roles), 200401, nil},
 		"resources of the policy": {changed("settings.changed", "rbac_policy", "neutral", "info", `[{"path":"/x_resources/y"}]`), 300403, nil},
-		"a first look":            {event("settings.baseline", "project", `{"after":{"b":2}}`), 300402, map[string]any{"entity.data.b": 2.0}},
-		"gone":                    {event("settings.gone", "project", `{"before":{"a":1},"after":null}`), 300404, map[string]any{"entity.data.a": 1.0}},
-		"there again":             {event("settings.changed", "project", `{"before":null,"after":{"b":2}}`), 300401, map[string]any{"entity.data.b": 2.0}},
+		"a first look":            {auditEvent("settings.baseline", "project", `{"after":{"b":2}}`), 300402, map[string]any{"entity.data.b": 2.0}},
+		"gone":                    {auditEvent("settings.gone", "project", `{"before":{"a":1},"after":null}`), 300404, map[string]any{"entity.data.a": 1.0}},
+		"there again":             {auditEvent("settings.changed", "project", `{"before":null,"after":{"b":2}}`), 300401, map[string]any{"entity.data.b": 2.0}},
 		"the streaming config":    {changed("streaming.changed", "event_log_streaming", "neutral", "info", "[]"), 300403, nil},
-		"an environment gone":     {event("environment.gone", "environment", `{"detail":{}}`), 300404, map[string]any{"severity_id": 4.0, "entity.type": "Environment"}},
-		"an environment back":     {event("environment.back", "environment", `{}`), 300499, map[string]any{"activity_name": "back"}},
-		"a failed look": {event("settings.failed", "project", `{"detail":{"error":"no answer"}}`), 300402, map[string]any{
+		"an environment gone":     {auditEvent("environment.gone", "environment", `{"detail":{}}`), 300404, map[string]any{"severity_id": 4.0, "entity.type": "Environment"}},
+		"an environment back":     {auditEvent("environment.back", "environment", `{}`), 300499, map[string]any{"activity_name": "back"}},
+		"a failed look": {auditEvent("settings.failed", "project", `{"detail":{"error":"no answer"}}`), 300402, map[string]any{
 			"status": "Failure", "status_detail": "no answer", "message": "project: it cannot be read", "severity_id": 3.0,
 		}},
-		"a person's change": {event("settings.changed", "project", `{"before":{},"after":{},"detail":{"actor":"ada@desk","action":"A1","cause":"relay"}}`), 300403, map[string]any{
+		"a person's change": {auditEvent("settings.changed", "project", `{"before":{},"after":{},"detail":{"actor":"ada@desk","action":"A1","cause":"relay"}}`), 300403, map[string]any{
 			"actor.user.name": "ada@desk", "metadata.correlation_uid": "A1",
 		}},
-		"an action": {event("action.ended", "workspace_actions/secret.delete", `{"detail":{"action":"A1","operation":"secret.delete","outcome":"refused","status":403,"error":"no",`+person+`}}`), 600304, map[string]any{
+		"an action": {auditEvent("action.ended", "workspace_actions/secret.delete", `{"detail":{"action":"A1","operation":"secret.delete","outcome":"refused","status":403,"error":"no",`+person+`}}`), 600304, map[string]any{
 			"actor.user.name": "ada", "src_endpoint.hostname": "desk", "api.operation": "secret.delete", "api.request.uid": "A1", "api.response.code": 403.0,
 			"status": "Failure", "message": "ada on desk: secret.delete: refused",
 		}},
-		"an intent":       {event("action.intended", "workspace_actions/project.rename", `{"detail":{"operation":"project.rename",`+person+`}}`), 600303, map[string]any{"status": nil}},
-		"discarded":       {event("deadletters.discarded", "sinks/siem", `{"detail":{`+person+`}}`), 600304, map[string]any{"severity_id": 3.0}},
-		"nobody's action": {event("action.ended", "x", `{}`), 600399, map[string]any{"actor.invoked_by": "auditrelay"}},
-		"a failed PUT": {event("streaming.put_failed", "event_log_streaming_puts", `{"detail":{"actor":"relay","action":"A2","relay":"r1","reason":["differs"],"error":"no","outcome":"unknown"}}`), 600303, map[string]any{
+		"an intent":       {auditEvent("action.intended", "workspace_actions/project.rename", `{"detail":{"operation":"project.rename",`+person+`}}`), 600303, map[string]any{"status": nil}},
+		"discarded":       {auditEvent("deadletters.discarded", "sinks/siem", `{"detail":{`+person+`}}`), 600304, map[string]any{"severity_id": 3.0}},
+		"nobody's action": {auditEvent("action.ended", "x", `{}`), 600399, map[string]any{"actor.invoked_by": "auditrelay"}},
+		"a failed PUT": {auditEvent("streaming.put_failed", "event_log_streaming_puts", `{"detail":{"actor":"relay","action":"A2","relay":"r1","reason":["differs"],"error":"no","outcome":"unknown"}}`), 600303, map[string]any{
 			"status": "Failure", "src_endpoint.hostname": "r1", "metadata.correlation_uid": "A2", "status_detail": "no", "severity_id": 4.0,
 		}},
-		"a PUT":           {event("streaming.put_ended", "event_log_streaming_puts", `{"detail":{"outcome":"done"}}`), 600303, map[string]any{"status": "Success"}},
-		"a damaged trail": {event("trail.damaged", "audit_trail", `{"trail":{"index":7}}`), 200401, map[string]any{"severity_id": 4.0, "metadata.sequence": 7.0}},
-		"a checkpoint":    {event("trail.checkpoint", "trail", `{}`), 99, map[string]any{"activity_name": "trail.checkpoint"}},
-		"an actor of it":  {event("new.type", "", `{"detail":{"actor":"a"}}`), 99, map[string]any{"actor": nil}},
-		"a refused stream": {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log is refused","severity":"critical","to":"refused"}}`), 200401, map[string]any{
+		"a PUT":           {auditEvent("streaming.put_ended", "event_log_streaming_puts", `{"detail":{"outcome":"done"}}`), 600303, map[string]any{"status": "Success"}},
+		"a damaged trail": {auditEvent("trail.damaged", "audit_trail", `{"trail":{"index":7}}`), 200401, map[string]any{"severity_id": 4.0, "metadata.sequence": 7.0}},
+		"a checkpoint":    {auditEvent("trail.checkpoint", "trail", `{}`), 99, map[string]any{"activity_name": "trail.checkpoint"}},
+		"an actor of it":  {auditEvent("new.type", "", `{"detail":{"actor":"a"}}`), 99, map[string]any{"actor": nil}},
+		"a refused stream": {auditEvent("health.changed", "streaming_health", `{"detail":{"summary":"live: event log is refused","severity":"critical","to":"refused"}}`), 200401, map[string]any{
 			"severity_id": 5.0, "finding_info.title": "live: event log is refused", "evidences.data.detail.to": "refused",
 		}},
-		"a stream flows": {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log flows","severity":"info"}}`), 99, map[string]any{"message": "live: event log flows"}},
-		"a gap":          {event("health.gap", "streaming_gap", `{"detail":{"summary":"live: about 5 events were lost","severity":"high","events_lost":5}}`), 200401, map[string]any{"severity_id": 4.0}},
-		"a silence": {event("silence.added", "silences", `{"detail":{"summary":"silence of shop/live","severity":"medium","reason":"CHG-17",`+person+`}}`), 600301, map[string]any{
+		"a stream flows": {auditEvent("health.changed", "streaming_health", `{"detail":{"summary":"live: event log flows","severity":"info"}}`), 99, map[string]any{"message": "live: event log flows"}},
+		"a gap":          {auditEvent("health.gap", "streaming_gap", `{"detail":{"summary":"live: about 5 events were lost","severity":"high","events_lost":5}}`), 200401, map[string]any{"severity_id": 4.0}},
+		"a silence": {auditEvent("silence.added", "silences", `{"detail":{"summary":"silence of shop/live","severity":"medium","reason":"CHG-17",`+person+`}}`), 600301, map[string]any{
 			"message": "silence of shop/live", "severity_id": 3.0, "status": "Success", "actor.user.name": "ada", "unmapped.reason": "CHG-17",
 		}},
-		"a silence's end":  {event("silence.ended", "silences", `{"detail":{"severity":"low",`+person+`}}`), 600304, map[string]any{"severity_id": 2.0, "message": "silences: a silence was ended before its time"}},
-		"found damage":     {event("journal.quarantined", "j", `{"detail":{"records":7}}`), 200401, map[string]any{"evidences.data.detail.records": 7.0, "severity_id": 4.0}},
-		"an unknown entry": {event("new.type", "", `no JSON`), 99, nil},
+		"a silence's end":  {auditEvent("silence.ended", "silences", `{"detail":{"severity":"low",`+person+`}}`), 600304, map[string]any{"severity_id": 2.0, "message": "silences: a silence was ended before its time"}},
+		"found damage":     {auditEvent("journal.quarantined", "j", `{"detail":{"records":7}}`), 200401, map[string]any{"evidences.data.detail.records": 7.0, "severity_id": 4.0}},
+		"an unknown entry": {auditEvent("new.type", "", `no JSON`), 99, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +172,7 @@ func TestLogEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := event("event_log.x", "", c.body)
+			e := auditEvent("event_log.x", "", c.body)
 			e.Labels = []relay.Label{{Name: "app", Value: "1"}, {Name: "b", Value: "2"}, {Name: "app", Value: "3"}}
 			got := decoded(t, &e)
 			assert.InDelta(t, c.want, got["type_uid"], 0)
@@ -190,7 +190,7 @@ func TestLogEvents(t *testing.T) {
 // A body outside UTF-8 is whole, and a large one is not there three times.
 func TestOddAndLargeBodies(t *testing.T) {
 	t.Parallel()
-	e := event("event_log.x", "", "\xff\x00")
+	e := auditEvent("event_log.x", "", "\xff\x00")
 	got := decoded(t, &e)
 	assert.Equal(t, "/wA=", got["raw_data"])
 	assert.Equal(t, "base64", at(t, got, "unmapped.raw_data_encoding"))
@@ -198,15 +198,15 @@ func TestOddAndLargeBodies(t *testing.T) {
 	assert.Equal(t, "ea5dbf9596d187e9500f23e9a680109475341cf4e81f7e043f7d97152c10772f", at(t, got, "raw_data_hash.value"))
 
 	state := `{"x":"` + strings.Repeat("x", 300<<10) + `"}`
-	e = event("settings.changed", "project", `{"before":{},"after":`+state+`,"detail":{"summary":"s","severity":"low"}}`)
-	text := Encode(&e)
+	e = auditEvent("settings.changed", "project", `{"before":{},"after":`+state+`,"detail":{"summary":"s","severity":"low"}}`)
+	text := encodeOCSF(&e)
 	require.NoError(t, ocsftest.Validate(text))
 	assert.Less(t, len(text), 302<<10)
 	assert.Contains(t, string(text), `"states_omitted":true`)
 	assert.Contains(t, string(text), `"message":"s"`)
 }
 
-func FuzzEncode(f *testing.F) {
+func FuzzOCSF(f *testing.F) {
 	for _, kind := range []string{"event_log.x", "settings.changed", "action.ended", "settings.failed", "trail.damaged", "x"} {
 		f.Add(kind, "rbac_policy", "a", []byte(`{"action":"login","status":"success","user_id":"u","ip":"::1","n":1e400,"s":"\ud800"}`))
 		f.Add(kind, "s", "", changed(kind, "s", "weaker", "high", `[{"path":"/custom_roles/role_id=a"}]`).Body)
@@ -216,13 +216,13 @@ func FuzzEncode(f *testing.F) {
 	f.Add("B", "", "", []byte(`{"detail":{"actor":"0"}}`))
 	f.Add("\xff.gone", "\xff", "\u2028", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, kind, subject, label string, body []byte) {
-		e := event(kind, subject, string(body))
+		e := auditEvent(kind, subject, string(body))
 		e.Labels = []relay.Label{{Name: label, Value: subject}}
 		got := decoded(t, &e)
 		assert.Equal(t, float64(len(body)), got["raw_data_size"]) //nolint:testifylint // whole numbers
 		if at(t, got, "unmapped.raw_data_encoding") == nil {
 			assert.Equal(t, string(body), got["raw_data"])
 		}
-		assert.LessOrEqual(t, len(Encode(&e)), 8*len(body)+4<<10+12*(len(kind)+len(subject)+len(label))*6)
+		assert.LessOrEqual(t, len(encodeOCSF(&e)), 8*len(body)+4<<10+12*(len(kind)+len(subject)+len(label))*6)
 	})
 }

@@ -1,6 +1,26 @@
-// Package ocsf writes an event in the form of OCSF 1.9.0, the Open Cybersecurity Schema
-// Framework (https://schema.ocsf.io/1.9.0): one JSON object on one line. It is a pure
-// function: a redelivered event has equal bytes.
+package routing
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const ocsfVersion = "1.9.0"
+
+// OCSFStart is how every OCSF object begins.
+const OCSFStart = `{"metadata":{"version":"` + ocsfVersion + `","product":{"name":"auditrelay","vendor_name":"auditrelay"},"uid":"`
+
+// encodeOCSF returns e in the form of OCSF 1.9.0, the Open Cybersecurity Schema Framework
+// (https://schema.ocsf.io/1.9.0): one JSON object without a line end, whatever the body is. Equal
+// events give equal bytes, since a destination may recognise a redelivery by its body.
 //
 // # Classes
 //
@@ -29,43 +49,18 @@
 //
 // Parsed copies of the states accompany raw_data, as long as the body is at most 256 KiB.
 // The object is at most about eight times as long as the body, in practice less than twice.
-package ocsf
-
-import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"strings"
-	"time"
-	"unicode/utf8"
-
-	"github.com/auditrelay/auditrelay/relay"
-)
-
-// Version is the version of the schema.
-const Version = "1.9.0"
-
-// Start is how every output of [Encode] begins.
-const Start = `{"metadata":{"version":"` + Version + `","product":{"name":"auditrelay","vendor_name":"auditrelay"},"uid":"`
-
-// MediaType is the content type of one object.
-const MediaType = "application/json"
-
-// Encode returns the OCSF object of e: valid JSON without a line end, whatever the body is.
-func Encode(e *relay.Event) []byte {
-	o := newObject(e)
+func encodeOCSF(e *relay.Event) []byte {
+	o := newOCSF(e)
 	if isLogEvent(e.Type) {
 		o.logEvent(e)
 	} else {
-		o.entry(e)
+		o.trailEntry(e)
 	}
-	text, err := encode(o)
+	text, err := o.encode()
 	if err != nil { // this never happens, since a part of the body that is not JSON is not copied
-		o = newObject(e)
-		o.is(baseEvent, other, e.Type)
-		text, _ = encode(o)
+		o = newOCSF(e)
+		o.is(baseEvent, activityOther, e.Type)
+		text, _ = o.encode()
 	}
 	return text
 }
@@ -76,16 +71,16 @@ func isLogEvent(kind string) bool {
 	return kind == "event_log" || strings.HasPrefix(kind, "event_log.")
 }
 
-// newObject returns an object with the members that all classes have in common.
-func newObject(e *relay.Event) *object {
-	o := &object{
+// newOCSF returns an object with the members that all classes have in common.
+func newOCSF(e *relay.Event) *ocsfObject {
+	o := &ocsfObject{
 		Metadata: metadata{
-			Version: Version, Product: product{Name: "auditrelay", Vendor: "auditrelay"}, UID: e.ID, EventCode: e.Type,
+			Version: ocsfVersion, Product: product{Name: "auditrelay", Vendor: "auditrelay"}, UID: e.ID, EventCode: e.Type,
 			Source: e.Source, Tenant: e.Project, Tags: tags(e.Labels),
 			OriginalTime: e.Time.UTC().Format(time.RFC3339Nano), LoggedTime: e.Time.UnixMilli(),
 		},
 		Time:       e.Time.UnixMilli(),
-		SeverityID: informational, Severity: severityNames[informational],
+		SeverityID: severityInformational, Severity: severityNames[severityInformational],
 		Unmapped: unmapped{Project: e.Project, Environment: e.Environment, Subject: e.Subject},
 		RawSize:  len(e.Body),
 	}
@@ -113,7 +108,7 @@ func tags(labels []relay.Label) []tag {
 	return all
 }
 
-func encode(o *object) ([]byte, error) {
+func (o *ocsfObject) encode() ([]byte, error) {
 	var out bytes.Buffer
 	out.Grow(len(o.Raw) + 1024)
 	enc := json.NewEncoder(&out)

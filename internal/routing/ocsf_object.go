@@ -1,10 +1,10 @@
-package ocsf
+package routing
 
 import "encoding/json"
 
-// object holds the attributes that are used, of all classes. Numbers without omitempty are
+// ocsfObject holds the attributes that are used, of all classes. Numbers without omitempty are
 // required by the schema, and zero has a meaning there.
-type object struct {
+type ocsfObject struct {
 	Metadata     metadata `json:"metadata"`
 	ClassUID     int      `json:"class_uid"`
 	ClassName    string   `json:"class_name"`
@@ -48,7 +48,7 @@ type object struct {
 	Raw      string      `json:"raw_data"`
 }
 
-// metadata is OCSF's object of this name; [Start] depends on its first members.
+// metadata is OCSF's object of this name; [OCSFStart] depends on its first members.
 type metadata struct {
 	Version      string  `json:"version"`
 	Product      product `json:"product"`

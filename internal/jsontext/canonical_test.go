@@ -1,4 +1,4 @@
-package jsondiff
+package jsontext
 
 import (
 	"encoding/json"

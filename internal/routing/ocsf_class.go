@@ -1,4 +1,4 @@
-package ocsf
+package routing
 
 import "github.com/auditrelay/auditrelay/internal/workspace/meaning"
 
@@ -16,33 +16,33 @@ type activity int
 // The activities. The first four are those of Entity Management and API Activity; the
 // others have the numbers of their class.
 const (
-	create activity = 1
-	read   activity = 2
-	update activity = 3
-	remove activity = 4
-	other  activity = 99
+	activityCreate activity = 1
+	activityRead   activity = 2
+	activityUpdate activity = 3
+	activityRemove activity = 4
+	activityOther  activity = 99
 
-	updateRole    activity = 2
-	createFinding activity = 1
-	logon         activity = 1
-	logoff        activity = 2
+	activityUpdateRole    activity = 2
+	activityCreateFinding activity = 1
+	activityLogon         activity = 1
+	activityLogoff        activity = 2
 )
 
 var (
-	crud = map[activity]string{create: "Create", read: "Read", update: "Update", remove: "Delete"}
+	crud = map[activity]string{activityCreate: "Create", activityRead: "Read", activityUpdate: "Update", activityRemove: "Delete"}
 
 	baseEvent        = class{0, "Base Event", 0, "Uncategorized", nil}
-	detectionFinding = class{2004, "Detection Finding", 2, "Findings", map[activity]string{createFinding: "Create"}}
-	authentication   = class{3002, "Authentication", 3, iam, map[activity]string{logon: "Logon", logoff: "Logoff"}}
+	detectionFinding = class{2004, "Detection Finding", 2, "Findings", map[activity]string{activityCreateFinding: "Create"}}
+	authentication   = class{3002, "Authentication", 3, iam, map[activity]string{activityLogon: "Logon", activityLogoff: "Logoff"}}
 	entityManagement = class{3004, "Entity Management", 3, iam, crud}
-	roleManagement   = class{3008, "Role Management", 3, iam, map[activity]string{updateRole: "Update"}}
+	roleManagement   = class{3008, "Role Management", 3, iam, map[activity]string{activityUpdateRole: "Update"}}
 	apiActivity      = class{6003, "API Activity", 6, "Application Activity", crud}
 )
 
 const iam = "Identity & Access Management"
 
 // is sets the class and the activity. Only the activity Other needs a name.
-func (o *object) is(c class, a activity, name string) {
+func (o *ocsfObject) is(c class, a activity, name string) {
 	if known := c.activityNames[a]; known != "" {
 		name = known
 	}
@@ -54,9 +54,9 @@ func (o *object) is(c class, a activity, name string) {
 type severity int
 
 const (
-	informational severity = 1
-	medium        severity = 3
-	high          severity = 4
+	severityInformational severity = 1
+	severityMedium        severity = 3
+	severityHigh          severity = 4
 )
 
 var severityNames = map[severity]string{1: "Informational", 2: "Low", 3: "Medium", 4: "High", 5: "Critical"}
@@ -66,7 +66,7 @@ var severities = map[string]severity{
 }
 
 // weighs sets the severity, if there is such a one.
-func (o *object) weighs(name string) {
+func (o *ocsfObject) weighs(name string) {
 	if s := severities[name]; s != 0 {
 		o.SeverityID, o.Severity = s, severityNames[s]
 	}
@@ -75,19 +75,19 @@ func (o *object) weighs(name string) {
 type status int
 
 const (
-	success     status = 1
-	failure     status = 2
-	otherStatus status = 99
+	statusSuccess status = 1
+	statusFailure status = 2
+	statusOther   status = 99
 
-	newFinding status = 1
+	statusNew status = 1
 )
 
 // ended sets the status. Only the status Other needs a name.
-func (o *object) ended(s status, name string) {
+func (o *ocsfObject) ended(s status, name string) {
 	switch s {
-	case success:
+	case statusSuccess:
 		name = "Success"
-	case failure:
+	case statusFailure:
 		name = "Failure"
 	}
 	o.StatusID, o.Status = s, name

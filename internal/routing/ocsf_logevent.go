@@ -1,4 +1,4 @@
-package ocsf
+package routing
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// body is the known part of a log event's body. A member whose type differs from that here
+// logBody is the known part of a log event's body. A member whose type differs from that here
 // counts as absent.
-type body struct {
+type logBody struct {
 	Action    string `json:"action"`
 	Status    string `json:"status"`
 	RequestID string `json:"request_id"`
@@ -38,8 +38,8 @@ type person struct {
 }
 
 // logEvent fills o with a pushed event.
-func (o *object) logEvent(e *relay.Event) {
-	var b body
+func (o *ocsfObject) logEvent(e *relay.Event) {
+	var b logBody
 	_ = json.Unmarshal(e.Body, &b) // raw_data has those that cannot be read
 	b.cut()
 	o.Metadata.LogName, o.Metadata.Correlation = "event_log", b.RequestID
@@ -52,15 +52,15 @@ func (o *object) logEvent(e *relay.Event) {
 	switch b.Status {
 	case "":
 	case "success":
-		o.ended(success, "")
+		o.ended(statusSuccess, "")
 	case "error":
-		o.ended(failure, "")
+		o.ended(statusFailure, "")
 	default:
-		o.ended(otherStatus, b.Status)
+		o.ended(statusOther, b.Status)
 	}
 	o.Unmapped.Event = plainMembers(e.Body)
-	o.is(baseEvent, other, cmp.Or(b.Action, e.Type))
-	if a, ok := session(b.Action); ok && (o.StatusID == success || o.StatusID == failure) {
+	o.is(baseEvent, activityOther, cmp.Or(b.Action, e.Type))
+	if a, ok := session(b.Action); ok && (o.StatusID == statusSuccess || o.StatusID == statusFailure) {
 		o.authentication(e, a, &b)
 	}
 }
@@ -69,7 +69,7 @@ func (o *object) logEvent(e *relay.Event) {
 const maxText = 1024
 
 // cut shortens the texts that are used at several places in the object.
-func (b *body) cut() {
+func (b *logBody) cut() {
 	for _, text := range []*string{&b.Action, &b.Status, &b.RequestID, &b.ErrorType, &b.Details.ErrorType, &b.UserAgent} {
 		if len(*text) > maxText {
 			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
@@ -87,18 +87,18 @@ func session(action string) (activity, bool) {
 	ofSession := of == "sessions" || of == "session"
 	switch what {
 	case "authenticate", "login", "logon", "log_in", "signin", "sign_in":
-		return logon, !ofSession
+		return activityLogon, !ofSession
 	case "logout", "logoff", "log_out", "signout", "sign_out":
-		return logoff, true
+		return activityLogoff, true
 	case "revoke":
-		return logoff, ofSession
+		return activityLogoff, ofSession
 	}
 	return 0, false
 }
 
 // authentication makes o an Authentication, if the body names the user, which the class
 // requires.
-func (o *object) authentication(e *relay.Event, a activity, b *body) {
+func (o *ocsfObject) authentication(e *relay.Event, a activity, b *logBody) {
 	user := named{
 		UID:  cmp.Or(b.UserID, b.MemberID, b.User.ID, b.Member.ID, b.Actor.ID),
 		Name: cmp.Or(b.Email, b.User.Email, b.Member.Email, b.Actor.Email),

@@ -1,7 +1,4 @@
-// Package jsondiff compares two JSON states by meaning: a [Schema] marks arrays as sets, or as
-// lists of elements with a key. It also has the canonical form of a state. All its functions
-// are pure.
-package jsondiff
+package jsontext
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package ocsf
+package routing
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 // would exceed the megabyte that many destinations take.
 const maxCopied = 256 << 10
 
-// entry is the part of an audit event's body that is used.
-type entry struct {
+// trailEntry is the part of an audit event's body that is used.
+type trailEntry struct {
 	Subject string `json:"subject"`
 	Window  *struct {
 		After time.Time `json:"after"`
@@ -64,8 +64,8 @@ type detail struct {
 	Error string `json:"error"`
 }
 
-func readEntry(e *relay.Event) *entry {
-	x := &entry{kind: e.Type, uid: strings.TrimSuffix(relay.SourceOf(e.Project, e.Environment)+"/"+e.Subject, "/")}
+func readEntry(e *relay.Event) *trailEntry {
+	x := &trailEntry{kind: e.Type, uid: strings.TrimSuffix(relay.SourceOf(e.Project, e.Environment)+"/"+e.Subject, "/")}
 	_ = json.Unmarshal(e.Body, x) // members that cannot be read, as after a redaction, count as absent
 	_ = json.Unmarshal(x.Detail, &x.detail)
 	x.Subject = cmp.Or(x.Subject, e.Subject, e.Type)
@@ -81,8 +81,8 @@ func present(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// entry fills o with an entry of the audit trail.
-func (o *object) entry(e *relay.Event) {
+// trailEntry fills o with an entry of the audit trail.
+func (o *ocsfObject) trailEntry(e *relay.Event) {
 	x := readEntry(e)
 	d := &x.detail
 	o.Metadata.LogName, o.Metadata.Correlation, o.Metadata.Sequence = "audit_trail", d.Action, x.Trail.Index
@@ -105,13 +105,13 @@ func (o *object) entry(e *relay.Event) {
 	o.classify(x)
 }
 
-func (o *object) classify(x *entry) {
+func (o *ocsfObject) classify(x *trailEntry) {
 	room, what, _ := strings.Cut(x.kind, ".")
 	weaker := x.detail.Direction == string(meaning.Weaker) || x.detail.Direction == string(meaning.Mixed)
 	// A lockout makes a setting stronger, and of a suspicious link nobody knows where it leads.
-	grave := o.SeverityID >= high && strings.HasSuffix(what, "changed")
+	grave := o.SeverityID >= severityHigh && strings.HasSuffix(what, "changed")
 	switch {
-	case weaker && o.SeverityID >= medium, grave, room == "health" && o.SeverityID >= medium, what == "damaged", what == "quarantined":
+	case weaker && o.SeverityID >= severityMedium, grave, room == "health" && o.SeverityID >= severityMedium, what == "damaged", what == "quarantined":
 		o.finding(x)
 	case x.detail.Person.User != "", room == "action", room == "streaming" && strings.HasPrefix(what, "put_"):
 		o.apiActivity(x, what)
@@ -119,14 +119,14 @@ func (o *object) classify(x *entry) {
 	case slices.Contains([]string{"settings", "streaming", "environment", "workspace"}, room):
 		o.entityManagement(x, room, what)
 	default:
-		o.is(baseEvent, other, x.kind)
+		o.is(baseEvent, activityOther, x.kind)
 	}
 }
 
 // finding makes o a Detection Finding: something for a person to look at.
-func (o *object) finding(x *entry) {
-	o.is(detectionFinding, createFinding, "")
-	o.StatusID, o.Status, o.IsAlert = newFinding, "New", true
+func (o *ocsfObject) finding(x *trailEntry) {
+	o.is(detectionFinding, activityCreateFinding, "")
+	o.StatusID, o.Status, o.IsAlert = statusNew, "New", true
 	o.Finding = &findingInfo{UID: o.Metadata.UID, Title: o.Message, Types: []string{x.kind}, Created: o.Time}
 	var sentences []string
 	for _, s := range x.detail.Statements {
@@ -153,21 +153,21 @@ func (o *object) finding(x *entry) {
 // verbs are the activities of a person's action, by the last word of the operation or of
 // the entry's type, or by the whole type.
 var verbs = map[string]activity{
-	"create": create, "annotated": create, "added": create,
-	"rename": update, "set": update, "set_types": update, "damage_accepted": update, "replayed": update, "work_stopped": update,
-	"put_intended": update, "put_ended": update, "put_failed": update,
-	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove, "silence.ended": remove,
+	"create": activityCreate, "annotated": activityCreate, "added": activityCreate,
+	"rename": activityUpdate, "set": activityUpdate, "set_types": activityUpdate, "damage_accepted": activityUpdate, "replayed": activityUpdate, "work_stopped": activityUpdate,
+	"put_intended": activityUpdate, "put_ended": activityUpdate, "put_failed": activityUpdate,
+	"delete": activityRemove, "unset": activityRemove, "discarded": activityRemove, "retired": activityRemove, "revoked": activityRemove, "silence.ended": activityRemove,
 }
 
 // apiActivity makes o an API Activity: a person acted through the relay, or the relay itself.
-func (o *object) apiActivity(x *entry, what string) {
+func (o *ocsfObject) apiActivity(x *trailEntry, what string) {
 	d := &x.detail
 	operation := cmp.Or(d.Operation, x.kind)
 	verb := operation[strings.LastIndexByte(operation, '.')+1:]
 	if a := cmp.Or(verbs[verb], verbs[x.kind]); a != 0 {
 		o.is(apiActivity, a, "")
 	} else {
-		o.is(apiActivity, other, cmp.Or(verb, what, x.kind))
+		o.is(apiActivity, activityOther, cmp.Or(verb, what, x.kind))
 	}
 	o.API = &api{Operation: operation, Service: &named{Name: "auditrelay"}}
 	if d.Action != "" {
@@ -188,34 +188,34 @@ func (o *object) apiActivity(x *entry, what string) {
 	switch {
 	case strings.HasSuffix(what, "intended"): // not ended yet
 	case d.Outcome == "refused", what == "put_failed":
-		o.ended(failure, "")
+		o.ended(statusFailure, "")
 	case d.Outcome == "done", d.Outcome == "" && d.Operation == "" && d.Person.User != "": // an entry follows the act
-		o.ended(success, "")
+		o.ended(statusSuccess, "")
 	case d.Outcome != "":
-		o.ended(otherStatus, d.Outcome)
+		o.ended(statusOther, d.Outcome)
 	}
 }
 
-// seen says how the entries about settings and environments are written, by the last word of
+// lookedAt says how the entries about settings and environments are written, by the last word of
 // the type.
-var seen = map[string]struct {
+var lookedAt = map[string]struct {
 	activity activity
 	status   status
 }{
-	"baseline": {read, success}, "checked": {read, success}, "recovered": {read, success}, "reachable": {read, success},
-	"restated": {read, success}, "failed": {read, failure}, "unreachable": {read, failure},
-	"changed": {update, success}, "status_changed": {update, success},
-	"gone": {remove, success},
+	"baseline": {activityRead, statusSuccess}, "checked": {activityRead, statusSuccess}, "recovered": {activityRead, statusSuccess}, "reachable": {activityRead, statusSuccess},
+	"restated": {activityRead, statusSuccess}, "failed": {activityRead, statusFailure}, "unreachable": {activityRead, statusFailure},
+	"changed": {activityUpdate, statusSuccess}, "status_changed": {activityUpdate, statusSuccess},
+	"gone": {activityRemove, statusSuccess},
 }
 
 // entityManagement makes o an Entity Management: a setting was changed, or looked at.
-func (o *object) entityManagement(x *entry, room, what string) {
-	how := seen[what]
+func (o *ocsfObject) entityManagement(x *trailEntry, room, what string) {
+	how := lookedAt[what]
 	switch {
-	case how.activity == update && x.Before == nil && x.After != nil:
-		how.activity = create // it was gone
+	case how.activity == activityUpdate && x.Before == nil && x.After != nil:
+		how.activity = activityCreate // it was gone
 	case how.activity == 0:
-		how.activity = other
+		how.activity = activityOther
 	}
 	o.is(entityManagement, how.activity, what)
 	o.Actor = x.actor
@@ -226,11 +226,11 @@ func (o *object) entityManagement(x *entry, room, what string) {
 	const otherType = 99
 	about := entity{Name: x.Subject, UID: x.uid, TypeID: otherType, Type: entityTypes[room], Data: x.Before}
 	switch how.activity {
-	case update:
+	case activityUpdate:
 		after := about
 		after.Data = x.After
 		o.UpdatedEntity = &after
-	case remove:
+	case activityRemove:
 	default:
 		about.Data = x.After
 	}
