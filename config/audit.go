@@ -87,7 +87,7 @@ type AuditServe struct {
 // Witness is a witness of the trail, such as `auditrelay witness` of another team.
 type Witness struct {
 	// URL is the submission prefix, before /add-checkpoint: https, except for loopback.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" check:"required"`
 	// Key is the witness's public key, NAME+HASH+KEY.
 	Key string `yaml:"key"`
 	// TLS is for URL.
@@ -108,13 +108,7 @@ func (k *checker) audit(a Audit) {
 	if strings.ContainsFunc(a.Origin, func(r rune) bool { return r <= ' ' || r > '~' || r == '+' }) {
 		k.fail("audit.origin", a.Origin, `must hold no spaces, no "+" and nothing but ASCII`)
 	}
-	keys := 0
-	for _, given := range []bool{a.KeyFile != "", a.KeyEnv != "", len(a.SignCommand) > 0} {
-		if given {
-			keys++
-		}
-	}
-	if keys != 1 {
+	if count(a.KeyFile != "", a.KeyEnv != "", len(a.SignCommand) > 0) != 1 {
 		k.fail("audit", nil, "must have one of key_file, key_env and sign_command")
 	}
 	switch _, err := note.NewVerifier(a.PublicKey); {
@@ -141,8 +135,14 @@ func (k *checker) audit(a Audit) {
 func (k *checker) witnesses(a Audit) {
 	for i, w := range a.Witnesses {
 		at := fmt.Sprintf("audit.witnesses[%d]", i)
-		k.witnessURL(at+".url", w.URL)
-		k.witnessKey(at+".key", w.Key, a.Witnesses[:i])
+		k.url(at+".url", w.URL, address{
+			form:  "an address such as https://witness.example.com, without ? and #",
+			login: ": an address is shown in logs, and witnesses ask for none",
+			https: ": a refusal has no signature, so whoever is in between could raise an alarm",
+		})
+		if k.required(at+".key", w.Key) {
+			k.witnessKey(at+".key", w.Key, a.Witnesses[:i])
+		}
 	}
 	switch n := len(a.Witnesses); {
 	case n == 0 && a.Quorum != 0:
@@ -152,20 +152,7 @@ func (k *checker) witnesses(a Audit) {
 	}
 }
 
-func (k *checker) witnessURL(path, value string) {
-	if k.required(path, value) {
-		k.url(path, value, address{
-			form:  "an address such as https://witness.example.com, without ? and #",
-			login: ": an address is shown in logs, and witnesses ask for none",
-			https: ": a refusal has no signature, so whoever is in between could raise an alarm",
-		})
-	}
-}
-
 func (k *checker) witnessKey(path, value string, before []Witness) {
-	if !k.required(path, value) {
-		return
-	}
 	if _, err := proof.NewCosignatureVerifier(value); err != nil {
 		// Not shown: it may be a signing key.
 		k.fail(path, nil, "must be the witness's public key, NAME+HASH+KEY, as 'auditrelay witness init' shows it, copied to the last character")

@@ -5,10 +5,13 @@ import (
 	"iter"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // A checker collects the errors in a decoded configuration.
@@ -121,9 +124,17 @@ func (k *checker) positive(path string, value time.Duration) {
 type number interface{ ~int | ~int64 | ~float64 }
 
 func between[T number](k *checker, path string, value, low, high T) {
-	if inside := value >= low && value <= high; !inside { // in this form NaN is refused too
-		k.fail(path, value, fmt.Sprintf("must be between %v and %v", low, high))
+	k.within(path, reflect.ValueOf(value), reflect.ValueOf(low), reflect.ValueOf(high))
+}
+
+// count returns how many are given.
+func count(given ...bool) (n int) {
+	for _, is := range given {
+		if is {
+			n++
+		}
 	}
+	return n
 }
 
 // listenAddress checks HOST:PORT, where HOST is empty for all interfaces, and returns whether
@@ -192,6 +203,32 @@ func isWord(r rune) bool {
 // all reports whether every rune of s is allowed.
 func all(s string, allowed func(rune) bool) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !allowed(r) })
+}
+
+// login checks a user name and its password, and reports whether one of them is given.
+func (k *checker) login(at, username string, password secret.Text) (given bool) {
+	if username == "" && password.Empty() {
+		return false
+	}
+	k.required(at+".username", username)
+	k.secret(at+".password", password)
+	return true
+}
+
+// differs refuses a listener with the address of another one, unless each gets a port of its own.
+func (k *checker) differs(path, value, reason string, others ...string) {
+	if _, port, _ := strings.Cut(value, ":"); port != "0" && slices.Contains(others, value) {
+		k.fail(path, value, "must differ from "+reason)
+	}
+}
+
+// minSecret keeps a token, or a key of hashes, from being found by trials.
+const minSecret = 16
+
+func (k *checker) longEnough(path string, value secret.Text) {
+	if text := value.Reveal(); text != "" && len(text) < minSecret {
+		k.fail(path, nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minSecret))
+	}
 }
 
 // name checks an identifier of at most 64 letters, digits, "-" and "_".

@@ -54,10 +54,10 @@ type Config struct {
 // Workspace says how the Workspace Management API is reached.
 type Workspace struct {
 	// BaseURL is the API's address, before its paths: https, except for loopback.
-	BaseURL string `yaml:"base_url"`
+	BaseURL string `yaml:"base_url" check:"required"`
 	// KeyID and Secret are a workspace management key.
-	KeyID  string      `yaml:"key_id"`
-	Secret secret.Text `yaml:"secret"`
+	KeyID  string      `yaml:"key_id" check:"required"`
+	Secret secret.Text `yaml:"secret" check:"required"`
 	// RequestsPerSecond bounds the calls; the API's own limit is not
 	// documented. Default 5.
 	RequestsPerSecond float64 `yaml:"requests_per_second" default:"5" check:"0.01..1000"`
@@ -331,6 +331,17 @@ type Admin struct {
 	// Pprof serves profiles at /debug/pprof/; beyond loopback it needs Token.
 	// Default false.
 	Pprof bool `yaml:"pprof"`
+}
+
+// Heartbeat calls a dead-man's switch: a service that raises an alarm when the calls stop.
+type Heartbeat struct {
+	// URL is posted to as long as pushes are taken: https, except for loopback. It is kept as a
+	// secret, since that is what it is with many services. Default: no calls.
+	URL secret.Text `yaml:"url"`
+	// Interval is the time between two calls, from 1s to 24h. Default 1m.
+	Interval time.Duration `yaml:"interval" default:"1m" check:"1s..24h"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 // Log is the relay's output.

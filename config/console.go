@@ -104,9 +104,7 @@ func (k *checker) console(c *Config) {
 	if !loopback && s.TLS == nil {
 		k.fail("console.listen", s.Listen, "is reachable from outside without TLS; set console.tls, or listen on 127.0.0.1")
 	}
-	if _, port, _ := strings.Cut(s.Listen, ":"); port != "0" && (s.Listen == c.Ingest.Listen || s.Listen == c.Admin.Listen || s.Listen == c.Audit.Serve.Listen) {
-		k.fail("console.listen", s.Listen, "must differ from ingest.listen, admin.listen and audit.serve.listen")
-	}
+	k.differs("console.listen", s.Listen, "ingest.listen, admin.listen and audit.serve.listen", c.Ingest.Listen, c.Admin.Listen, c.Audit.Serve.Listen)
 	k.consoleURL(s, loopback)
 	if s.OIDC != nil {
 		k.oidc(*s.OIDC)
@@ -122,10 +120,10 @@ func (k *checker) console(c *Config) {
 func (k *checker) consoleURL(s Console, loopback bool) {
 	switch {
 	case s.URL != "":
-		u := k.url("console.url", s.URL, address{form: "an address such as https://audit.example.com, without a path"})
-		if u != nil && u.Path != "" && u.Path != "/" {
-			k.fail("console.url", s.URL, "must have no path: the console has the host to itself")
-		}
+		k.url("console.url", s.URL, address{
+			form: "an address such as https://audit.example.com, without a path",
+			bare: "the console has the host to itself",
+		})
 	case s.OIDC != nil:
 		k.fail("console.url", nil, "is required with console.oidc, since the provider sends people back to it")
 	case !loopback:
@@ -134,13 +132,11 @@ func (k *checker) consoleURL(s Console, loopback bool) {
 }
 
 func (k *checker) oidc(o OIDC) {
-	if o.Issuer != "" {
-		k.url("console.oidc.issuer", o.Issuer, address{
-			form:  "an address such as https://login.example.com/realms/main, without ? and #",
-			login: "; use client_id and client_secret",
-			https: ", since it says who people are",
-		})
-	}
+	k.url("console.oidc.issuer", o.Issuer, address{
+		form:  "an address such as https://login.example.com/realms/main, without ? and #",
+		login: "; use client_id and client_secret",
+		https: ", since it says who people are",
+	})
 	k.names("console.oidc.scopes", o.Scopes)
 	if len(o.Roles) == 0 {
 		k.fail("console.oidc.roles", nil, "is required: without a rule that gives a role, everybody is refused")

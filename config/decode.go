@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func (d *decoder) warn(line int, path, reason string) {
 func (d *decoder) full() bool { return len(d.errors) > maxProblems }
 
 // value decodes one node into v, at path. A null leaves v as it is, as if the field were not
-// there.
+// there. A section may be given as a single word if its type reads texts.
 func (d *decoder) value(node *yaml.Node, path string, v reflect.Value) {
 	if d.full() {
 		return
@@ -64,82 +65,84 @@ func (d *decoder) value(node *yaml.Node, path string, v reflect.Value) {
 	if !ok || isNull(node) {
 		return
 	}
-	switch {
-	case v.Type() == reflect.TypeFor[secret.Text]():
-		d.secret(node, line, path, v)
-	case v.Kind() == reflect.Pointer:
+	single, isSecret := node.Kind == yaml.ScalarNode, v.Type() == reflect.TypeFor[secret.Text]()
+	_, readsText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(node, path, v.Elem())
-	case v.Kind() == reflect.Struct && d.inShort(node, line, path, v):
-	case v.Kind() == reflect.Struct:
-		d.mapping(node, line, path, v)
-	case v.Kind() == reflect.Slice:
+	case kind == reflect.Slice:
 		d.sequence(node, line, path, v)
-	case v.Kind() == reflect.Map:
+	case kind == reflect.Map:
 		d.named(node, line, path, v)
+	case kind == reflect.Struct && !isSecret && !(readsText && single):
+		d.section(node, line, path, v)
+	case !single:
+		d.fail(line, path, "", notSingle(node))
+	case isSecret:
+		d.secret(node.Value, line, path, v)
 	default:
-		d.scalar(node, line, path, v)
+		d.scalar(node.Value, line, path, v)
 	}
 }
 
-const noMergeKeys = "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor"
-
-func (d *decoder) mapping(node *yaml.Node, line int, path string, v reflect.Value) {
-	if node.Kind != yaml.MappingNode {
-		d.fail(line, path, "", "must hold fields (NAME: VALUE), not "+kindOf(node))
-		return
-	}
-	fields, seen := d.fieldsOf(v.Type()), map[string]bool{}
-	for _, entry := range entriesOf(node) {
-		name := entry.name
-		at := join(path, printable(name, isNull(entry.value)))
-		line := entry.key.Line
-		i, known := fields[name]
-		switch {
-		case isMerge(entry.key):
-			d.fail(line, path, "", noMergeKeys)
-		case !known:
-			d.fail(line, at, "", "unknown field"+suggest(name, fields))
-		case seen[name]:
-			d.fail(line, at, "", "is given twice; remove one")
-		default:
-			seen[name] = true
-			d.places[at] = place{line: line}
-			if i < v.NumField() {
-				d.value(entry.value, at, v.Field(i))
-			} else {
-				d.custom(entry.value, at, v, d.kinds[i-v.NumField()])
+// members yields the names in a mapping, and their values, with the paths of these. It reports the
+// names that stand there twice, and those that wrong gives a reason against.
+func (d *decoder) members(node *yaml.Node, line int, path, form string, wrong func(name string, value *yaml.Node) string) iter.Seq2[string, entry] {
+	return func(yield func(string, entry) bool) {
+		if node.Kind != yaml.MappingNode {
+			d.fail(line, path, "", "must hold "+form+" (NAME: VALUE), not "+kindOf(node))
+			return
+		}
+		seen := map[string]bool{}
+		for _, e := range entriesOf(node) {
+			at, line, reason := join(path, printable(e.name, isNull(e.value))), e.key.Line, wrong(e.name, e.value)
+			switch {
+			case isMerge(e.key):
+				d.fail(line, path, "", "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor")
+			case seen[e.name]:
+				d.fail(line, at, "", "is given twice; remove one")
+			case reason != "":
+				d.fail(line, at, "", reason)
+			default:
+				seen[e.name] = true
+				d.places[at] = place{line: line}
+				yield(at, e) // which never ends the loop
 			}
+		}
+	}
+}
+
+func (d *decoder) section(node *yaml.Node, line int, path string, v reflect.Value) {
+	fields := d.fieldsOf(v.Type())
+	unknown := func(name string, _ *yaml.Node) string {
+		if _, known := fields[name]; known {
+			return ""
+		}
+		return "unknown field" + suggest(name, fields)
+	}
+	for at, e := range d.members(node, line, path, "fields", unknown) {
+		if i := fields[e.name]; i < v.NumField() {
+			d.value(e.value, at, v.Field(i))
+		} else {
+			d.custom(e.value, at, v, d.kinds[i-v.NumField()])
 		}
 	}
 }
 
 // named decodes values whose names the user chooses.
 func (d *decoder) named(node *yaml.Node, line int, path string, v reflect.Value) {
-	if node.Kind != yaml.MappingNode {
-		d.fail(line, path, "", "must hold names with values (NAME: VALUE), not "+kindOf(node))
-		return
-	}
-	v.Set(reflect.MakeMapWithSize(v.Type(), len(node.Content)/2))
-	seen := map[string]bool{}
-	for _, entry := range entriesOf(node) {
-		name, alone := entry.name, isNull(entry.value)
-		at := join(path, printable(name, alone))
-		line := entry.key.Line
-		switch {
-		case isMerge(entry.key):
-			d.fail(line, path, "", noMergeKeys)
-		case seen[name]:
-			d.fail(line, at, "", "is given twice; remove one")
-		case alone:
-			d.fail(line, at, "", "has no value; write one, or remove it")
-		default:
-			seen[name] = true
-			d.places[at] = place{line: line}
-			value := reflect.New(v.Type().Elem()).Elem()
-			d.value(entry.value, at, value)
-			v.SetMapIndex(reflect.ValueOf(name), value)
+	v.Set(reflect.MakeMap(v.Type()))
+	missing := func(_ string, value *yaml.Node) string {
+		if isNull(value) {
+			return "has no value; write one, or remove it"
 		}
+		return ""
+	}
+	for at, e := range d.members(node, line, path, "names with values", missing) {
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.value(e.value, at, value)
+		v.SetMapIndex(reflect.ValueOf(e.name), value)
 	}
 }
 
@@ -156,27 +159,8 @@ func (d *decoder) sequence(node *yaml.Node, line int, path string, v reflect.Val
 	}
 }
 
-// inShort decodes a section that is given as a single word, if its type allows that.
-func (d *decoder) inShort(node *yaml.Node, line int, path string, v reflect.Value) bool {
-	_, short := v.Addr().Interface().(encoding.TextUnmarshaler)
-	raw, single := scalarText(node)
-	if short && single {
-		d.scalarText(raw, line, path, v)
-	}
-	return short && single
-}
-
-func (d *decoder) scalar(node *yaml.Node, line int, path string, v reflect.Value) {
-	raw, ok := scalarText(node)
-	if !ok {
-		d.fail(line, path, "", notSingle(node))
-		return
-	}
-	d.scalarText(raw, line, path, v)
-}
-
-// scalarText sets v, at path, to the value of raw.
-func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value) {
+// scalar sets v, at path, to the value of raw.
+func (d *decoder) scalar(raw string, line int, path string, v reflect.Value) {
 	d.places[path] = place{line: line, text: raw}
 	text, err := expand(raw, d.env)
 	if err == nil {
@@ -190,12 +174,7 @@ func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value)
 	}
 }
 
-func (d *decoder) secret(node *yaml.Node, line int, path string, v reflect.Value) {
-	raw, ok := scalarText(node)
-	if !ok {
-		d.fail(line, path, "", notSingle(node))
-		return
-	}
+func (d *decoder) secret(raw string, line int, path string, v reflect.Value) {
 	s, known := d.before[path]
 	if !known {
 		var err error

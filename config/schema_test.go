@@ -49,26 +49,20 @@ func TestSchemaIs(t *testing.T) {
 // demanded are the fields that validation requires in code, and not by their tags.
 var demanded = map[string][]string{
 	"Config":      {"environments"},
-	"Workspace":   {"base_url", "key_id", "secret"},
 	"Environment": {"project", "environment"},
 	"Sink":        {"name"},
 
 	"StreamRelay":       {"hostname"},
 	"StreamDatadog":     {"api_key"},
 	"StreamGrafanaLoki": {"hostname", "username", "password"},
-	"LokiQuery":         {"selector"},
-	"Witness":           {"url", "key"},
+	"Witness":           {"key"},
 	"Heartbeat":         {"url"},
 
 	"OIDC":                {"roles"},
 	"ConsoleCertificates": {"roles"},
 
-	"Kafka":     {"brokers"},
-	"KafkaSASL": {"password"},
-	"NATS":      {"url"},
-	"Loki":      {"url"},
-	"Datadog":   {"api_key"},
-	"Webhook":   {"url"},
+	"Kafka":   {"brokers"},
+	"Webhook": {"url"},
 }
 
 // forms are the forms of texts that validation checks in code. An empty text stands for the default,

@@ -11,7 +11,7 @@ import (
 // Datadog delivers to Datadog's logs intake.
 type Datadog struct {
 	// APIKey is an API key of the organisation; an application key is not needed.
-	APIKey secret.Text `yaml:"api_key"`
+	APIKey secret.Text `yaml:"api_key" check:"required"`
 	// Site is the Datadog site, such as datadoghq.com (the default), us3.datadoghq.com or
 	// datadoghq.eu. URL, such as https://intake.example.com, replaces it: the address of a
 	// proxy or another intake, before /api/v2/logs. It must be https, except for loopback.
@@ -72,7 +72,6 @@ func (k *checker) datadogKey(path string, key secret.Text) {
 }
 
 func (c *Datadog) check(k *checker, at string, _ *Sink) {
-	k.secret(at+".api_key", c.APIKey)
 	if !all(c.APIKey.Reveal(), func(r rune) bool { return r > ' ' && r <= '~' }) {
 		k.fail(at+".api_key", nil, "holds a space or a non-ASCII character; copy the key alone")
 	}
@@ -83,7 +82,12 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	case c.Site != "":
 		k.fail(at+".url", nil, "replaces site, and site is set too; remove one of them")
 	default:
-		k.datadogURL(at+".url", c.URL)
+		k.url(at+".url", c.URL, address{
+			form:  "an address such as https://intake.example.com, without ? and #",
+			login: ": an address is shown in logs; use api_key",
+			https: ", since the key is sent with each request",
+			bare:  "/api/v2/logs is appended to it",
+		})
 	}
 	k.template(at+".source", c.Source)
 	k.template(at+".service", c.Service)
@@ -109,16 +113,5 @@ func (k *checker) datadogSite(path, site string) {
 		k.fail(path, site, "must be the site alone, such as datadoghq.eu or us3.datadoghq.com, without app., api. or http-intake.logs. before it")
 	default:
 		k.warn(path, "is none of the known sites ("+strings.Join(datadogSites(), ", ")+"); check the name, unless it is a new one")
-	}
-}
-
-func (k *checker) datadogURL(path, value string) {
-	u := k.url(path, value, address{
-		form:  "an address such as https://intake.example.com, without ? and #",
-		login: ": an address is shown in logs; use api_key",
-		https: ", since the key is sent with each request",
-	})
-	if u != nil && u.Path != "" && u.Path != "/" {
-		k.fail(path, value, "must have no path: /api/v2/logs is appended to it")
 	}
 }

@@ -71,7 +71,7 @@ type KafkaSASL struct {
 	Mechanism string `yaml:"mechanism" check:"plain|scram-sha-256|scram-sha-512"`
 	// Username and Password are those of the principal.
 	Username string      `yaml:"username" check:"required"`
-	Password secret.Text `yaml:"password"`
+	Password secret.Text `yaml:"password" check:"required"`
 }
 
 const exactlyOnce = "exactly_once"
@@ -164,7 +164,6 @@ func (k *checker) created(path string, value, high int, create bool) {
 }
 
 func (k *checker) sasl(at string, c *Kafka) {
-	k.secret(at+".sasl.password", c.SASL.Password)
 	if c.TLS != nil || c.SASL.Mechanism != "plain" {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 type Loki struct {
 	// URL is the push endpoint, such as https://loki.example.com/loki/api/v1/push. It must be
 	// https, except for loopback.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" check:"required"`
 	// Tenant is sent as X-Scope-OrgID. It may hold {type}, {project} and
 	// {environment}. Default: none is sent.
 	Tenant string `yaml:"tenant"`
@@ -58,7 +58,12 @@ const (
 )
 
 func (c *Loki) check(k *checker, at string, _ *Sink) {
-	k.lokiURL(at+".url", c.URL)
+	k.url(at+".url", c.URL, address{
+		form:  "the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #",
+		login: ": an address is shown in logs; use username and password",
+		https: ", since events and credentials are sent to it",
+		path:  true,
+	})
 	if k.template(at+".tenant", c.Tenant) && !all(c.Tenant, isTenant) {
 		k.fail(at+".tenant", c.Tenant, `must be letters, digits and !-_.*'(), and placeholders`)
 	}
@@ -68,23 +73,8 @@ func (c *Loki) check(k *checker, at string, _ *Sink) {
 	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
 		k.lokiLabel(at+".labels."+name, name, c.Labels[name])
 	}
-	if pair := c.Username != "" || !c.Password.Empty(); pair {
-		k.required(at+".username", c.Username)
-		k.secret(at+".password", c.Password)
-		if !c.BearerToken.Empty() {
-			k.fail(at, nil, "must have at most one of bearer_token, and username with password")
-		}
-	}
-}
-
-func (k *checker) lokiURL(path, value string) {
-	if k.required(path, value) {
-		k.url(path, value, address{
-			form:  "the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #",
-			login: ": an address is shown in logs; use username and password",
-			https: ", since events and credentials are sent to it",
-			path:  true,
-		})
+	if k.login(at, c.Username, c.Password) && !c.BearerToken.Empty() {
+		k.fail(at, nil, "must have at most one of bearer_token, and username with password")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // NATS delivers to NATS.
 type NATS struct {
 	// URL is nats://HOST:PORT, several joined with commas.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" check:"required"`
 	// Subject may hold {type}, {project} and {environment}. Each becomes one token, with
 	// forbidden characters escaped. A {type} at the end keeps its dots, so that subscribers to
 	// auditrelay.*.*.settings.> get settings.changed. Default
@@ -34,7 +34,7 @@ type NATS struct {
 }
 
 func (c *NATS) check(k *checker, at string, _ *Sink) {
-	if k.required(at+".url", c.URL) {
+	if c.URL != "" {
 		k.natsURLs(at+".url", c.URL)
 	}
 	if k.template(at+".subject", c.Subject) && !isSubject(c.Subject) {
@@ -74,17 +74,8 @@ func inTheClear(addresses string) bool {
 
 func (k *checker) natsCredentials(at string, c *NATS) {
 	pair := c.Username != "" || !c.Password.Empty()
-	count := 0
-	for _, given := range []bool{c.CredentialsFile != "", c.NKeyFile != "", !c.Token.Empty(), pair} {
-		if given {
-			count++
-		}
-	}
-	if count > 1 {
+	if count(c.CredentialsFile != "", c.NKeyFile != "", !c.Token.Empty(), pair) > 1 {
 		k.fail(at, nil, "must have at most one of credentials_file, nkey_file, token, and username with password")
 	}
-	if pair {
-		k.required(at+".username", c.Username)
-		k.secret(at+".password", c.Password)
-	}
+	k.login(at, c.Username, c.Password)
 }

@@ -50,9 +50,8 @@ func (c *Webhook) formats() (own []string, here bool) { return []string{FormatSl
 func (c *Webhook) check(k *checker, at string, s *Sink) {
 	if c.URL.Empty() {
 		k.fail(at+".url", nil, "is required")
-	} else {
-		k.webhookURL(at+".url", c.URL.Reveal())
 	}
+	k.webhookURL(at+".url", c.URL.Reveal())
 	if c.Format != "" && c.Format != s.Format {
 		k.fail(at+".format", c.Format, "must be the sink's format, which is "+shown(s.Format)+"; remove one of them")
 	}

@@ -10,7 +10,7 @@ import (
 // instead of at the relay.
 type LokiQuery struct {
 	// Selector selects the environment's streams in LogQL, such as {app="idp"}.
-	Selector string `yaml:"selector"`
+	Selector string `yaml:"selector" check:"required"`
 	// URL is the Loki's address, before /loki/api/v1: https, except for loopback. Default:
 	// the hostname of pushes.
 	URL string `yaml:"url"`
@@ -53,15 +53,12 @@ func (k *checker) lokiQuery(at string, q *LokiQuery) {
 		k.warn(at, "is left out: the relay does not see whether events arrive at this Loki")
 		return
 	}
-	if k.required(at+".selector", q.Selector) && (q.Selector[0] != '{' || q.Selector[len(q.Selector)-1] != '}') {
+	if q.Selector != "" && (q.Selector[0] != '{' || q.Selector[len(q.Selector)-1] != '}') {
 		k.fail(at+".selector", q.Selector, `must be a selector of streams in braces, such as {app="idp"}, without a pipeline`)
 	}
-	if q.URL != "" {
-		k.baseURL(at+".url", q.URL, "https://loki.example.com", "username and password")
-	}
-	if q.Username != "" || !q.Password.Empty() {
+	k.baseURL(at+".url", q.URL, "https://loki.example.com", "username and password")
+	if k.login(at, q.Username, q.Password) {
 		k.username(at+".username", q.Username)
-		k.secret(at+".password", q.Password)
 	}
 	if !all(q.Tenant, isTenant) {
 		k.fail(at+".tenant", q.Tenant, `must be letters, digits and !-_.*'()`)

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // The default of a field and its limits are in its tags, next to the comment that explains them:
@@ -13,7 +15,7 @@ import (
 //	check:"1KiB..1GiB"    from one value to another
 //	check:"positive"      a duration that is not negative
 //	check:"text|json"     one of these words
-//	check:"required"      not empty
+//	check:"required"      a text or a secret that is not empty
 //
 // What depends on other fields is written out, in SetDefaults and in the checker.
 
@@ -54,6 +56,8 @@ func (k *checker) tagged(v any, at string) {
 func (k *checker) rule(at string, field reflect.Value, rule string) {
 	low, high, isRange := strings.Cut(rule, "..")
 	switch {
+	case field.Type() == reflect.TypeFor[secret.Text]():
+		k.secret(at, field.Interface().(secret.Text))
 	case rule == "required":
 		k.required(at, field.String())
 	case rule == "positive":
@@ -66,15 +70,14 @@ func (k *checker) rule(at string, field reflect.Value, rule string) {
 }
 
 func (k *checker) within(at string, field, low, high reflect.Value) {
-	switch v := field.Interface().(type) {
-	case int:
-		between(k, at, v, low.Interface().(int), high.Interface().(int))
-	case float64:
-		between(k, at, v, low.Interface().(float64), high.Interface().(float64))
-	case Size:
-		between(k, at, v, low.Interface().(Size), high.Interface().(Size))
-	case time.Duration:
-		between(k, at, v, low.Interface().(time.Duration), high.Interface().(time.Duration))
+	inside := false // NaN is refused too
+	if field.CanFloat() {
+		inside = field.Float() >= low.Float() && field.Float() <= high.Float()
+	} else {
+		inside = field.Int() >= low.Int() && field.Int() <= high.Int()
+	}
+	if !inside {
+		k.fail(at, field.Interface(), fmt.Sprintf("must be between %v and %v", low, high))
 	}
 }
 

@@ -31,7 +31,7 @@ func (k *checker) config(c *Config) {
 	k.auditServe(c)
 	k.admin(c)
 	k.console(c)
-	k.heartbeat(c.Heartbeat)
+	k.webhookURL("heartbeat.url", c.Heartbeat.URL.Reveal())
 	k.traces(c.Traces)
 	k.sinks(c)
 	k.watching(c)
@@ -62,21 +62,18 @@ func (k *checker) workspace(w *Workspace) {
 		return
 	}
 	k.baseURL("workspace.base_url", w.BaseURL, "https://management.example.com", "key_id and secret")
-	if k.required("workspace.key_id", w.KeyID) && strings.Contains(w.KeyID, ":") {
+	if strings.Contains(w.KeyID, ":") {
 		k.fail("workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
 	}
-	k.secret("workspace.secret", w.Secret)
 }
 
 // baseURL checks an address that keys are sent to.
 func (k *checker) baseURL(path, value, example, keys string) {
-	if k.required(path, value) {
-		k.url(path, value, address{
-			form:  "an address such as " + example + ", without ? and #",
-			login: "; use " + keys,
-			https: ", since the key is sent with each call",
-		})
-	}
+	k.url(path, value, address{
+		form:  "an address such as " + example + ", without ? and #",
+		login: "; use " + keys,
+		https: ", since the key is sent with each call",
+	})
 }
 
 func (k *checker) secret(path string, value secret.Text) {
@@ -187,13 +184,8 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 func (k *checker) admin(c *Config) {
 	loopback := k.listenAddress("admin.listen", c.Admin.Listen)
 	k.adminAccess(c.Admin, loopback)
-	if _, port, _ := strings.Cut(c.Admin.Listen, ":"); c.Admin.Listen == c.Ingest.Listen && port != "0" {
-		k.fail("admin.listen", c.Admin.Listen, "must differ from ingest.listen: the one is private, the other is pushed to")
-	}
+	k.differs("admin.listen", c.Admin.Listen, "ingest.listen: the one is private, the other is pushed to", c.Ingest.Listen)
 }
-
-// minToken keeps a token from being guessed.
-const minToken = 16
 
 // The values of [AuditServe].Listen other than an address.
 const (
@@ -210,12 +202,8 @@ func (k *checker) auditServe(c *Config) {
 		return
 	}
 	loopback := k.listenAddress("audit.serve.listen", s.Listen)
-	if _, port, _ := strings.Cut(s.Listen, ":"); port != "0" && (s.Listen == c.Ingest.Listen || s.Listen == c.Admin.Listen) {
-		k.fail("audit.serve.listen", s.Listen, "must differ from ingest.listen and admin.listen")
-	}
-	if token := s.Token.Reveal(); token != "" && len(token) < minToken {
-		k.fail("audit.serve.token", nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minToken))
-	}
+	k.differs("audit.serve.listen", s.Listen, "ingest.listen and admin.listen", c.Ingest.Listen, c.Admin.Listen)
+	k.longEnough("audit.serve.token", s.Token)
 	switch certified := s.TLS != nil && s.TLS.ClientCAFile != ""; {
 	case s.Public && !s.Token.Empty():
 		k.fail("audit.serve.public", s.Public, "must not be set together with audit.serve.token; keep one")
@@ -228,9 +216,7 @@ func (k *checker) auditServe(c *Config) {
 }
 
 func (k *checker) adminAccess(a Admin, loopback bool) {
-	if token := a.Token.Reveal(); token != "" && len(token) < minToken {
-		k.fail("admin.token", nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minToken))
-	}
+	k.longEnough("admin.token", a.Token)
 	switch {
 	case loopback:
 	case a.Token.Empty() && a.Pprof:

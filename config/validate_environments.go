@@ -71,26 +71,24 @@ func (k *checker) slug(path, value string) bool {
 }
 
 func (k *checker) stream(at string, s *Stream, c *Config) {
-	count := 0
 	if s.Relay != nil {
-		count++
 		k.hostname(at+".relay.hostname", s.Relay.Hostname)
 		k.reachable(at+".relay.hostname", s.Relay.Hostname, c.Ingest)
 	}
 	if s.Datadog != nil {
-		count++
 		k.secret(at+".datadog.api_key", s.Datadog.APIKey)
 		k.datadogKey(at+".datadog.api_key", s.Datadog.APIKey)
 		k.datadogSearch(at+".datadog", s.Datadog)
 	}
 	if s.GrafanaLoki != nil {
-		count++
 		k.hostname(at+".grafana_loki.hostname", s.GrafanaLoki.Hostname)
-		k.username(at+".grafana_loki.username", s.GrafanaLoki.Username)
+		if k.required(at+".grafana_loki.username", s.GrafanaLoki.Username) {
+			k.username(at+".grafana_loki.username", s.GrafanaLoki.Username)
+		}
 		k.secret(at+".grafana_loki.password", s.GrafanaLoki.Password)
 		k.lokiQuery(at+".grafana_loki.query", s.GrafanaLoki.Query)
 	}
-	if count != 1 && !s.Observe {
+	if count(s.Relay != nil, s.Datadog != nil, s.GrafanaLoki != nil) != 1 && !s.Observe {
 		k.fail(at, nil, "must have exactly one of relay, datadog and grafana_loki: the API streams an environment to one place")
 	}
 	if c.Workspace == nil {
@@ -128,11 +126,10 @@ func (k *checker) credential(at string, c Credential, seen credentials) {
 		k.guessable(at+".api_key", c.APIKey)
 		return
 	}
-	if c.Username == "" && c.Password.Empty() {
+	if !k.login(at, c.Username, c.Password) {
 		k.fail(at, nil, "must have username and password, or api_key")
 		return
 	}
-	k.secret(at+".password", c.Password)
 	k.guessable(at+".password", c.Password)
 	if !k.username(at+".username", c.Username) {
 		return
@@ -153,13 +150,11 @@ func (k *checker) guessable(path string, value secret.Text) {
 	}
 }
 
+// username reports whether a user name, which is required elsewhere, is one of Basic authentication.
 func (k *checker) username(path, value string) bool {
-	if !k.required(path, value) {
-		return false
-	}
 	if strings.Contains(value, ":") || strings.ContainsFunc(value, isControl) {
 		k.fail(path, nil, `must hold no ":" and no control characters, as Basic authentication has it`)
 		return false
 	}
-	return true
+	return value != ""
 }

@@ -133,9 +133,6 @@ func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.
 
 func isMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
 
-// scalarText returns a scalar as it is written, without its quotes.
-func scalarText(node *yaml.Node) (string, bool) { return node.Value, node.Kind == yaml.ScalarNode }
-
 // kindOf names a node for a person, without its content.
 func kindOf(node *yaml.Node) string {
 	switch node.Kind {
