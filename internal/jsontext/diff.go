@@ -75,27 +75,24 @@ type differ struct {
 	changes Changes
 }
 
-// step compares the values one step below the current path, of which one side may have none.
-func (d *differ) step(step string, s *Schema, a any, inA bool, b any, inB bool) {
-	defer d.down(step)()
-	switch {
-	case !inB:
-		d.changed(func() (old, now json.RawMessage) { return Encode(a), nil })
-	case !inA:
-		d.changed(func() (old, now json.RawMessage) { return nil, Encode(b) })
-	default:
-		d.value(s, a, b)
+// absent is the value of a side that has none.
+type absent struct{}
+
+// of returns the value of a name in one of the sides.
+func of(side map[string]any, name string) any {
+	if value, is := side[name]; is {
+		return value
 	}
+	return absent{}
 }
 
-// down goes one step down, until up is called.
-func (d *differ) down(step string) (up func()) {
+// step compares the values one step below the current path, of which one may be absent.
+func (d *differ) step(step string, s *Schema, a, b any) {
 	d.path = append(d.path, step)
 	d.length += len(step) + len("/")
-	return func() {
-		d.path = d.path[:len(d.path)-1]
-		d.length -= len(step) + len("/")
-	}
+	d.value(s, a, b)
+	d.path = d.path[:len(d.path)-1]
+	d.length -= len(step) + len("/")
 }
 
 func (d *differ) value(s *Schema, a, b any) {
@@ -118,19 +115,25 @@ func (d *differ) value(s *Schema, a, b any) {
 			}
 		}
 	}
-	d.changed(func() (old, now json.RawMessage) { return Encode(a), Encode(b) })
+	d.changed(a, b)
 }
 
 // changed lists a change of the value at the current path, if there is room.
-func (d *differ) changed(values func() (old, now json.RawMessage)) {
+func (d *differ) changed(a, b any) {
 	first := len(d.changes.List) == 0
 	if d.paths += d.length; !first && (d.paths > maxPaths || len(d.changes.List) == maxChanges) {
 		d.paths = maxPaths // this one and all later ones are only counted
 		d.changes.More++
 		return
 	}
-	old, now := values()
-	d.changes.List = append(d.changes.List, Change{Path: pointer(d.path), Old: old, New: now})
+	d.changes.List = append(d.changes.List, Change{Path: pointer(d.path), Old: side(a), New: side(b)})
+}
+
+func side(value any) json.RawMessage {
+	if value == (absent{}) {
+		return nil
+	}
+	return Encode(value)
 }
 
 // pointer joins escaped steps, "" for none.
@@ -143,9 +146,7 @@ func pointer(steps []string) string {
 
 func (d *differ) object(s *Schema, a, b map[string]any) {
 	for _, name := range union(a, b) {
-		x, inA := a[name]
-		y, inB := b[name]
-		d.step(Escape(name), s.Member(name), x, inA, y, inB)
+		d.step(Escape(name), s.Member(name), of(a, name), of(b, name))
 	}
 }
 
@@ -163,17 +164,15 @@ func (d *differ) array(s *Schema, a, b []any) {
 		}
 	}
 	for i := range max(len(a), len(b)) {
-		x, inA := nth(a, i)
-		y, inB := nth(b, i)
-		d.step(strconv.Itoa(i), s.Element(), x, inA, y, inB)
+		d.step(strconv.Itoa(i), s.Element(), nth(a, i), nth(b, i))
 	}
 }
 
-func nth(list []any, i int) (any, bool) {
+func nth(list []any, i int) any {
 	if i >= len(list) {
-		return nil, false
+		return absent{}
 	}
-	return list[i], true
+	return list[i]
 }
 
 // set compares two multisets.
@@ -187,19 +186,17 @@ func (d *differ) set(a, b []any) {
 	}
 	for _, element := range slices.Sorted(maps.Keys(count)) {
 		for n := count[element]; n < 0; n++ {
-			d.changed(func() (old, now json.RawMessage) { return json.RawMessage(element), nil })
+			d.changed(json.RawMessage(element), absent{})
 		}
 		for n := count[element]; n > 0; n-- {
-			d.changed(func() (old, now json.RawMessage) { return nil, json.RawMessage(element) })
+			d.changed(absent{}, json.RawMessage(element))
 		}
 	}
 }
 
 func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	for _, id := range union(a, b) {
-		x, inA := a[id]
-		y, inB := b[id]
-		d.step(s.Key+"="+Escape(id), s.Elem, x, inA, y, inB)
+		d.step(s.Key+"="+Escape(id), s.Elem, of(a, id), of(b, id))
 	}
 }
 

@@ -11,72 +11,43 @@ package jsontext
 // It reads body once and does not write to it. For valid JSON it allocates nothing, except for
 // names of more than 256 bytes that have escapes.
 func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
-	f := finder{body: body}
-	f.Reset(body)
-	raw, err := f.find(p.tokens)
-	if err != nil || f.End() != nil {
+	var s Scanner
+	s.Reset(body)
+	raw, err := s.find(p.tokens)
+	if err != nil || s.End() != nil {
 		return nil, false
 	}
 	return raw, raw != nil
 }
 
-// finder walks through a body. Its methods return nil for a value that is missing, and an error
-// only if the body is not JSON.
-type finder struct {
-	Scanner
-
-	body []byte
-}
-
-// find reads one value to its end, and returns the value that tokens lead to from there.
-func (f *finder) find(tokens []token) ([]byte, error) {
-	switch c := f.Peek(); {
+// find reads one value to its end, and returns the value that tokens lead to from there, or nil if
+// there is none. An object is read to its end, since a later member may repeat a name.
+func (s *Scanner) find(tokens []token) (found []byte, err error) {
+	switch c := s.Peek(); {
 	case len(tokens) == 0:
-		start := f.Pos()
-		err := f.Skip()
-		return f.body[start:f.Pos():f.Pos()], err
+		start := s.pos
+		err = s.Skip()
+		return s.buf[start:s.pos:s.pos], err
 	case c == '{':
-		return f.member(tokens)
+		err = s.Object(func(key Raw) (err error) {
+			if !key.Is(tokens[0].name) {
+				return s.Skip()
+			}
+			found, err = s.find(tokens[1:])
+			return err
+		})
 	case c == '[' && tokens[0].index >= 0:
-		return f.element(tokens)
+		err = s.Array(func(i int) (err error) {
+			if i != tokens[0].index {
+				return s.Skip()
+			}
+			found, err = s.find(tokens[1:])
+			return err
+		})
+	default:
+		err = s.Skip()
 	}
-	return nil, f.Skip()
-}
-
-// member reads an object to its end, since a later member may repeat the name.
-func (f *finder) member(tokens []token) (found []byte, err error) {
-	err = f.Object(func(key Raw) (err error) {
-		if !same(key, tokens[0].name) {
-			return f.Skip()
-		}
-		found, err = f.find(tokens[1:])
-		return err
-	})
 	return found, err
-}
-
-func (f *finder) element(tokens []token) (found []byte, err error) {
-	err = f.Array(func(i int) (err error) {
-		if i != tokens[0].index {
-			return f.Skip()
-		}
-		found, err = f.find(tokens[1:])
-		return err
-	})
-	return found, err
-}
-
-// same reports whether key is name, in which each byte may be escaped with up to six.
-func same(key Raw, name string) bool {
-	if !key.Escaped {
-		return string(key.Bytes) == name
-	}
-	if len(key.Bytes) > 6*len(name) {
-		return false
-	}
-	var room [257]byte // one more, because AppendText needs it
-	text, err := key.AppendText(room[:0])
-	return err == nil && string(text) == name
 }
 
 // AppendValue appends the value in raw, from [Pointer.Find], as text: a string unescaped, and a

@@ -13,15 +13,15 @@ type Raw struct {
 	ASCII   bool // certainly; may be unset for one with a backslash
 }
 
-// Is reports whether the string is text, in ASCII.
+// Is reports whether the string is text, each byte of which may be escaped with up to six.
 func (r Raw) Is(text string) bool {
 	if !r.Escaped {
 		return string(r.Bytes) == text
 	}
-	var room [128]byte
-	if len(r.Bytes) > len(room) {
+	if len(r.Bytes) > 6*len(text) {
 		return false
 	}
+	var room [257]byte // one more, because AppendText needs it
 	got, err := r.AppendText(room[:0])
 	return err == nil && string(got) == text
 }

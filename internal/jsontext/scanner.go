@@ -109,12 +109,14 @@ func (s *Scanner) More(end byte, n int) (bool, error) {
 
 // Array reads an array. It calls each for the elements in turn, counted from 0, to read the value
 // of one. An error of each ends the reading.
-func (s *Scanner) Array(each func(i int) error) error {
-	if err := s.Open('['); err != nil {
+func (s *Scanner) Array(each func(i int) error) error { return s.each('[', ']', each) }
+
+func (s *Scanner) each(start, end byte, each func(i int) error) error {
+	if err := s.Open(start); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
-		if more, err := s.More(']', i); err != nil || !more {
+		if more, err := s.More(end, i); err != nil || !more {
 			return err
 		}
 		if err := each(i); err != nil {
@@ -125,45 +127,28 @@ func (s *Scanner) Array(each func(i int) error) error {
 
 // Object reads an object as Array reads an array. The key is as it is written.
 func (s *Scanner) Object(each func(key Raw) error) error {
-	if err := s.Open('{'); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		if more, err := s.More('}', n); err != nil || !more {
-			return err
-		}
+	return s.each('{', '}', func(int) error {
 		key, err := s.RawKey()
-		if err == nil {
-			err = each(key)
-		}
 		if err != nil {
 			return err
 		}
-	}
+		return each(key)
+	})
 }
 
 // Members reads an object as Object does, with its keys unescaped in place. bad is an error of a
 // key's content; the key is then nil.
 func (s *Scanner) Members(each func(key []byte, bad error) error) error {
-	if err := s.Open('{'); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		if more, err := s.More('}', n); err != nil || !more {
-			return err
-		}
+	return s.each('{', '}', func(int) error {
 		key, bad := s.Unescape()
 		if bad != nil && !IsContent(bad) {
 			return bad
 		}
-		err := s.colon()
-		if err == nil {
-			err = each(key, bad)
-		}
-		if err != nil {
+		if err := s.colon(); err != nil {
 			return err
 		}
-	}
+		return each(key, bad)
+	})
 }
 
 // RawKey reads an object's key as it is written, and the colon that follows.

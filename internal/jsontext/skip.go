@@ -2,81 +2,44 @@ package jsontext
 
 import "strconv"
 
-// nesting records which of the open brackets are objects, the innermost last.
-type nesting struct {
-	object [MaxDepth / 64]uint64
-	depth  int
-}
-
-func (n *nesting) push(object bool) bool {
-	if n.depth == MaxDepth {
-		return false
-	}
-	i, bit := n.depth/64, uint64(1)<<(n.depth%64)
-	n.object[i] &^= bit
-	if object {
-		n.object[i] |= bit
-	}
-	n.depth++
-	return true
-}
-
-func (n *nesting) inObject() bool {
-	i := n.depth - 1
-	return n.object[i/64]&(1<<(i%64)) != 0
-}
-
 // Skip reads one value of any kind, and checks its grammar. It does not recurse, and
 // refuses a depth beyond MaxDepth.
 func (s *Scanner) Skip() error {
-	c := s.Peek()
-	if c != '{' && c != '[' {
-		return s.scalar(c)
-	}
-	var open nesting
-	for {
-		if c == '{' || c == '[' {
-			if !open.push(c == '{') {
-				return s.fail("it is nested deeper than " + strconv.Itoa(MaxDepth))
+	var ends [MaxDepth]byte // of the open arrays and objects, the innermost last
+	for depth := 0; ; {
+		read := 0 // at first, of what has just been opened
+		switch c := s.Peek(); {
+		case c != '{' && c != '[':
+			if err := s.scalar(c); err != nil {
+				return err
 			}
+			read = 1
+		case depth == MaxDepth:
+			return s.fail("it is nested deeper than " + strconv.Itoa(MaxDepth))
+		default:
+			ends[depth] = c + 2 // as '}' and ']' are
+			depth++
 			s.pos++
-		} else if err := s.scalar(c); err != nil {
-			return err
 		}
-		if err := s.nextInside(&open, c); err != nil || open.depth == 0 {
-			return err
+		more := false
+		for ; depth > 0 && !more; read = 1 {
+			end, err := ends[depth-1], error(nil)
+			if more, err = s.More(end, read); err != nil {
+				return err
+			}
+			if !more {
+				depth--
+			} else if end == '}' {
+				_, err = s.RawKey()
+			}
+			if err != nil {
+				return err
+			}
 		}
-		c = s.Peek()
+		if !more {
+			return nil
+		}
 	}
-}
-
-// nextInside goes on after a value or an opening bracket, which began with c, to the next value
-// inside open brackets. It closes the brackets that end on the way.
-func (s *Scanner) nextInside(open *nesting, c byte) error {
-	read := 1
-	if c == '{' || c == '[' {
-		read = 0
-	}
-	for open.depth > 0 {
-		object := open.inObject()
-		end := byte(']')
-		if object {
-			end = '}'
-		}
-		more, err := s.More(end, read)
-		if err != nil {
-			return err
-		}
-		if more && object {
-			_, err = s.RawKey()
-		}
-		if more {
-			return err
-		}
-		open.depth--
-		read = 1
-	}
-	return nil
 }
 
 func (s *Scanner) scalar(c byte) error {
