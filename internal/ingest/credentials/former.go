@@ -22,8 +22,7 @@ type Former struct {
 // more, and counts the push. It takes the same time for an unknown name as for a wrong
 // password.
 func (s *Store) Former(username, password string) (Environment, bool) {
-	ix := s.index.Load()
-	return ix.find(ix.id(kindBasic, sum(username), sum(password)), time.Now(), true)
+	return s.index.Load().find(kindBasic, sum(username), sum(password), true)
 }
 
 // Formers lists the environments that are not configured any more, in order.

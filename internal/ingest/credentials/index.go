@@ -66,10 +66,10 @@ func (ix *index) id(kind byte, name, password digest) digest {
 	return sha256.Sum256(b[:])
 }
 
-// find looks a credential up at a moment, of an environment that is configured or of a former
-// one.
-func (ix *index) find(id digest, now time.Time, former bool) (Environment, bool) {
-	g, ok := ix.grants[id]
+// find looks a credential up as of now, of an environment that is configured or of a former one.
+func (ix *index) find(kind byte, name, password digest, former bool) (Environment, bool) {
+	now := time.Now()
+	g, ok := ix.grants[ix.id(kind, name, password)]
 	if !ok || g.former != former || !g.until.IsZero() && !now.Before(g.until) {
 		return Environment{}, false
 	}

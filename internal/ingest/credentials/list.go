@@ -2,7 +2,6 @@ package credentials
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,7 +70,7 @@ func (ix *index) generated(env Environment, h hashed) Listed {
 	return Listed{
 		Project: env.Project, Environment: env.Environment, Kind: KindGenerated, State: h.State,
 		Username: env.Username(), LastFour: h.LastFour, Created: h.Created, Until: h.Until,
-		LastUsed: ix.lastUsed(ix.id(kindBasic, sum(env.Username()), h.Hash)),
+		LastUsed: ix.grants[ix.id(kindBasic, sum(env.Username()), h.Hash)].lastTime(),
 	}
 }
 
@@ -82,18 +81,16 @@ func (ix *index) listedStatic(env Environment, c config.Credential) Listed {
 	}
 	return Listed{
 		Project: env.Project, Environment: env.Environment, Kind: KindStatic,
-		Username: c.Username, LastFour: secret.LastFour(), LastUsed: ix.lastUsed(ix.staticID(c)),
+		Username: c.Username, LastFour: secret.LastFour(), LastUsed: ix.grants[ix.staticID(c)].lastTime(),
 	}
 }
-
-func (ix *index) lastUsed(id digest) time.Time { return ix.grants[id].lastTime() }
 
 // Revoke ceases to accept a generated password at once, which is named by its last four
 // characters. It returns once the change is durable, and [ErrUnknown] if there is no such
 // password. If it is the current one, nothing takes its place: the next look at the streaming
 // config finds an unknown credential there, and sets a new one.
 func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) error {
-	err := s.change(ctx, env, func(r *record, _ time.Time) error {
+	return s.change(ctx, "revoke", env, func(r *record, _ time.Time) error {
 		i := r.find(lastFour)
 		if i < 0 {
 			return ErrUnknown
@@ -101,8 +98,4 @@ func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) er
 		r.Passwords = slices.Delete(r.Passwords, i, i+1)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("revoke a credential of %s: %w", env, err)
-	}
-	return nil
 }

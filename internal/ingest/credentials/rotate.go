@@ -58,9 +58,8 @@ func (s *Store) State(env Environment) (State, error) {
 //
 // A pending password may have reached the API all the same (a PUT with a lost answer):
 // it is accepted for the overlap.
-func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
-	var issued Issued
-	err := s.change(ctx, env, func(r *record, now time.Time) error {
+func (s *Store) Prepare(ctx context.Context, env Environment) (issued Issued, err error) {
+	err = s.change(ctx, "prepare", env, func(r *record, now time.Time) error {
 		h, password := generate(r, now)
 		r.retire(StatePending, now.Add(s.configured.Load().overlap))
 		r.Passwords = append(r.Passwords, h)
@@ -68,7 +67,7 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 		return nil
 	})
 	if err != nil {
-		return Issued{}, fmt.Errorf("prepare a credential of %s: %w", env, err)
+		return Issued{}, err
 	}
 	return issued, nil
 }
@@ -79,7 +78,7 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 // knows the order. Promoting the current one changes nothing. If none of them ends so, it
 // returns [ErrUnknown].
 func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) error {
-	err := s.change(ctx, env, func(r *record, now time.Time) error {
+	return s.change(ctx, "promote", env, func(r *record, now time.Time) error {
 		switch i := r.find(lastFour); {
 		case i < 0:
 			return ErrUnknown
@@ -90,51 +89,43 @@ func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) e
 			return nil
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("promote a credential of %s: %w", env, err)
-	}
-	return nil
 }
 
 // Drop gives up the pending password, as the API does not show it. It is accepted for
 // the overlap all the same: the PUT with it may yet be on its way, and then it is
 // promoted.
 func (s *Store) Drop(ctx context.Context, env Environment, lastFour string) error {
-	err := s.change(ctx, env, func(r *record, now time.Time) error {
+	return s.change(ctx, "drop", env, func(r *record, now time.Time) error {
 		if i := r.find(lastFour); i < 0 || r.Passwords[i].State != StatePending {
 			return errNoChange
 		}
 		r.retire(StatePending, now.Add(s.configured.Load().overlap))
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("drop a credential of %s: %w", env, err)
-	}
-	return nil
 }
 
 // errNoChange ends a change with nothing written, and is no error.
 var errNoChange = errors.New("nothing to change")
 
 // change edits the newest record of env and writes it, if nobody else has written since.
-// Otherwise it begins again with theirs.
-func (s *Store) change(ctx context.Context, env Environment, edit func(*record, time.Time) error) error {
+// Otherwise it begins again with theirs. An error says what failed.
+func (s *Store) change(ctx context.Context, what string, env Environment, edit func(*record, time.Time) error) error {
 	r, err := s.known(env)
+	if err == nil {
+		err = s.write(ctx, env, r, edit)
+	}
+	for conflicts := 0; errors.Is(err, store.ErrConflict) && conflicts < 20; conflicts++ {
+		if err = retry.Sleep(ctx, time.Duration(conflicts)*10*time.Millisecond); err != nil {
+			break
+		}
+		if r, err = s.read(ctx, env); err == nil {
+			err = s.write(ctx, env, r, edit)
+		}
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s a credential of %s: %w", what, env, err)
 	}
-	for conflicts := 0; ; conflicts++ {
-		err := s.write(ctx, env, r, edit)
-		if !errors.Is(err, store.ErrConflict) || conflicts == 20 {
-			return err
-		}
-		if err := retry.Sleep(ctx, time.Duration(conflicts)*10*time.Millisecond); err != nil {
-			return err
-		}
-		if r, err = s.read(ctx, env); err != nil {
-			return err
-		}
-	}
+	return nil
 }
 
 func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(*record, time.Time) error) error {

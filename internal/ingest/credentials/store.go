@@ -91,14 +91,12 @@ func (s *Store) Close() {
 // Basic returns the environment of an HTTP Basic credential. It takes the same time for
 // an unknown name as for a wrong password.
 func (s *Store) Basic(username, password string) (Environment, bool) {
-	ix := s.index.Load()
-	return ix.find(ix.id(kindBasic, sum(username), sum(password)), time.Now(), false)
+	return s.index.Load().find(kindBasic, sum(username), sum(password), false)
 }
 
 // APIKey returns the environment of a DD-API-KEY.
 func (s *Store) APIKey(key string) (Environment, bool) {
-	ix := s.index.Load()
-	return ix.find(ix.id(kindAPIKey, digest{}, sum(key)), time.Now(), false)
+	return s.index.Load().find(kindAPIKey, digest{}, sum(key), false)
 }
 
 // Owner returns the environment of a user name, whatever the password.
