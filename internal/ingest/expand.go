@@ -35,8 +35,8 @@ type inflaters struct{ gzip, zlib, flate, zstd sync.Pool }
 func (h *Handler) expand(p *push, f form) error {
 	p.body.decoded = p.body.raw
 	limit := int64(h.limits.DecompressedBytes)
-	if f.encoding != identity {
-		if err := h.inflate.run(p, f.encoding, limit); err != nil {
+	if f.inflate != nil {
+		if err := h.inflate.run(p, f.inflate, limit); err != nil {
 			return err
 		}
 		p.body.decoded = p.body.plain
@@ -51,7 +51,7 @@ func (h *Handler) expand(p *push, f form) error {
 	if int64(n) > limit {
 		return tooLarge("the body has %d bytes when decompressed, at most %d are taken", n, limit)
 	}
-	if f.encoding != identity {
+	if f.inflate != nil {
 		p.body.raw, p.body.plain = p.body.plain, p.body.raw
 	}
 	p.body.plain = p.body.plain[:0]
@@ -63,25 +63,22 @@ func (h *Handler) expand(p *push, f form) error {
 }
 
 // run decompresses p.body.raw into p.body.plain.
-func (in *inflaters) run(p *push, e encoding, limit int64) error {
+func (in *inflaters) run(p *push, inflate inflater, limit int64) error {
 	p.body.source.Reset(p.body.raw)
 	defer func() { p.extra = 0 }()
 	if err := p.hold(inflateRoom); err != nil {
 		return err
 	}
-	switch e {
-	case gzipped:
-		r, ok := in.gzip.Get().(*gzip.Reader)
-		if !ok {
-			r = new(gzip.Reader)
-		}
-		defer in.gzip.Put(r)
-		return p.inflate("gzip", r, r.Reset(&p.body.source), limit)
-	case deflated:
-		return in.deflated(p, limit)
-	default:
-		return in.zstandard(p, limit)
+	return inflate(in, p, limit)
+}
+
+func (in *inflaters) gzipped(p *push, limit int64) error {
+	r, ok := in.gzip.Get().(*gzip.Reader)
+	if !ok {
+		r = new(gzip.Reader)
 	}
+	defer in.gzip.Put(r)
+	return p.inflate("gzip", r, r.Reset(&p.body.source), limit)
 }
 
 // deflated reads zlib's form, the meaning of deflate in HTTP, and raw deflate, accepted

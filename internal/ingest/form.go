@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// encoding is the compression of a body.
-type encoding int
-
-const (
-	identity encoding = iota
-	gzipped
-	deflated // zlib or raw deflate
-	zstandard
-)
-
 // form is the format and the compression of a push.
 type form struct {
 	*format
-	encoding encoding
+	inflate inflater // nil for a body that is not compressed
+}
+
+// inflater decompresses p.body.raw into p.body.plain, at most limit bytes.
+type inflater func(in *inflaters, p *push, limit int64) error
+
+// encodings are the compressions of a body, by their names in Content-Encoding.
+var encodings = map[string]inflater{
+	"": nil, "identity": nil, "gzip": (*inflaters).gzipped, "x-gzip": (*inflaters).gzipped,
+	"deflate": (*inflaters).deflated, "zstd": (*inflaters).zstandard,
 }
 
 // formOf reads Content-Type and Content-Encoding.
@@ -29,19 +28,11 @@ func formOf(r *http.Request, e *endpoint) (f form, err error) {
 		return f, err
 	}
 	name := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
-	switch name {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		f.encoding = gzipped
-	case "deflate":
-		f.encoding = deflated
-	case "zstd":
-		f.encoding = zstandard
-	default:
-		if name != "snappy" || !f.snappy {
-			return f, unsupported("Content-Encoding %q is not supported: gzip, deflate, zstd or none", name)
-		}
+	inflate, known := encodings[name]
+	if !known && (name != "snappy" || !f.snappy) {
+		return f, unsupported("Content-Encoding %q is not supported: gzip, deflate, zstd or none", name)
 	}
+	f.inflate = inflate
 	return f, nil
 }
 

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/auditrelay/auditrelay/internal/wire"
@@ -21,7 +22,8 @@ func (p *push) Entry(at wire.Place, e *wire.Entry) error {
 		return err
 	}
 	if len(e.Body) > int(p.limits.LineBytes) {
-		p.report.refuse(1, wire.Problem{Place: at, Err: errLine(len(e.Body), p.limits.LineBytes)})
+		why := fmt.Errorf("the line has %d bytes, at most %d are taken", len(e.Body), p.limits.LineBytes)
+		p.report.refuse(1, wire.Problem{Place: at, Err: why})
 		return nil
 	}
 	p.batch.entry.Time, p.batch.entry.Labels = e.Time, e.Labels

@@ -217,7 +217,3 @@ func (p *push) cost(err error) int64 {
 	}
 	return p.batch.bytes + p.batch.repeated
 }
-
-func errLine(have int, most config.Size) error {
-	return fmt.Errorf("the line has %d bytes, at most %d are taken", have, most)
-}

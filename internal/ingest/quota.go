@@ -33,7 +33,6 @@ type quotas struct {
 // quota is the quota of one environment.
 type quota struct {
 	cfg           config.Quota
-	most          int64 // undelivered bytes; 0 for no bound of its own
 	events, bytes bucket
 }
 
@@ -54,7 +53,8 @@ func (q *quotas) set(all map[credentials.Environment]config.Quota) {
 	before, by := *q.by.Load(), map[credentials.Environment]*quota{}
 	for env, cfg := range all {
 		if by[env] = before[env]; by[env] == nil || by[env].cfg != cfg {
-			by[env] = newQuota(cfg, q.now())
+			now := q.now()
+			by[env] = &quota{cfg: cfg, events: newBucket(cfg.EventsPerSecond, now), bytes: newBucket(float64(cfg.BytesPerSecond), now)}
 		}
 		q.refused.WithLabelValues(env.Project, env.Environment, "rate")
 		q.refused.WithLabelValues(env.Project, env.Environment, "room")
@@ -70,14 +70,6 @@ func (q *quotas) set(all map[credentials.Environment]config.Quota) {
 
 // SetQuotas replaces Options.Quotas.
 func (h *Handler) SetQuotas(all map[credentials.Environment]config.Quota) { h.quotas.set(all) }
-
-func newQuota(cfg config.Quota, now time.Time) *quota {
-	return &quota{
-		cfg:    cfg,
-		most:   int64(cfg.UndeliveredBytes),
-		events: newBucket(cfg.EventsPerSecond, now), bytes: newBucket(float64(cfg.BytesPerSecond), now),
-	}
-}
 
 // admit says whether to read a push of env.
 func (q *quotas) admit(ctx context.Context, env credentials.Environment, source string) error {
@@ -111,7 +103,7 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, sourc
 	}
 	most := int64(0)
 	if own := (*q.by.Load())[env]; own != nil {
-		most = own.most
+		most = int64(own.cfg.UndeliveredBytes)
 	}
 	giveBack, err = q.room(ctx, source, size, most)
 	if errors.Is(err, journal.ErrShare) {

@@ -54,50 +54,40 @@ type lokiProto struct{ loki }
 // value for a varint.
 type field struct {
 	number protowire.Number
-	typ    protowire.Type
 	data   []byte
 	value  uint64
 }
 
-// nextField reads the field at the start of b, and returns the rest after it.
-func nextField(b []byte) (f field, rest []byte, err error) {
-	number, typ, n := protowire.ConsumeTag(b)
-	if n < 0 {
-		return f, nil, fmt.Errorf("invalid protobuf: %w", protowire.ParseError(n))
-	}
-	b = b[n:]
-	f.number, f.typ = number, typ
-	switch typ {
-	case protowire.BytesType:
-		f.data, n = protowire.ConsumeBytes(b)
-	case protowire.VarintType:
-		f.value, n = protowire.ConsumeVarint(b)
-	default:
-		n = protowire.ConsumeFieldValue(number, typ, b)
-	}
-	if n < 0 {
-		return f, nil, fmt.Errorf("invalid protobuf: %w", protowire.ParseError(n))
-	}
-	return f, b[n:], nil
-}
-
 // eachField visits the fields of a message with one of the numbers up to most. They must have a
 // wire type.
-func eachField(b []byte, most protowire.Number, typ protowire.Type, visit func(f field) error) error {
+func eachField(b []byte, most protowire.Number, want protowire.Type, visit func(f field) error) error {
 	for len(b) > 0 {
-		f, rest, err := nextField(b)
+		number, typ, n := protowire.ConsumeTag(b)
+		f := field{number: number}
+		if n >= 0 {
+			b = b[n:]
+			switch typ {
+			case protowire.BytesType:
+				f.data, n = protowire.ConsumeBytes(b)
+			case protowire.VarintType:
+				f.value, n = protowire.ConsumeVarint(b)
+			default:
+				n = protowire.ConsumeFieldValue(number, typ, b)
+			}
+		}
+		if n < 0 {
+			return fmt.Errorf("invalid protobuf: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
 		switch {
-		case err != nil:
-			return err
-		case f.number > most:
-		case f.typ != typ:
+		case number > most:
+		case typ != want:
 			return errWireType
 		default:
 			if err := visit(f); err != nil {
 				return err
 			}
 		}
-		b = rest
 	}
 	return nil
 }

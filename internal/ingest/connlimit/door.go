@@ -21,6 +21,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Options bound a door.
@@ -44,14 +46,14 @@ type Door struct {
 	mu     sync.Mutex // guards the fields below, and those of conn and group that say so
 	open   map[*conn]struct{}
 	groups map[netip.Prefix]*group // those with open connections
-	logged time.Time
+	log    rate.Sometimes
 }
 
 // New returns a door for the connections of l.
 func New(l net.Listener, o Options) *Door {
 	o.Total = max(o.Total, 1)
 	o.Metrics.begin(o.Name)
-	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: map[netip.Prefix]*group{}}
+	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: map[netip.Prefix]*group{}, log: rate.Sometimes{Interval: time.Minute}}
 }
 
 // Guard makes a server report to the door which connections are idle, and sets its log. The
@@ -208,8 +210,6 @@ func (d *Door) remove(c *conn) {
 	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Dec()
 }
 
-const logEvery = time.Minute
-
 // replace closes the victim for a connection of g, counts that, and logs it at most once a
 // minute. Without a victim it reports false, and the new connection is the one to be closed.
 // The caller holds mu.
@@ -221,10 +221,9 @@ func (d *Door) replace(reason string, g *group, victim *conn) bool {
 		_ = victim.Conn.Close()
 	}
 	counter.WithLabelValues(d.opts.Name, reason).Inc()
-	if now := time.Now(); now.Sub(d.logged) >= logEvery {
-		d.logged = now
+	d.log.Do(func() {
 		d.opts.Logger.Warn("there are too many connections; for each new one, one is closed",
 			"listener", d.opts.Name, "bound", reason, "newest_from", g.from.String(), "open", len(d.open), "refused", victim == nil)
-	}
+	})
 	return victim != nil
 }

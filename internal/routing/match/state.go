@@ -1,9 +1,6 @@
 package match
 
-import (
-	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/interpreter"
-)
+import "cel.dev/cel-go/cel"
 
 // CompileState compiles text, an expression of type bool over the state of a setting: it knows
 // state, the JSON, and the texts project and environment. Its error is an [Errors].
@@ -16,16 +13,9 @@ func CompileState(text string) (*Condition, error) {
 // StateVariables are the values for a condition of [CompileState]. Members of the state that are
 // null are left out, so that an expression need not tell null from missing.
 func StateVariables(state []byte, project, environment string) Variables {
-	return stateVariables{"state": withoutNulls(Decode(state)), "project": project, "environment": environment}
+	vars, _ := cel.NewActivation(map[string]any{"state": withoutNulls(Decode(state)), "project": project, "environment": environment})
+	return vars // of a map there is no error
 }
-
-type stateVariables map[string]any
-
-// ResolveName implements interpreter.Activation.
-func (v stateVariables) ResolveName(name string) (any, bool) { value, is := v[name]; return value, is }
-
-// Parent implements interpreter.Activation.
-func (v stateVariables) Parent() interpreter.Activation { return nil }
 
 func withoutNulls(v any) any {
 	switch v := v.(type) {
