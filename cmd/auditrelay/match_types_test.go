@@ -41,6 +41,6 @@ sinks: [{name: f, match: {types: [%s]}, file: {path: y}}]
 `, name)
 		_, warnings, err := config.Parse("relay.yaml", []byte(text), os.LookupEnv)
 		require.NoError(t, err)
-		assert.Empty(t, warnings, "add it to relayTypes in config/match_names.go")
+		assert.Empty(t, warnings, "add it to relayTypes in config/sink_routing.go")
 	}
 }

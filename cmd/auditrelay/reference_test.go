@@ -126,7 +126,7 @@ func TestEntriesReferenceIs(t *testing.T) {
 // typesInTheCode are the types that a sink's match can name, and those stated as such in the code.
 func typesInTheCode(t *testing.T) (all []string) {
 	t.Helper()
-	_, list, _ := strings.Cut(readFile(t, "config/match_names.go"), "func relayTypes() []string {")
+	_, list, _ := strings.Cut(readFile(t, "config/sink_routing.go"), "func relayTypes() []string {")
 	list, _, _ = strings.Cut(list, "\n}\n")
 	for _, m := range regexp.MustCompile(`"([a-z_]+\.[a-z_]+)"`).FindAllStringSubmatch(list, -1) {
 		all = append(all, m[1])

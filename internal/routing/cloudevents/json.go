@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
@@ -75,4 +76,94 @@ func DeclaresJSON(contentType string) bool {
 	_, subtype, _ := strings.Cut(mediaType, "/")
 	subtype = strings.ToLower(subtype)
 	return subtype == "json" || strings.HasSuffix(subtype, "+json")
+}
+
+// Encoder does the same as [AppendJSON], but faster for the events of one push, because it
+// writes their common attributes once. It keeps no event's memory. The zero value is ready to
+// use.
+type Encoder struct {
+	clock Clock
+
+	// The common attributes of the last event.
+	received                                  time.Time
+	source, project, environment, contentType []byte
+
+	// The text of these: the members between id and type, and those between time and data.
+	beforeType, afterTime []byte
+	isJSON                bool // the content type declares JSON
+}
+
+// Append appends e as AppendJSON does. The members are those of [relay.Event.Attributes], in
+// their order, and datacontenttype.
+func (x *Encoder) Append(dst []byte, e *relay.Event) []byte {
+	x.fit(e)
+	dst = jsontext.AppendString(append(dst, beforeID...), e.ID)
+	dst = jsontext.AppendString(append(dst, x.beforeType...), e.Type)
+	dst = appendOptional(dst, `,"subject":`, e.Subject)
+	dst = x.clock.Append(append(dst, `,"time":"`...), e.Time)
+	dst = append(append(dst, '"'), x.afterTime...)
+	return append(appendBody(dst, e, x.isJSON), '}')
+}
+
+// fit makes the common attributes those of e.
+func (x *Encoder) fit(e *relay.Event) {
+	if x.beforeType != nil && x.received.Equal(e.Received) && string(x.source) == e.Source && string(x.project) == e.Project &&
+		string(x.environment) == e.Environment && string(x.contentType) == e.ContentType {
+		return
+	}
+	x.received, x.isJSON = e.Received, DeclaresJSON(e.ContentType)
+	x.source, x.project = append(x.source[:0], e.Source...), append(x.project[:0], e.Project...)
+	x.environment, x.contentType = append(x.environment[:0], e.Environment...), append(x.contentType[:0], e.ContentType...)
+
+	x.beforeType = append(jsontext.AppendString(append(x.beforeType[:0], `,"source":`...), e.Source), `,"type":`...)
+	dst := appendOptional(x.afterTime[:0], `,"project":`, e.Project)
+	dst = appendOptional(dst, `,"environment":`, e.Environment)
+	dst = x.clock.Append(append(dst, `,"receivedtime":"`...), e.Received)
+	x.afterTime = appendOptional(append(dst, '"'), `,"datacontenttype":`, e.ContentType)
+}
+
+func appendOptional(dst []byte, member, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	return jsontext.AppendString(append(dst, member...), value)
+}
+
+// Clock writes times as time.RFC3339Nano does, in UTC. It keeps the last text: most times are of
+// the same second as the one before, and those of receipt are often equal.
+type Clock struct {
+	second  int64
+	ns      int
+	text    []byte
+	seconds int // bytes of text, without the fraction
+}
+
+// Append appends t.
+func (c *Clock) Append(dst []byte, t time.Time) []byte {
+	second, ns := t.Unix(), t.Nanosecond()
+	if c.text == nil || c.second != second {
+		c.text = t.UTC().AppendFormat(c.text[:0], "2006-01-02T15:04:05")
+		c.second, c.ns, c.seconds = second, -1, len(c.text)
+	}
+	if c.ns != ns {
+		c.ns, c.text = ns, append(appendFraction(c.text[:c.seconds], ns), 'Z')
+	}
+	return append(dst, c.text...)
+}
+
+// appendFraction appends the decimals of a second, without zeros at their end.
+func appendFraction(dst []byte, ns int) []byte {
+	if ns == 0 {
+		return dst
+	}
+	digits := [10]byte{0: '.'}
+	last := 0
+	for i := 9; i > 0; i-- {
+		digits[i] = byte('0' + ns%10)
+		if last == 0 && ns%10 > 0 {
+			last = i
+		}
+		ns /= 10
+	}
+	return append(dst, digits[:last+1]...)
 }
