@@ -119,12 +119,8 @@ func (k *checker) audit(a Audit) {
 	case a.PublicKey != "" && err != nil:
 		k.fail("audit.public_key", a.PublicKey, "must be the public half of an Ed25519 key, in the form NAME+HASH+KEY")
 	}
-	if len(a.SignCommand) > 0 && a.SignCommand[0] == "" {
-		k.fail("audit.sign_command", nil, "must begin with the path of a program")
-	}
-	if len(a.SignEnv) > 0 && len(a.SignCommand) == 0 {
-		k.fail("audit.sign_env", nil, "is for sign_command, which is not set; set it, or remove this")
-	}
+	k.failIf(len(a.SignCommand) > 0 && a.SignCommand[0] == "", "audit.sign_command", nil, "must begin with the path of a program")
+	k.failIf(len(a.SignEnv) > 0 && len(a.SignCommand) == 0, "audit.sign_env", nil, "is for sign_command, which is not set; set it, or remove this")
 	for i, name := range a.SignEnv {
 		if name == "" || strings.ContainsAny(name, "= ") {
 			k.fail(fmt.Sprintf("audit.sign_env[%d]", i), name, "must be the name of an environment variable, without its value")

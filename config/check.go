@@ -86,6 +86,18 @@ func (k *checker) warn(path string, reason string) {
 	k.warnings = bounded(k.warnings, k.problem(path, nil, reason))
 }
 
+func (k *checker) failIf(wrong bool, path string, value any, reason string) {
+	if wrong {
+		k.fail(path, value, reason)
+	}
+}
+
+func (k *checker) warnIf(odd bool, path string, reason string) {
+	if odd {
+		k.warn(path, reason)
+	}
+}
+
 // line returns the line of the field, or of the nearest section around it.
 func (k *checker) line(path string) int {
 	for section := range sections(path) {
@@ -109,15 +121,11 @@ func (k *checker) required(path, value string) bool {
 }
 
 func (k *checker) oneOf(path, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		k.fail(path, value, "must be one of "+strings.Join(allowed, ", "))
-	}
+	k.failIf(!slices.Contains(allowed, value), path, value, "must be one of "+strings.Join(allowed, ", "))
 }
 
 func (k *checker) positive(path string, value time.Duration) {
-	if value < 0 {
-		k.fail(path, value, "must be positive")
-	}
+	k.failIf(value < 0, path, value, "must be positive")
 }
 
 // number is a type with bounds.
@@ -233,9 +241,7 @@ func (k *checker) longEnough(path string, value secret.Text) {
 
 // name checks an identifier of at most 64 letters, digits, "-" and "_".
 func (k *checker) name(path, value string) {
-	if k.required(path, value) && (len(value) > 64 || !all(value, isWord)) {
-		k.fail(path, value, `must be 1 to 64 letters, digits, "-" and "_"`)
-	}
+	k.failIf(k.required(path, value) && (len(value) > 64 || !all(value, isWord)), path, value, `must be 1 to 64 letters, digits, "-" and "_"`)
 }
 
 // natsURLs checks addresses that are separated by commas.

@@ -101,9 +101,7 @@ func (k *checker) console(c *Config) {
 		return
 	}
 	loopback := k.listenAddress("console.listen", s.Listen)
-	if !loopback && s.TLS == nil {
-		k.fail("console.listen", s.Listen, "is reachable from outside without TLS; set console.tls, or listen on 127.0.0.1")
-	}
+	k.failIf(!loopback && s.TLS == nil, "console.listen", s.Listen, "is reachable from outside without TLS; set console.tls, or listen on 127.0.0.1")
 	k.differs("console.listen", s.Listen, "ingest.listen, admin.listen and audit.serve.listen", c.Ingest.Listen, c.Admin.Listen, c.Audit.Serve.Listen)
 	k.consoleURL(s, loopback)
 	if s.OIDC != nil {
@@ -138,9 +136,7 @@ func (k *checker) oidc(o OIDC) {
 		https: ", since it says who people are",
 	})
 	k.names("console.oidc.scopes", o.Scopes)
-	if len(o.Roles) == 0 {
-		k.fail("console.oidc.roles", nil, "is required: without a rule that gives a role, everybody is refused")
-	}
+	k.failIf(len(o.Roles) == 0, "console.oidc.roles", nil, "is required: without a rule that gives a role, everybody is refused")
 }
 
 func (k *checker) consoleCertificates(s Console) {
@@ -151,14 +147,10 @@ func (k *checker) consoleCertificates(s Console) {
 	case s.TLS.ClientCAFile != "":
 		k.fail("console.tls.client_ca_file", s.TLS.ClientCAFile, "must not be set together with "+at+", which has a ca_file of its own")
 	}
-	if len(s.Certificates.Roles) == 0 {
-		k.fail(at+".roles", nil, "is required: without a rule that gives a role, no certificate lets anybody in")
-	}
+	k.failIf(len(s.Certificates.Roles) == 0, at+".roles", nil, "is required: without a rule that gives a role, no certificate lets anybody in")
 	for i, r := range s.Certificates.Roles {
 		path := fmt.Sprintf("%s.roles[%d]", at, i)
-		if (r.Subject == "") == (r.SAN == "") {
-			k.fail(path, nil, "must have exactly one of subject and san")
-		}
+		k.failIf((r.Subject == "") == (r.SAN == ""), path, nil, "must have exactly one of subject and san")
 		kind, value, _ := strings.Cut(r.Subject, "=")
 		if r.Subject != "" && (kind != "CN" && kind != "O" && kind != "OU" || value == "") {
 			k.fail(path+".subject", r.Subject, "must be CN=NAME, O=NAME or OU=NAME")

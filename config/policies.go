@@ -117,9 +117,7 @@ func (k *checker) policies(c *Config) {
 		known = append(known, pack.Name)
 	}
 	for i, name := range p.Packs {
-		if !slices.Contains(known, name) {
-			k.fail(fmt.Sprintf("policies.packs[%d]", i), name, "must be "+strings.Join(known, " or "))
-		}
+		k.failIf(!slices.Contains(known, name), fmt.Sprintf("policies.packs[%d]", i), name, "must be "+strings.Join(known, " or "))
 	}
 	if len(p.Rules) > maxRules {
 		k.fail("policies.rules", len(p.Rules), fmt.Sprintf("must be at most %d", maxRules))
@@ -129,23 +127,17 @@ func (k *checker) policies(c *Config) {
 	for i, r := range p.Rules {
 		at := fmt.Sprintf("policies.rules[%d]", i)
 		k.policyRule(at, r)
-		if names[r.Name] {
-			k.fail(at+".name", r.Name, "is the name of another rule")
-		}
+		k.failIf(names[r.Name], at+".name", r.Name, "is the name of another rule")
 		names[r.Name] = true
 	}
 	for i, e := range p.Exceptions {
 		k.exception(fmt.Sprintf("policies.exceptions[%d]", i), e, p.All())
 	}
-	if len(p.All()) > 0 && (c.Workspace == nil || c.Settings.Disabled) {
-		k.warn("policies", "have no effect: no settings are watched")
-	}
+	k.warnIf(len(p.All()) > 0 && (c.Workspace == nil || c.Settings.Disabled), "policies", "have no effect: no settings are watched")
 }
 
 func (k *checker) policyRule(at string, r PolicyRule) {
-	if strings.Contains(r.Name, "/") {
-		k.fail(at+".name", r.Name, `must hold no "/", which stands in the names of a pack's rules`)
-	}
+	k.failIf(strings.Contains(r.Name, "/"), at+".name", r.Name, `must hold no "/", which stands in the names of a pack's rules`)
 	if r.Setting != "" {
 		k.oneOf(at+".setting", r.Setting, SettingKinds()...)
 	}
@@ -155,9 +147,7 @@ func (k *checker) policyRule(at string, r PolicyRule) {
 }
 
 func (k *checker) exception(at string, e PolicyException, rules []PolicyRule) {
-	if e.Until != "" && e.End().IsZero() {
-		k.fail(at+".until", e.Until, "must be a date such as 2027-01-31, or a time such as 2027-01-31T09:00:00Z")
-	}
+	k.failIf(e.Until != "" && e.End().IsZero(), at+".until", e.Until, "must be a date such as 2027-01-31, or a time such as 2027-01-31T09:00:00Z")
 	if e.Rule != "" && !slices.ContainsFunc(rules, func(r PolicyRule) bool { return r.Name == e.Rule }) {
 		k.fail(at+".rule", e.Rule, "is no rule of policies.rules, nor of policies.packs, whose rules are written PACK/NAME")
 	}

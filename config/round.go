@@ -111,9 +111,7 @@ func (r Round) String() string {
 func (k *checker) watching(c *Config) {
 	for _, kind := range slices.Sorted(maps.Keys(c.Settings.Intervals)) {
 		at := join("settings.intervals", kind)
-		if !slices.Contains(SettingKinds(), kind) {
-			k.fail(at, nil, "is no kind of setting: they are "+strings.Join(SettingKinds(), ", "))
-		}
+		k.failIf(!slices.Contains(SettingKinds(), kind), at, nil, "is no kind of setting: they are "+strings.Join(SettingKinds(), ", "))
 		if d := c.Settings.Intervals[kind]; d <= 0 {
 			k.fail(at, d, "must be positive")
 		}

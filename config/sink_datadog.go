@@ -98,9 +98,7 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 			k.fail(path, tag, "must be one tag, such as team:iam; give each tag an item of its own")
 		}
 	}
-	if c.TLS != nil && strings.HasPrefix(c.URL, "http:") {
-		k.fail(at+".tls", nil, "is for https, and url is http; remove one of them")
-	}
+	k.failIf(c.TLS != nil && strings.HasPrefix(c.URL, "http:"), at+".tls", nil, "is for https, and url is http; remove one of them")
 }
 
 // datadogSite accepts unknown names, since there will be new sites.

@@ -34,12 +34,8 @@ func (c *File) Resource() (field, name string) {
 
 func (c *File) check(k *checker, at string, _ *Sink) {
 	k.wholePath(at+".path", c.Path)
-	if c.RotateBytes > 0 && c.RotateBytes < 1<<10 {
-		k.fail(at+".rotate_bytes", c.RotateBytes, "must be at least 1KiB, or negative for never")
-	}
-	if c.Keep < 0 {
-		k.fail(at+".keep", c.Keep, "must not be negative; 0 keeps all")
-	}
+	k.failIf(c.RotateBytes > 0 && c.RotateBytes < 1<<10, at+".rotate_bytes", c.RotateBytes, "must be at least 1KiB, or negative for never")
+	k.failIf(c.Keep < 0, at+".keep", c.Keep, "must not be negative; 0 keeps all")
 }
 
 // ownNames are what the relay itself keeps in its data directory. Others may have files of theirs there, and

@@ -94,9 +94,7 @@ func (c *Kafka) setDefaults(s *Sink) {
 }
 
 func (c *Kafka) check(k *checker, at string, s *Sink) {
-	if len(c.Brokers) == 0 {
-		k.fail(at+".brokers", nil, "is required: at least one HOST:PORT")
-	}
+	k.failIf(len(c.Brokers) == 0, at+".brokers", nil, "is required: at least one HOST:PORT")
 	for i, b := range c.Brokers {
 		if host, ok := splitHostPort(b, 1); !ok || !isHost(host) {
 			k.fail(fmt.Sprintf("%s.brokers[%d]", at, i), b, "must be HOST:PORT, such as kafka-1.example.com:9092")
@@ -110,9 +108,7 @@ func (c *Kafka) check(k *checker, at string, s *Sink) {
 	if s.Redact != nil {
 		k.redactedKey(at+".key", c.Key, s.Redact)
 	}
-	if c.Mode == "batch" && c.Key == "id" {
-		k.warn(at+".mode", "has no effect with key: id: a record holds events of one key, so each event has its own")
-	}
+	k.warnIf(c.Mode == "batch" && c.Key == "id", at+".mode", "has no effect with key: id: a record holds events of one key, so each event has its own")
 	if (c.Mode == "structured" || c.Mode == "batch") && s.Format == FormatOCSF {
 		k.fail(at+".mode", c.Mode, "would put each OCSF object into an envelope of CloudEvents; use binary, whose value is the object alone")
 	}

@@ -42,9 +42,7 @@ func (c *NATS) check(k *checker, at string, _ *Sink) {
 	}
 	if c.CreateStream != "" {
 		k.name(at+".create_stream", c.CreateStream)
-		if c.Mode == "core" {
-			k.fail(at+".create_stream", c.CreateStream, "needs mode: jetstream")
-		}
+		k.failIf(c.Mode == "core", at+".create_stream", c.CreateStream, "needs mode: jetstream")
 	}
 	k.natsCredentials(at, c)
 	if (!c.Token.Empty() || !c.Password.Empty()) && c.TLS == nil && inTheClear(c.URL) {

@@ -77,9 +77,7 @@ type Redact struct {
 }
 
 func (k *checker) match(at string, m *Match) {
-	if len(m.Types)+len(m.Projects)+len(m.Environments) == 0 && m.CEL == "" {
-		k.warn(at, "has no effect: it chooses everything")
-	}
+	k.warnIf(len(m.Types)+len(m.Projects)+len(m.Environments) == 0 && m.CEL == "", at, "has no effect: it chooses everything")
 	k.names(at+".types", m.Types)
 	k.names(at+".projects", m.Projects)
 	if m.CEL != "" {
@@ -111,9 +109,7 @@ func (k *checker) expression(at, text string, compile func(string) (*match.Condi
 }
 
 func (k *checker) redact(at string, r *Redact) {
-	if len(r.Remove)+len(r.Hash)+len(r.Labels) == 0 {
-		k.warn(at, "has no effect: neither remove nor hash nor labels names anything")
-	}
+	k.warnIf(len(r.Remove)+len(r.Hash)+len(r.Labels) == 0, at, "has no effect: neither remove nor hash nor labels names anything")
 	k.names(at+".labels", r.Labels)
 	k.copied(at+".remove", r.Remove, r.Labels)
 	k.copied(at+".hash", r.Hash, r.Labels)
@@ -177,9 +173,7 @@ func (k *checker) redactedKey(path, key string, r *Redact) {
 		return
 	}
 	for _, text := range r.Remove {
-		if pointsInto(key, text) {
-			k.fail(path, key, "is removed by redact.remove, so no record would have a key; hash it instead, or choose another key")
-		}
+		k.failIf(pointsInto(key, text), path, key, "is removed by redact.remove, so no record would have a key; hash it instead, or choose another key")
 	}
 	for _, text := range r.Hash {
 		if pointsInto(key, text) && strings.Count(key, "/") > strings.Count(text, "/") {

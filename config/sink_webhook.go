@@ -48,9 +48,7 @@ func (c *Webhook) setDefaults(s *Sink) {
 func (c *Webhook) formats() (own []string, here bool) { return []string{FormatSlack}, c.Format != "" }
 
 func (c *Webhook) check(k *checker, at string, s *Sink) {
-	if c.URL.Empty() {
-		k.fail(at+".url", nil, "is required")
-	}
+	k.failIf(c.URL.Empty(), at+".url", nil, "is required")
 	k.webhookURL(at+".url", c.URL.Reveal())
 	if c.Format != "" && c.Format != s.Format {
 		k.fail(at+".format", c.Format, "must be the sink's format, which is "+shown(s.Format)+"; remove one of them")
@@ -62,9 +60,7 @@ func (c *Webhook) check(k *checker, at string, s *Sink) {
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		path := join(at+".headers", printable(name, false))
 		k.webhookHeader(path, name, c.Headers[name])
-		if canonical[http.CanonicalHeaderKey(name)] {
-			k.fail(path, nil, "is given twice, as letters' case makes no difference; remove one")
-		}
+		k.failIf(canonical[http.CanonicalHeaderKey(name)], path, nil, "is given twice, as letters' case makes no difference; remove one")
 		canonical[http.CanonicalHeaderKey(name)] = true
 	}
 }
@@ -81,9 +77,7 @@ func (k *checker) webhookURL(path, value string) {
 func (k *checker) webhookSecret(path, value string) {
 	encoded, standard := strings.CutPrefix(value, "whsec_")
 	if !standard {
-		if len(value) < 24 {
-			k.warn(path, "is shorter than 24 bytes; generate one, as by: echo whsec_$(openssl rand -base64 32)")
-		}
+		k.warnIf(len(value) < 24, path, "is shorter than 24 bytes; generate one, as by: echo whsec_$(openssl rand -base64 32)")
 		return
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -101,11 +95,7 @@ func (k *checker) webhookHeader(path, name string, value secret.Text) {
 	case "Host", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Expect":
 		k.fail(path, nil, "belongs to the connection and cannot be set; remove it")
 	default:
-		if name == "" || !all(name, isToken) {
-			k.fail(path, nil, "is not the name of a header")
-		}
+		k.failIf(name == "" || !all(name, isToken), path, nil, "is not the name of a header")
 	}
-	if value.Empty() {
-		k.fail(path, nil, "has no value; write ${NAME} for an environment variable, or file:PATH, or remove it")
-	}
+	k.failIf(value.Empty(), path, nil, "has no value; write ${NAME} for an environment variable, or file:PATH, or remove it")
 }

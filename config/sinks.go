@@ -222,9 +222,7 @@ func (k *checker) sink(at string, s *Sink) {
 	k.format(at, s, found)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		found[name].check(k, join(at, name), s)
-		if exclusive(found[name]) != nil && s.Parallel > 1 {
-			k.fail(join(at, "parallel"), s.Parallel, "must be 1 with "+name+": a "+name+" has one writer")
-		}
+		k.failIf(exclusive(found[name]) != nil && s.Parallel > 1, join(at, "parallel"), s.Parallel, "must be 1 with "+name+": a "+name+" has one writer")
 	}
 	if len(found) != 1 {
 		all := destinations(k.kinds)

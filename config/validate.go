@@ -45,9 +45,7 @@ func (k *checker) rotation(s Streaming) {
 	if s.RotationOverlap != nil {
 		overlap = *s.RotationOverlap
 	}
-	if overlap < 0 {
-		k.fail("streaming.rotation_overlap", overlap, "must be positive, or 0 to refuse a replaced credential at once")
-	}
+	k.failIf(overlap < 0, "streaming.rotation_overlap", overlap, "must be positive, or 0 to refuse a replaced credential at once")
 	switch every := s.RotateEvery; {
 	case every == 0:
 	case every < minRotateEvery:
@@ -62,9 +60,7 @@ func (k *checker) workspace(w *Workspace) {
 		return
 	}
 	k.baseURL("workspace.base_url", w.BaseURL, "https://management.example.com", "key_id and secret")
-	if strings.Contains(w.KeyID, ":") {
-		k.fail("workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
-	}
+	k.failIf(strings.Contains(w.KeyID, ":"), "workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
 }
 
 // baseURL checks an address that keys are sent to.
@@ -77,9 +73,7 @@ func (k *checker) baseURL(path, value, example, keys string) {
 }
 
 func (k *checker) secret(path string, value secret.Text) {
-	if value.Empty() {
-		k.fail(path, nil, "is required; write ${NAME} for an environment variable, or file:PATH")
-	}
+	k.failIf(value.Empty(), path, nil, "is required; write ${NAME} for an environment variable, or file:PATH")
 }
 
 func (k *checker) ingest(c *Config) {
@@ -155,23 +149,13 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 			k.warn("journal.url", "all events go over the network in the clear, and who is in between can change them; write tls:// or set journal.tls")
 		}
 	} else {
-		if j.Replicas != 1 {
-			k.fail("journal.replicas", j.Replicas, "must be 1 without journal.url, since the journal is then on one disk")
-		}
-		if j.Shards > 1 {
-			k.fail("journal.shards", j.Shards, "must be 1 without journal.url: on one disk more logs would only share its syncs")
-		}
-		if j.CredentialsFile != "" {
-			k.fail("journal.credentials_file", j.CredentialsFile, "is for journal.url, which is not set; set it, or remove this")
-		}
-		if j.TLS != nil {
-			k.fail("journal.tls", nil, "is for journal.url, which is not set; set it, or remove this")
-		}
+		k.failIf(j.Replicas != 1, "journal.replicas", j.Replicas, "must be 1 without journal.url, since the journal is then on one disk")
+		k.failIf(j.Shards > 1, "journal.shards", j.Shards, "must be 1 without journal.url: on one disk more logs would only share its syncs")
+		k.failIf(j.CredentialsFile != "", "journal.credentials_file", j.CredentialsFile, "is for journal.url, which is not set; set it, or remove this")
+		k.failIf(j.TLS != nil, "journal.tls", nil, "is for journal.url, which is not set; set it, or remove this")
 	}
 	k.name("journal.stream_prefix", j.StreamPrefix)
-	if j.DeadLetterBytes < 1<<20 {
-		k.fail("journal.dead_letter_bytes", j.DeadLetterBytes, "must be at least 1MiB")
-	}
+	k.failIf(j.DeadLetterBytes < 1<<20, "journal.dead_letter_bytes", j.DeadLetterBytes, "must be at least 1MiB")
 	if j.MaxBytes < max(1<<20, l.BodyBytes) {
 		k.fail("journal.max_bytes", j.MaxBytes,
 			fmt.Sprintf("must be at least 1MiB and ingest.limits.body_bytes, %v, or the largest push would never fit", l.BodyBytes))
@@ -229,7 +213,5 @@ func (k *checker) adminAccess(a Admin, loopback bool) {
 }
 
 func (k *checker) tlsClient(path string, t TLSClient) {
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		k.fail(path, nil, "must have both cert_file and key_file, or neither")
-	}
+	k.failIf((t.CertFile == "") != (t.KeyFile == ""), path, nil, "must have both cert_file and key_file, or neither")
 }

@@ -9,9 +9,7 @@ import (
 )
 
 func (k *checker) environments(c *Config) {
-	if len(c.Environments) == 0 {
-		k.fail("environments", nil, "is required: at least one environment, with its project and environment slugs")
-	}
+	k.failIf(len(c.Environments) == 0, "environments", nil, "is required: at least one environment, with its project and environment slugs")
 	first := map[string]string{} // an environment, and its first place
 	seen := credentials{names: map[string]string{}, keys: map[secret.Text]string{}}
 	for i, e := range c.Environments {
@@ -53,9 +51,7 @@ func (k *checker) quota(at string, q Quota, j Journal) {
 func (k *checker) silent(at string, e Environment, c *Config) {
 	watched := c.Workspace != nil && (!e.SkipSettings || e.Stream != nil)
 	pushed := e.Stream != nil && !e.Stream.Observe || len(e.Credentials) > 0 || c.Ingest.Anonymous == e.Project+"/"+e.Environment
-	if !watched && !pushed {
-		k.warn(at, "nothing can push to this environment and nothing of it is watched; give it a stream, or credentials")
-	}
+	k.warnIf(!watched && !pushed, at, "nothing can push to this environment and nothing of it is watched; give it a stream, or credentials")
 }
 
 // slug checks a part of the API's paths. The API leaves the characters open, so it
@@ -117,9 +113,7 @@ type credentials struct {
 
 func (k *checker) credential(at string, c Credential, seen credentials) {
 	if !c.APIKey.Empty() {
-		if c.Username != "" || !c.Password.Empty() {
-			k.fail(at, nil, "must be either username and password, or api_key, not both")
-		}
+		k.failIf(c.Username != "" || !c.Password.Empty(), at, nil, "must be either username and password, or api_key, not both")
 		if before, twice := seen.keys[c.APIKey]; twice {
 			k.fail(at+".api_key", nil, "is given at "+before+" already; a key must belong to one environment")
 		}
@@ -214,9 +208,7 @@ func (k *checker) lokiQuery(at string, q *LokiQuery) {
 	if k.login(at, q.Username, q.Password) {
 		k.username(at+".username", q.Username)
 	}
-	if !all(q.Tenant, isTenant) {
-		k.fail(at+".tenant", q.Tenant, `must be letters, digits and !-_.*'()`)
-	}
+	k.failIf(!all(q.Tenant, isTenant), at+".tenant", q.Tenant, `must be letters, digits and !-_.*'()`)
 }
 
 func (k *checker) datadogSearch(at string, s *StreamDatadog) {
