@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -122,10 +121,6 @@ func (k *checker) required(path, value string) bool {
 
 func (k *checker) oneOf(path, value string, allowed ...string) {
 	k.failIf(!slices.Contains(allowed, value), path, value, "must be one of "+strings.Join(allowed, ", "))
-}
-
-func (k *checker) positive(path string, value time.Duration) {
-	k.failIf(value < 0, path, value, "must be positive")
 }
 
 // number is a type with bounds.

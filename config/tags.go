@@ -5,7 +5,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -62,7 +61,7 @@ func (k *checker) rule(at string, field reflect.Value, rule string) {
 	case rule == "required":
 		k.required(at, field.String())
 	case rule == "positive":
-		k.positive(at, time.Duration(field.Int()))
+		k.failIf(field.Int() < 0, at, field.Interface(), "must be positive")
 	case isRange:
 		k.within(at, field, valueOf(field.Type(), low), valueOf(field.Type(), high))
 	default:

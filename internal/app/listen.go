@@ -70,7 +70,7 @@ func (r *process) refuse(ctx context.Context) {
 }
 
 // startIngest begins to take pushes.
-func (r *process) startIngest(ctx context.Context) error {
+func (r *process) startIngest(ctx context.Context) (err error) {
 	options := ingest.Options{
 		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: ingest.OpenIDKey(ctx, r.store.Table(), r.log),
 		Anonymous: anonymous(r.cfg().Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg, Tracer: r.tracer,
@@ -79,12 +79,8 @@ func (r *process) startIngest(ctx context.Context) error {
 	if r.recent != nil {
 		options.Recent = r.recent
 	}
-	handler, err := ingest.New(options)
-	if err != nil {
-		return err
-	}
-	r.ingest = handler
-	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg().Ingest.Listen, r.cfg().Ingest.TLS.ServerConfig, handler.Server(), r.ingestDoor(openFiles()))
+	r.ingest = ingest.New(options)
+	r.addresses.Ingest, err = r.serve(ctx, &r.stack, r.cfg().Ingest.Listen, r.cfg().Ingest.TLS.ServerConfig, r.ingest.Server(), r.ingestDoor(openFiles()))
 	return err
 }
 

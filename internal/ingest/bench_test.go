@@ -109,8 +109,7 @@ func BenchmarkPush(b *testing.B) {
 			case "again":
 				o.Recent = fullSet()
 			}
-			h, err := New(o)
-			require.NoError(b, err)
+			h := New(o)
 			reader := &nullBody{}
 			req := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/loki/api/v1/push"}, Header: http.Header{"Content-Type": {"application/json"}}, Body: reader, ContentLength: int64(len(body))}
 			switch form {
@@ -137,11 +136,10 @@ func TestNoAllocationPerEvent(t *testing.T) {
 	known := fullSet()
 	for name, path := range map[string]string{"json": "/loki/api/v1/push", "hashed": "/loki/api/v1/push", "proto": "/loki/api/v1/push", "datadog": "/api/v2/logs"} {
 		body := benchBodies(t, 500)[name]
-		h, err := New(Options{
+		h := New(Options{
 			Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(), Anonymous: testEnv,
 			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Recent: &newToIt{RecentSet: known},
 		})
-		require.NoError(t, err)
 		contentType := "application/json"
 		if name == "proto" {
 			contentType = "application/x-protobuf"
@@ -162,11 +160,10 @@ func TestNoAllocationPerEvent(t *testing.T) {
 func BenchmarkConnections(b *testing.B) {
 	limits := testLimits()
 	limits.Concurrent = 64
-	h, err := New(Options{
+	h := New(Options{
 		Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: limits,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	require.NoError(b, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	door := connlimit.New(l, connlimit.Options{Name: "ingest", Total: 1000, Metrics: connlimit.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler)})

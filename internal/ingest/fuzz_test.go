@@ -29,11 +29,10 @@ func FuzzPush(f *testing.F) {
 	j := &fakeJournal{}
 	limits := testLimits()
 	limits.BodyBytes, limits.DecompressedBytes, limits.Entries, limits.LineBytes = 1<<16, 1<<18, 100, 1<<10
-	h, err := New(Options{
+	h := New(Options{
 		Credentials: fakeCredentials{}, Journal: j, Limits: limits, Anonymous: testEnv,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, shape uint8, body []byte) {
 		path := "/loki/api/v1/push"
 		if shape&8 != 0 {

@@ -33,12 +33,10 @@ type guessed struct {
 func newGuessed(t *testing.T) *guessed {
 	t.Helper()
 	g := &guessed{t: t, listener: &pipes{conns: make(chan net.Conn), end: make(chan struct{})}}
-	var err error
-	g.h, err = New(Options{
+	g.h = New(Options{
 		Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(),
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: &g.log}, nil)), Registerer: prometheus.NewRegistry(),
 	})
-	require.NoError(t, err)
 	g.server = g.h.Server()
 	go func() { _ = g.server.Serve(g.listener) }()
 	return g

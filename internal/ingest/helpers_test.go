@@ -113,8 +113,7 @@ func start(t testing.TB, change ...func(*Options)) *rig {
 	for _, f := range change {
 		f(&o)
 	}
-	h, err := New(o)
-	require.NoError(t, err)
+	h := New(o)
 	r.handler = h
 	r.Server = httptest.NewUnstartedServer(h)
 	r.Config = h.Server()

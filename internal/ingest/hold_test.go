@@ -58,11 +58,10 @@ func TestNobodyHoldsAConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h, err := New(Options{
+				h := New(Options{
 					Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(),
 					Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 				})
-				require.NoError(t, err)
 				listener := &pipes{conns: make(chan net.Conn), end: make(chan struct{})}
 				server := h.Server()
 				go func() { _ = server.Serve(listener) }()

@@ -20,8 +20,6 @@ package ingest
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -80,7 +78,7 @@ type Options struct {
 	Room Room
 	// Quotas by environment. Any other environment has none.
 	Quotas map[credentials.Environment]config.Quota
-	// IDKey is the key of generated event ids; empty for a random one.
+	// IDKey is the key of generated event ids.
 	IDKey secret.Text
 	// Anonymous is the environment of pushes without a credential. If it is zero, they
 	// are refused.
@@ -118,18 +116,12 @@ type Handler struct {
 }
 
 // New makes a Handler.
-func New(o Options) (*Handler, error) {
-	if o.Credentials == nil || o.Journal == nil || o.Logger == nil || o.Registerer == nil {
-		return nil, errors.New("ingest needs credentials, a journal, a logger and a registerer")
-	}
+func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Arrivals == nil {
 		o.Arrivals = received.New(o.Now)
-	}
-	if o.IDKey.Empty() {
-		o.IDKey = secret.New(rand.Text())
 	}
 	h := &Handler{
 		credentials: o.Credentials, journal: o.Journal, recent: o.Recent, limits: o.Limits, anonymous: o.Anonymous,
@@ -143,7 +135,7 @@ func New(o Options) (*Handler, error) {
 	h.guesses, h.stopping = newGuesses(o.Logger, o.Now), make(chan struct{})
 	h.metrics = newMetrics(o.Registerer, &h.memory, o.Arrivals)
 	h.quotas = newQuotas(o)
-	return h, nil
+	return h
 }
 
 // answerTime bounds a client's time to read an answer.

@@ -149,7 +149,7 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 		return err
 	}
 	r.doubtful = false
-	s.apply(env.Username(), r)
+	s.apply(env.Username(), r, false)
 	return nil
 }
 

@@ -107,31 +107,20 @@ func (s *Store) Owner(username string) (Environment, bool) {
 }
 
 // apply takes a record, from the watch or from an own update, if it is newer than the
-// known one, and reports that.
-func (s *Store) apply(name string, r stored) bool {
+// known one, and reports that. Of one that cannot be decoded it takes the revision alone.
+func (s *Store) apply(name string, r stored, broken bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.records[name]
+	if broken {
+		r.record, r.doubtful = known.record, known.doubtful
+	}
 	if r.revision < known.revision || r.revision == known.revision && (known.doubtful || !r.doubtful) {
 		return false
 	}
 	s.records[name] = r
 	s.makeIndex()
 	s.log.Debug("credentials changed", "project", r.Project, "environment", r.Environment, "revision", r.revision)
-	return true
-}
-
-// keep takes the revision of a record that cannot be decoded. It reports whether it is newer
-// than the known record, which stays.
-func (s *Store) keep(name string, revision uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.records[name]
-	if revision <= r.revision {
-		return false
-	}
-	r.revision = revision
-	s.records[name] = r
 	return true
 }
 

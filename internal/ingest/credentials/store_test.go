@@ -214,7 +214,7 @@ func TestAnOlderRevisionChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	newest, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
-	s.apply(live.Username(), older) // the watch lags our own update
+	s.apply(live.Username(), older, false) // the watch lags our own update
 	assert.True(t, accepts(s, newest))
 }
 

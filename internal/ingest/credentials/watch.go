@@ -69,7 +69,7 @@ func (s *Store) take(v store.Value) {
 	if v.Data != nil { // else there is none, or somebody removed it
 		var err error
 		if r.record, err = decodeRecord(v.Data); err != nil {
-			if configured && s.keep(name, v.Rev) {
+			if configured && s.apply(name, r, true) {
 				s.report(Damage{env, err.Error() + "; only passwords that this relay knew before are accepted, until it sets a new credential", true})
 			}
 			return
@@ -79,7 +79,7 @@ func (s *Store) take(v store.Value) {
 		return // it is none of ours
 	}
 	switch {
-	case !s.apply(name, r) || !v.Doubtful || !configured:
+	case !s.apply(name, r, false) || !v.Doubtful || !configured:
 	case v.Data == nil:
 		s.report(Damage{env, lostRecord, true})
 	default:
