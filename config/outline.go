@@ -21,10 +21,7 @@ import (
 // Environments, sinks and witnesses are listed by their names, so that a difference between two
 // outlines names them.
 func (c *Config) Outline() map[string]any {
-	outline, _ := partOf("", reflect.ValueOf(c).Elem()).shown.(map[string]any)
-	if outline == nil {
-		outline = map[string]any{}
-	}
+	outline, _ := partOf("", reflect.ValueOf(c).Elem(), true).shown.(map[string]any) // always is one
 	return outline
 }
 
@@ -38,7 +35,9 @@ type part struct {
 	list  bool
 }
 
-func partOf(name string, v reflect.Value) part {
+// partOf is the part with a name and a value. A zero, or a section without fields, is empty unless it
+// was written down, as what a field points at was.
+func partOf(name string, v reflect.Value, written bool) part {
 	p := part{name: name, value: v.Interface()}
 	switch value := p.value.(type) {
 	case secret.Text:
@@ -46,67 +45,50 @@ func partOf(name string, v reflect.Value) part {
 			p.shown = secret.Redacted
 		}
 	case time.Duration, Size:
-		if !v.IsZero() {
+		if !v.IsZero() || written {
 			p.shown = fmt.Sprint(value)
 		}
 	case *Custom:
 		if value != nil {
-			return partOf(value.Kind, reflect.ValueOf(value.Section))
+			return partOf(value.Kind, reflect.ValueOf(value.Section), false)
 		}
 	default:
-		p.fill(v)
+		p.fill(v, written)
 	}
 	return p
 }
 
-func (p *part) fill(v reflect.Value) {
+func (p *part) fill(v reflect.Value, written bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			p.pointer(v.Elem())
+			inner := partOf(p.name, v.Elem(), true)
+			p.parts, p.shown = inner.parts, inner.shown
 		}
 	case reflect.Struct:
-		p.fields(v)
+		p.fields(v, written)
 	case reflect.Slice:
 		p.elements(v)
 	case reflect.Map:
 		members := map[string]any{}
 		for _, key := range v.MapKeys() {
-			members[key.String()] = partOf(key.String(), v.MapIndex(key)).shown
+			members[key.String()] = partOf(key.String(), v.MapIndex(key), false).shown
 		}
 		if !v.IsNil() {
 			p.shown = members
 		}
 	case reflect.String:
-		if text := v.String(); text != "" {
+		if text := v.String(); text != "" || written {
 			p.shown = shownIn(p.name, text)
 		}
 	default:
-		if !v.IsZero() {
+		if !v.IsZero() || written {
 			p.shown = v.Interface()
 		}
 	}
 }
 
-// pointer takes what a field points at. A zero, or a section without fields, was written down, so it
-// means something.
-func (p *part) pointer(v reflect.Value) {
-	inner := partOf(p.name, v)
-	if p.parts, p.shown = inner.parts, inner.shown; p.shown != nil {
-		return
-	}
-	switch zero := v.Interface().(type) {
-	case time.Duration:
-		p.shown = zero.String()
-	default:
-		p.shown = zero
-	}
-	if v.Kind() == reflect.Struct {
-		p.shown = map[string]any{}
-	}
-}
-
-func (p *part) fields(v reflect.Value) {
+func (p *part) fields(v reflect.Value, written bool) {
 	members := map[string]any{}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -117,12 +99,12 @@ func (p *part) fields(v reflect.Value) {
 		if name == "" || name == "-" {
 			name = strings.ToLower(field.Name)
 		}
-		one := partOf(name, v.Field(i))
+		one := partOf(name, v.Field(i), false)
 		if p.parts = append(p.parts, one); one.shown != nil {
 			members[one.name] = one.shown
 		}
 	}
-	if len(members) > 0 {
+	if len(members) > 0 || written {
 		p.shown = members
 	}
 }
@@ -134,7 +116,7 @@ func (p *part) elements(v reflect.Value) {
 	}
 	all, named := make([]any, v.Len()), map[string]any{}
 	for i := range all {
-		one := partOf(p.name, v.Index(i))
+		one := partOf(p.name, v.Index(i), false)
 		if all[i] = one.shown; p.list {
 			names, _ := nameOf(one.value)
 			one.name = strings.Join(names, "/")

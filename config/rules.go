@@ -109,7 +109,7 @@ func (c *Change) WholeSink() bool {
 // what was in it. Both configurations must have their defaults. Secrets are compared, and not shown.
 func Diff(before, after *Config) []Change {
 	d := &differ{}
-	d.compare("", partOf("", reflect.ValueOf(before).Elem()), partOf("", reflect.ValueOf(after).Elem()))
+	d.compare("", partOf("", reflect.ValueOf(before).Elem(), true), partOf("", reflect.ValueOf(after).Elem(), true))
 	return d.changes
 }
 

@@ -146,6 +146,12 @@ func (k *checker) pointers(at string, texts []string, named map[string]string) {
 	}
 }
 
+// attributes are what the members are that ingest makes attributes of.
+var attributes = map[string]string{
+	"event_id": "is the event's id", "action": "is a part of the event's type",
+	"timestamp": "may be the event's time", "date": "may be the event's time",
+}
+
 // copied refuses pointers to values that ingest copies from a body into attributes and labels,
 // because they would be sent all the same.
 func (k *checker) copied(at string, texts, labels []string) {
@@ -153,12 +159,8 @@ func (k *checker) copied(at string, texts, labels []string) {
 		path := fmt.Sprintf("%s[%d]", at, i)
 		steps, _ := strings.CutPrefix(strings.ToLower(text), "/")
 		switch name, inside, _ := strings.Cut(steps, "/"); {
-		case name == "event_id":
-			k.fail(path, text, "is the event's id, and each sink gets it as an attribute; it cannot be redacted")
-		case name == "action":
-			k.fail(path, text, "is a part of the event's type, and each sink gets it as an attribute; it cannot be redacted")
-		case name == "timestamp" || name == "date":
-			k.fail(path, text, "may be the event's time, and each sink gets it as an attribute; it cannot be redacted")
+		case attributes[name] != "":
+			k.fail(path, text, attributes[name]+", and each sink gets it as an attribute; it cannot be redacted")
 		case name == "*" && inside == "":
 			k.fail(path, text, "names event_id and action too, and each sink gets them as the attributes id and type; name the members to redact")
 		case name == "ddtags" && len(labels) == 0:

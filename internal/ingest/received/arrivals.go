@@ -7,6 +7,7 @@
 package received
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,11 +181,9 @@ type Refusals struct {
 
 // Refused counts a refused push. An unknown reason counts as Unavailable.
 func (e *Environment) Refused(reason string) {
-	now, i := e.book.now(), len(reasons)-1
-	for at, known := range reasons {
-		if known == reason {
-			i = at
-		}
+	now, i := e.book.now(), slices.Index(reasons[:], reason)
+	if i < 0 {
+		i = len(reasons) - 1
 	}
 	e.mu.Lock()
 	r := &e.refusals[i]

@@ -38,19 +38,16 @@ func Names() []string {
 	return []string{"id", "source", "type", "subject", "project", "environment", "time", "received", "labels", "body", "raw"}
 }
 
+// notTexts are the types of the variables that are not texts.
+var notTexts = map[string]*cel.Type{
+	"time": cel.TimestampType, "received": cel.TimestampType, "body": cel.DynType,
+	"labels": cel.MapType(cel.StringType, cel.ListType(cel.StringType)),
+}
+
 func variables() []cel.EnvOption {
 	var vars []cel.EnvOption
 	for _, name := range Names() {
-		kind := cel.StringType
-		switch name {
-		case "time", "received":
-			kind = cel.TimestampType
-		case "labels":
-			kind = cel.MapType(cel.StringType, cel.ListType(cel.StringType))
-		case "body":
-			kind = cel.DynType
-		}
-		vars = append(vars, cel.Variable(name, kind))
+		vars = append(vars, cel.Variable(name, cmp.Or(notTexts[name], cel.StringType)))
 	}
 	return vars
 }
