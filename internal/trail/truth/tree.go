@@ -1,6 +1,7 @@
 package truth
 
 import (
+	"math/bits"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -19,11 +20,13 @@ type Source interface {
 	Proven(from, to int64, hash tlog.Hash, whole bool)
 }
 
-// Tree is the tree of a log, as far as it is known. It keeps few nodes where all words agree.
+// Tree is the tree of a log, as far as it is known.
 type Tree struct {
 	source Source
-	nodes  map[part]node // those that may be asked for again
-	seen   int64         // the largest size that was asked for
+	// nodes are the proven parts that larger trees begin with, and parts after them that may be
+	// asked for again. Where all words agree they are few.
+	nodes map[part]node
+	done  int64 // the leaves before it are in those proven parts
 }
 
 // NewTree makes a tree of which nothing is proven.
@@ -43,30 +46,23 @@ func (p part) halves() (left, right part) {
 }
 
 // largest is the largest power of two up to n, for n from 1 on.
-func largest(n int64) int64 {
-	width := int64(1)
-	for width <= n/2 {
-		width *= 2
-	}
-	return width
-}
+func largest(n int64) int64 { return 1 << (bits.Len64(uint64(n)) - 1) }
 
 // node is what is known of a part.
 type node struct {
-	words  []tlog.Hash
-	parts  bool // it has halves
-	whole  bool // each part has one word
-	fresh  bool // no part is proven
-	proven bool // words has the signed hash alone
+	words []tlog.Hash
+	parts bool // it has halves
+	whole bool // it is full, and each part has one word, which is not proven yet
 }
 
 // Prove takes in a signed root, and reports whether the hashes lead to it; then the edge of the
-// proven tree is returned too. Hints are the edge of a smaller tree, as it is kept with the root:
-// it serves where the leaves before are lost. Roots come in the order of their sizes. One that
-// comes out of order may stay unproven, and nothing is proven wrongly.
+// proven tree is returned too, or the empty one where the source does not have the last leaves.
+// Hints are the edge of a smaller tree, as it is kept with the root: it serves where the leaves
+// before are lost. Roots come in the order of their sizes. One that comes out of order may stay
+// unproven, and nothing is proven wrongly.
 func (t *Tree) Prove(size int64, root tlog.Hash, hints proof.Edge) (signed proof.Edge, ok bool) {
-	if size == 0 {
-		return signed, root == signed.Root()
+	if size == 0 || size < t.done {
+		return signed, size == 0 && root == signed.Root()
 	}
 	all := part{0, size}
 	if !slices.Contains(t.look(all).words, root) {
@@ -75,22 +71,24 @@ func (t *Tree) Prove(size int64, root tlog.Hash, hints proof.Edge) (signed proof
 			return signed, false
 		}
 	}
-	t.settle(all, root)
-	return t.edge(all), true
+	full := t.settle(all, root)
+	clear(t.nodes)
+	t.done = 0
+	for _, h := range full {
+		p := part{t.done, t.done + largest(size-t.done)}
+		t.nodes[p], t.done = node{words: []tlog.Hash{h}}, p.to
+	}
+	signed, _ = proof.EdgeOf(size, full)
+	return signed, true
 }
 
 // look is node, and keeps it.
 func (t *Tree) look(p part) node {
-	t.seen = max(t.seen, p.to)
 	n := t.node(p)
-	t.keep(p, n)
-	return n
-}
-
-func (t *Tree) keep(p part, n node) {
 	if p.isFull() {
 		t.nodes[p] = n
 	}
+	return n
 }
 
 // node gives what is known of a part. Its halves are kept if they will be asked for again.
@@ -100,24 +98,16 @@ func (t *Tree) node(p part) node {
 	}
 	words, parts := t.source.Words(p.from, p.to)
 	if !parts {
-		return node{words: words, whole: len(words) == 1, fresh: true}
+		return node{words: words, whole: len(words) == 1 && p.isFull()}
 	}
 	left, right := p.halves()
-	l, r := t.node(left), t.node(right)
+	l, r := t.look(left), t.look(right)
 	n := join(&l, &r, words)
-	if p.isFull() && n.whole && (n.fresh || n.proven) {
-		t.forget(left, right)
-	} else {
-		t.keep(left, l)
-		t.keep(right, r)
+	if n.whole = n.whole && p.isFull(); n.whole {
+		delete(t.nodes, left)
+		delete(t.nodes, right)
 	}
 	return n
-}
-
-func (t *Tree) forget(halves ...part) {
-	for _, p := range halves {
-		delete(t.nodes, p)
-	}
 }
 
 // maxWords bounds the possible hashes of a node. Where they would be more, one of each two that are
@@ -126,7 +116,7 @@ const maxWords = 256
 
 // join is the node over two halves, of which the source says words.
 func join(l, r *node, words []tlog.Hash) node {
-	n := node{parts: true, whole: l.whole && r.whole, fresh: l.fresh && r.fresh, proven: l.proven && r.proven}
+	n := node{parts: true, whole: l.whole && r.whole}
 	if len(l.words)*len(r.words) <= maxWords {
 		for i := range l.words {
 			for k := range r.words {
@@ -137,9 +127,6 @@ func join(l, r *node, words []tlog.Hash) node {
 		for i := range max(len(l.words), len(r.words)) {
 			n.words = append(n.words, proof.NodeHash(&l.words[min(i, len(l.words)-1)], &r.words[min(i, len(r.words)-1)]))
 		}
-	}
-	if n.proven {
-		return n
 	}
 	for _, h := range words {
 		if at := slices.Index(n.words, h); at >= 0 { // two places agree
@@ -156,75 +143,47 @@ func (t *Tree) hint(e proof.Edge, size int64) {
 	from := int64(0)
 	for _, h := range e.Full() {
 		p := part{from, from + largest(e.Len()-from)}
-		if from = p.to; p.to > size || !t.outdate(p) {
+		if from = p.to; p.to > size {
 			return
 		}
-		if n := t.look(p); !n.proven && !slices.Contains(n.words, h) {
+		if p.to <= t.done { // all is known of it
+			continue
+		}
+		if n := t.look(p); !slices.Contains(n.words, h) {
 			n.words, n.whole = append(slices.Clone(n.words), h), false
 			t.nodes[p] = n
-		}
-	}
-}
-
-// outdate forgets the nodes over a part, as more will be known of the part. It reports false where
-// one of them is proven: then all is known.
-func (t *Tree) outdate(p part) bool {
-	for {
-		width := 2 * (p.to - p.from)
-		p.from = p.from / width * width
-		if p.to = p.from + width; p.to > t.seen {
-			return true
-		}
-		if t.nodes[p].proven {
-			return false
-		}
-		delete(t.nodes, p)
-	}
-}
-
-// settle takes in that a node has this hash, and finds the hashes of its halves.
-func (t *Tree) settle(p part, hash tlog.Hash) {
-	n := t.node(p)
-	if n.proven {
-		return
-	}
-	known := n.whole && n.fresh && p.isFull()
-	t.source.Proven(p.from, p.to, hash, known)
-	left, right := p.halves()
-	if n.parts && !known {
-		t.settleHalves(left, right, hash)
-	}
-	n.words, n.fresh, n.proven = []tlog.Hash{hash}, false, true
-	t.keep(p, n)
-	if n.parts && n.whole && p.isFull() {
-		t.forget(left, right)
-	}
-}
-
-func (t *Tree) settleHalves(left, right part, hash tlog.Hash) {
-	l, r := t.node(left), t.node(right)
-	for i := range l.words {
-		for k := range r.words {
-			if proof.NodeHash(&l.words[i], &r.words[k]) == hash {
-				t.settle(left, l.words[i])
-				t.settle(right, r.words[k])
-				return
+			for width := 2 * (p.to - p.from); width <= largest(size); width *= 2 { // more is known of the parts around it
+				delete(t.nodes, part{p.from / width * width, p.from/width*width + width})
 			}
 		}
 	}
 }
 
-// edge is that of a proven tree. Where the source does not have its last leaves, it is the empty
-// one.
-func (t *Tree) edge(p part) proof.Edge {
-	var full []tlog.Hash
-	size := p.to
-	for !p.isFull() && t.node(p).parts {
-		left, right := p.halves()
-		t.outdate(left)
-		full, p = append(full, t.node(left).words[0]), right
+// settle takes in that a node has this hash, and finds the hashes of its halves. It returns those of
+// the full parts that it consists of.
+func (t *Tree) settle(p part, hash tlog.Hash) (full []tlog.Hash) {
+	n := t.node(p)
+	if p.to > t.done {
+		t.source.Proven(p.from, p.to, hash, n.whole)
 	}
-	t.outdate(p)
-	e, _ := proof.EdgeOf(size, append(full, t.node(p).words[0]))
-	return e
+	if n.parts && !n.whole {
+		full = t.settleHalves(p, hash)
+	}
+	if p.isFull() {
+		return []tlog.Hash{hash}
+	}
+	return full
+}
+
+func (t *Tree) settleHalves(p part, hash tlog.Hash) []tlog.Hash {
+	left, right := p.halves()
+	l, r := t.node(left), t.node(right)
+	for i := range l.words {
+		for k := range r.words {
+			if proof.NodeHash(&l.words[i], &r.words[k]) == hash {
+				return append(t.settle(left, l.words[i]), t.settle(right, r.words[k])...)
+			}
+		}
+	}
+	return nil
 }

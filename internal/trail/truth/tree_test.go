@@ -115,6 +115,9 @@ func (k *kept) check(t *testing.T, roots [][2]int64, what string) {
 		require.Equal(t, o.root(root[0], root[1]), ok, "the root of %d leaves: %s", root[0], what)
 		if ok {
 			require.Equal(t, k.edge(root[0]), signed, what)
+			again, ok := tree.Prove(root[0], k.edge(root[0]).Root(), k.edge(root[1]))
+			require.True(t, ok, "the root of %d leaves, signed again: %s", root[0], what)
+			require.Equal(t, signed, again, what)
 		}
 	}
 	for i := range k.truth {
