@@ -116,32 +116,23 @@ func (t *Trail) appendAll(ctx context.Context) {
 
 // appendGroup appends an entry, and others that wait.
 func (t *Trail) appendGroup(ctx context.Context, first *addition) {
-	if err := t.lock(ctx); err != nil {
-		return // the trail is closed
-	}
-	defer t.unlock()
 	group, size := []*addition{first}, len(first.draft.Data)
-	for len(t.additions) > 0 && len(group) < groupEntries && size < groupBytes {
-		a := <-t.additions
-		group, size = append(group, a), size+len(a.draft.Data)
+	place := func() error {
+		for len(t.additions) > 0 && len(group) < groupEntries && size < groupBytes {
+			a := <-t.additions
+			group, size = append(group, a), size+len(a.draft.Data)
+		}
+		return t.place(ctx, group)
 	}
-	err := t.placeNow(ctx, group)
+	err := t.inTurn(ctx, place)
 	if errors.Is(err, ErrDamaged) { // damage is named, and then it goes on
-		err = t.placeNow(ctx, group)
+		err = t.inTurn(ctx, place)
 	}
 	for _, a := range group {
 		if !a.finished {
 			a.finish(0, err)
 		}
 	}
-}
-
-// placeNow is place where the trail can be used.
-func (t *Trail) placeNow(ctx context.Context, group []*addition) error {
-	if err := t.ready(ctx); err != nil {
-		return err
-	}
-	return t.place(ctx, group)
 }
 
 // place adds entries after the last known one. The log takes them only there. If nobody knows
@@ -214,15 +205,15 @@ func (t *Trail) catchUp(ctx context.Context, group []*addition) error {
 		if item.Gap != nil {
 			return t.damage("entries %d to %d are missing", int64(item.Gap.From)-1, int64(item.Gap.To)-1)
 		}
-		leaf, err := t.codec.leafOf(item.Record)
-		if err != nil {
-			t.suspect(fmt.Sprintf("entry %d: %v", indexOf(item.Record), err))
+		e, err := t.codec.open(item.Record)
+		if errors.Is(err, ErrDamaged) {
+			t.suspect(err.Error())
 		}
-		i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == leaf })
-		if i < 0 && t.codec.opens(item.Record) {
-			return t.damage("another relay has begun a generation with entry %d", indexOf(item.Record))
+		i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == e.Leaf })
+		if i < 0 && err == nil && e.isOwn() && e.Type == TypeGeneration {
+			return t.damage("another relay has begun a generation with entry %d", e.Index)
 		}
-		t.add(item.Record.Key, leaf)
+		t.add(item.Record.Key, e.Leaf)
 		if i >= 0 {
 			group[i].finish(indexOf(item.Record), nil)
 		}

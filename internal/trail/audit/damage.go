@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
@@ -92,6 +94,15 @@ func unsound(problems []truth.Finding) []span {
 		if isOfEntries(p) {
 			all = append(all, span{From: p.From, To: p.To})
 		}
+	}
+	return joined(all)
+}
+
+// spansOf are the runs of the indices in a set.
+func spansOf(set map[int64]tlog.Hash) []span {
+	var all []span
+	for index := range set {
+		all = append(all, span{index, index})
 	}
 	return joined(all)
 }

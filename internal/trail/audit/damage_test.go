@@ -54,7 +54,8 @@ func appendTogether(t *testing.T, trail *Trail, from, to int) {
 		require.NoError(t, err)
 		group = append(group, a)
 	}
-	require.NoError(t, trail.placeNow(t.Context(), group))
+	require.NoError(t, trail.ready(t.Context()))
+	require.NoError(t, trail.place(t.Context(), group))
 }
 
 // reopen opens a copy of the trail in a fresh store.

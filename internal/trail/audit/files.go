@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -17,67 +18,48 @@ import (
 // is a naming.
 const TypeRestored = "trail.restored"
 
-// copied is a run of entries that are read from the files.
-type copied struct {
-	generation Generation
-	from       int64       // index of the first one
-	leaves     []tlog.Hash // signed
-}
-
-func (c *copied) span() span {
-	return span{From: c.from, To: c.from + int64(len(c.leaves)) - 1}
-}
-
 // recover seeks the signed entries that the log lacks in the files. Got and want are leaves
 // of g, as they are and as signed.
 func (x *examination) recover(g Generation, got, want []tlog.Hash) {
-	isLost := func(n int64) bool {
-		return want[n] != (tlog.Hash{}) && (n >= int64(len(got)) || got[n] != want[n]) && want[n] != lostLeaf(g.Base+n)
+	var lost []int64
+	for n, leaf := range want {
+		if (n >= len(got) || got[n] != leaf) && leaf != (tlog.Hash{}) && leaf != lostLeaf(g.Base+int64(n)) {
+			lost = append(lost, int64(n))
+		}
 	}
-	from, to := int64(0), int64(len(want))
-	for from < to && !isLost(from) {
-		from++
-	}
-	for to > from && !isLost(to-1) {
-		to--
-	}
-	if x.files == nil || from == to {
+	if x.files == nil || len(lost) == 0 {
 		return
 	}
-	_ = x.files.Records(g.Origin, from, to, func(n int64, record []byte) error { // what cannot be read stays lost
-		if !isLost(n) || leafHash(record) != want[n] {
+	_ = x.files.Records(g.Origin, lost[0], lost[len(lost)-1]+1, func(n int64, record []byte) error { // what cannot be read stays lost
+		_, isLost := slices.BinarySearch(lost, n)
+		if !isLost || leafHash(record) != want[n] {
 			return nil
 		}
-		index := g.Base + n
-		if e, err := decodeRecord(record, index); err == nil {
+		if e, err := decodeRecord(record, g.Base+n); err == nil {
 			x.take(&e)
 		}
-		if last := len(x.copied) - 1; last >= 0 && x.copied[last].span().To == index-1 && x.copied[last].generation.Base == g.Base {
-			x.copied[last].leaves = append(x.copied[last].leaves, want[n])
-		} else {
-			x.copied = append(x.copied, copied{g, index, []tlog.Hash{want[n]}})
-		}
+		x.copied[g.Base+n] = want[n]
 		return nil
 	})
 }
 
 // setApart takes the restored entries out of the problems.
 func (x *examination) setApart() {
-	for i := range x.copied {
-		run := x.copied[i].span()
+	runs := spansOf(x.copied)
+	for _, run := range runs {
 		x.report.Restored = append(x.report.Restored, truth.Finding{
 			Kind: truth.Restored, From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
 		})
-		var left []truth.Finding
-		for _, p := range x.report.Problems {
-			if isOfEntries(p) {
-				left = append(left, otherThan(p, run)...)
-			} else {
-				left = append(left, p)
-			}
-		}
-		x.report.Problems = left
 	}
+	var left []truth.Finding
+	for _, p := range x.report.Problems {
+		if isOfEntries(p) {
+			left = append(left, otherThan(p, runs...)...)
+		} else {
+			left = append(left, p)
+		}
+	}
+	x.report.Problems = left
 }
 
 // isOfEntries reports whether From and To are indexes of entries without weight.
@@ -86,20 +68,19 @@ func isOfEntries(p truth.Finding) bool { return kindOf(p) == ofEntries && p.Kind
 // fromFiles gives the entries in [from, to) that the log has lost and the files have, in order. If
 // one is gone from the files too, the trail is read back.
 func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
-	copies := r.view.Load().copied
-	for i := range copies {
-		run := &copies[i]
-		g, at := run.generation, run.span()
-		first, end := max(from, at.From), min(to, at.To+1)
-		if first >= end {
-			continue
+	v, missing := r.view.Load(), 0
+	for index := from; index < to && len(v.copied) > 0; index++ {
+		if _, copied := v.copied[index]; copied {
+			missing++
 		}
-		missing := end - first
-		err := r.files.Records(g.Origin, first-g.Base, end-g.Base, func(n int64, record []byte) error {
+	}
+	for from < to && missing > 0 {
+		g, end := v.generationOf(from)
+		err := r.files.Records(g.Origin, from-g.Base, min(end, to)-g.Base, func(n int64, record []byte) error {
 			index := g.Base + n
-			leaf := run.leaves[index-at.From]
+			leaf, copied := v.copied[index]
 			e, err := decodeRecord(record, index)
-			if err != nil || leafHash(record) != leaf {
+			if !copied || err != nil || leafHash(record) != leaf {
 				return nil //nolint:nilerr // it is lost
 			}
 			missing--
@@ -108,9 +89,10 @@ func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
 		if err != nil {
 			return err
 		}
-		if missing > 0 {
-			r.suspect("an entry that was read from the entry bundles is lost there too")
-		}
+		from = end
+	}
+	if missing > 0 {
+		r.suspect("an entry that was read from the entry bundles is lost there too")
 	}
 	return nil
 }

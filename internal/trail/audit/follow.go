@@ -41,19 +41,17 @@ func (t *Trail) Forward(ctx context.Context, name string, entry func(context.Con
 		return fmt.Errorf("forward the audit trail: %w", ctx.Err())
 	case <-t.opened:
 	}
-	f := &forwarder{Trail: t, table: t.store.Table(), key: "trail/" + name, entry: entry, checkpoint: checkpoint}
-	for wait := shortPause; ; wait = min(2*wait, longPause) {
-		some, err := f.run(ctx)
+	f := &forwarder{Trail: t, table: t.store.Table(), key: "trail/" + name, entry: entry, checkpoint: checkpoint, pause: shortPause}
+	for {
+		err := f.run(ctx)
 		if ctx.Err() != nil {
 			return fmt.Errorf("forward the audit trail: %w", ctx.Err())
 		}
-		if some {
-			wait = shortPause
+		if f.pause == shortPause && !errors.Is(err, errAnother) {
+			t.log.Warn("forwarding the audit trail was interrupted; it goes on", "again_in", f.pause, "error", err)
 		}
-		if wait == shortPause && !errors.Is(err, errAnother) {
-			t.log.Warn("forwarding the audit trail was interrupted; it goes on", "again_in", wait, "error", err)
-		}
-		_ = retry.Sleep(ctx, wait)
+		_ = retry.Sleep(ctx, f.pause)
+		f.pause = min(2*f.pause, longPause)
 	}
 }
 
@@ -65,9 +63,9 @@ type forwarder struct {
 	entry      func(context.Context, Recorded) error
 	checkpoint func(context.Context, Kept) error
 
-	at   reached
-	rev  uint64 // of the kept position
-	some bool   // anything was handed on
+	at    reached
+	rev   uint64        // of the kept position
+	pause time.Duration // after the next failure: a short one once anything was handed on
 }
 
 // reached is how far the entries and checkpoints of the two logs were handed on.
@@ -81,20 +79,19 @@ type reached struct {
 // errAnother says that another relay forwards the trail now.
 var errAnother = errors.New("another relay forwards the trail")
 
-// run hands on until something fails, and reports whether it handed anything on.
-func (f *forwarder) run(ctx context.Context) (some bool, err error) {
-	f.some = false
+// run hands on until something fails.
+func (f *forwarder) run(ctx context.Context) error {
 	if err := f.take(ctx); err != nil {
-		return false, err
+		return err
 	}
 	for {
 		if err := f.step(ctx); err != nil {
-			return f.some, err
+			return err
 		}
 		select {
 		case <-f.news:
 		case <-ctx.Done():
-			return f.some, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -184,7 +181,7 @@ func (f *forwarder) handOn(ctx context.Context, item store.Item) error {
 	if err := f.give(item, func(e Recorded) error { return f.entry(ctx, e) }); err != nil {
 		return err
 	}
-	f.at.Entries, f.some = to, true
+	f.at.Entries, f.pause = to, shortPause
 	if to%forwardBatch == 0 {
 		return f.save(ctx)
 	}
@@ -207,6 +204,6 @@ func (f *forwarder) handOnKept(ctx context.Context, item store.Item, last store.
 			}
 		}
 	}
-	f.at.Checkpoints, f.some = item.Record.Pos, true
+	f.at.Checkpoints, f.pause = item.Record.Pos, shortPause
 	return nil
 }

@@ -78,6 +78,9 @@ type naming struct {
 // lostLeaf stands in the tree for an entry lost before it was signed.
 func lostLeaf(index int64) tlog.Hash { return tlog.RecordHash(tlogproof.LostLeaf(index)) }
 
+// isOwn reports whether an entry is about the trail itself.
+func (e *Entry) isOwn() bool { return e.Project == OwnProject && e.Subject == ownSubject }
+
 // ownAddition is an entry about the trail itself, on its way.
 func (t *Trail) ownAddition(kind string, detail any) (*addition, error) {
 	raw, err := json.Marshal(detail)

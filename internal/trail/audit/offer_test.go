@@ -70,11 +70,13 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 	if trail.keptSeq == 0 {
 		return false
 	}
-	rec, err := at(t.Context(), trail.checkpoints, store.Pos(trail.keptSeq))
+	var newest Kept
+	_, err := each(t.Context(), trail.checkpoints, store.Pos(trail.keptSeq), func(item store.Item) (err error) {
+		newest, err = decodeKept(item.Record)
+		return err
+	})
 	require.NoError(t, err)
-	c, err := decodeKept(rec)
-	require.NoError(t, err)
-	return c.Size == n && strings.Contains(c.Note, text)
+	return newest.Size == n && strings.Contains(newest.Note, text)
 }
 
 // A witness that never answers delays no append and no signature.

@@ -52,14 +52,15 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 	if err := t.isOpen(ctx); err != nil {
 		return Generation{}, err
 	}
-	g := t.generationOf(e.Index)
+	g, _ := t.view.Load().generationOf(e.Index)
 	if e.Index < t.Size() && (e.Type != TypeGeneration || g.Base == e.Index) {
 		return g, nil
 	}
 	if err := t.follows(ctx); err != nil {
 		return Generation{}, err
 	}
-	return t.generationOf(e.Index), nil
+	g, _ = t.view.Load().generationOf(e.Index)
+	return g, nil
 }
 
 // follows has the trail know the entries that other relays have appended.
@@ -68,16 +69,6 @@ func (t *Trail) follows(ctx context.Context) error {
 		return fmt.Errorf("read what another relay has appended to the audit trail: %w", err)
 	}
 	return nil
-}
-
-// generationOf is the one with the entry.
-func (t *Trail) generationOf(index int64) (of Generation) {
-	for _, g := range t.Generations() {
-		if g.Base <= index || of.Origin == "" {
-			of = g
-		}
-	}
-	return of
 }
 
 // treeUpTo is the tree of the first n leaves of a generation, of which the first ones are proven to

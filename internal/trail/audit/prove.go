@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
@@ -209,12 +210,7 @@ func (x *examination) bases() []int64 {
 			bases[index] = index
 		}
 	}
-	var all []int64
-	for base := range bases {
-		all = append(all, base)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(bases))
 }
 
 // generation sums up a proof. The key is the newest checkpoint's, or the one named by

@@ -86,25 +86,17 @@ func (r *examiner) checkHistory(x *examination) {
 	})
 }
 
-// openKnown opens a note with the key, or an earlier signer's.
-func (r *examiner) openKnown(x *examination, text []byte) (Kept, error) {
+// openKnown opens a note with the key, under the note's origin, or else with an earlier signer's.
+func (r *examiner) openKnown(x *examination, text []byte) (c Kept, err error) {
 	var keys []string
-	for i := range x.history {
-		if public := x.history[i].PublicKey; len(keys) == 0 || keys[len(keys)-1] != public {
-			keys = append(keys, public)
-		}
+	if own, err := r.key.named(tlogproof.NoteOrigin(text)); err == nil {
+		keys = append(keys, own.public)
 	}
-	return r.key.openOr(text, keys...)
-}
-
-// openOr opens a note with the key, under the note's origin, or else with one of others.
-func (k keyPair) openOr(text []byte, others ...string) (c Kept, err error) {
-	own, err := k.named(tlogproof.NoteOrigin(text))
-	if err == nil {
-		others = append([]string{own.public}, others...)
+	for i := range x.history {
+		keys = append(keys, x.history[i].PublicKey)
 	}
 	err = errors.New("check signature: no key is known")
-	for _, public := range others {
+	for _, public := range slices.Compact(keys) {
 		if c, err = openCheckpoint(public, text); err == nil {
 			break
 		}

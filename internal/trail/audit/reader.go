@@ -56,15 +56,9 @@ func OpenReader(ctx context.Context, s store.Store) (*Reader, error) {
 	r.view.Store(&view{})
 	close(r.tried)
 	close(r.opened)
-	for name, log := range map[string]*store.Log{EntriesLog: &r.entries, CheckpointsLog: &r.checkpoints} {
-		*log, err = s.Log(ctx, name, store.Options{})
-		if errors.Is(err, fs.ErrNotExist) {
-			*log, err = nil, nil
-		}
-		if err != nil {
-			c.close()
-			return nil, fmt.Errorf("open audit trail: %w", err)
-		}
+	if err := r.open(ctx, s); err != nil {
+		c.close()
+		return nil, err
 	}
 	return r, nil
 }
@@ -72,13 +66,16 @@ func OpenReader(ctx context.Context, s store.Store) (*Reader, error) {
 // Close releases a reader.
 func (r *Reader) Close() { r.codec.close() }
 
-// open opens the two logs, and makes them where they are missing.
-func (r *Reader) open(ctx context.Context, s store.Store) (err error) {
-	if r.entries, err = s.Log(ctx, EntriesLog, store.Options{}); err == nil {
-		r.checkpoints, err = s.Log(ctx, CheckpointsLog, store.Options{})
-	}
-	if err != nil {
-		return fmt.Errorf("open the logs of the audit trail: %w", err)
+// open opens the two logs. A store that was opened for reading only makes none.
+func (r *Reader) open(ctx context.Context, s store.Store) error {
+	for name, log := range map[string]*store.Log{EntriesLog: &r.entries, CheckpointsLog: &r.checkpoints} {
+		opened, err := s.Log(ctx, name, store.Options{})
+		switch {
+		case err == nil:
+			*log = opened
+		case !r.still || !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("open the logs of the audit trail: %w", err)
+		}
 	}
 	return nil
 }
@@ -103,17 +100,20 @@ func (r *Reader) Get(ctx context.Context, index int64) (Recorded, error) {
 	if e, ok := r.copyOf(index); ok {
 		return e, nil
 	}
+	e, err := Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	if index < 0 {
-		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+		return e, err
 	}
-	rec, err := at(ctx, r.entries, store.Pos(index)+1)
-	if err != nil {
-		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
+	_, failed := each(ctx, r.entries, store.Pos(index)+1, func(item store.Item) error {
+		if item.Record != nil {
+			e, err = r.recorded(item.Record)
+		}
+		return errEnd
+	})
+	if failed != nil && !errors.Is(failed, errEnd) {
+		return Recorded{}, fmt.Errorf("read entry %d: %w", index, failed)
 	}
-	if rec == nil {
-		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
-	}
-	return r.recorded(rec)
+	return e, err
 }
 
 // recorded decodes a record. ErrMissing stands for the place of a lost entry.
@@ -122,15 +122,12 @@ func (r *Reader) recorded(rec *store.Record) (Recorded, error) {
 	if e, ok := r.copyOf(index); ok {
 		return e, nil
 	}
-	if rec.Kind == kindLost {
-		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
-	}
-	e, record, err := r.codec.open(rec)
+	e, err := r.codec.open(rec)
 	if err != nil {
 		return Recorded{}, err
 	}
-	// A record's memory is the log's.
-	return Recorded{Entry: e, Record: bytes.Clone(record), Leaf: leafHash(record), Unsound: contains(r.view.Load().passed, index)}, nil
+	e.Record, e.Unsound = bytes.Clone(e.Record), contains(r.view.Load().passed, index)
+	return e, nil
 }
 
 // indexOf is the index of the entry in a record.
@@ -258,20 +255,4 @@ func each(ctx context.Context, log store.Log, from store.Pos, handle func(store.
 		next = item.Record.Pos + 1
 	}
 	return next, nil
-}
-
-// at is the record of a position; nil where there is none.
-func at(ctx context.Context, log store.Log, pos store.Pos) (*store.Record, error) {
-	if log == nil || pos == 0 {
-		return nil, nil
-	}
-	for item, err := range log.Read(ctx, pos, false) {
-		if err != nil || item.Record == nil {
-			return nil, err
-		}
-		rec := *item.Record
-		rec.Data = bytes.Clone(rec.Data) // it is the log's until the next one is read
-		return &rec, nil
-	}
-	return nil, nil
 }

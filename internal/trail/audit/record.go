@@ -142,39 +142,22 @@ func (c *codec) unpack(r *store.Record) ([]byte, error) {
 }
 
 // open decodes an entry, and holds it against the key of its record, which no leaf hash
-// covers.
-func (c *codec) open(r *store.Record) (Entry, []byte, error) {
-	record, err := c.unpack(r)
-	if err != nil {
-		return Entry{}, nil, fmt.Errorf("%w: entry %d: %w", ErrDamaged, indexOf(r), err)
+// covers. ErrMissing stands for the place of a lost entry. The leaf is that of the record as it
+// is, readable or not, and the memory of the record is the log's.
+func (c *codec) open(r *store.Record) (e Recorded, err error) {
+	index := indexOf(r)
+	if r.Kind == kindLost {
+		return Recorded{Leaf: lostLeaf(index)}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	}
-	e, err := decodeRecord(record, indexOf(r))
-	if err != nil {
-		return Entry{}, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	if e.Record, err = c.unpack(r); err != nil {
+		return Recorded{Leaf: leafHash(r.Data)}, fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
+	}
+	e.Leaf = leafHash(e.Record)
+	if e.Entry, err = decodeRecord(e.Record, index); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if e.resource() != r.Key {
-		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %q, not under its resource", ErrDamaged, e.Index, r.Key)
+		return e, fmt.Errorf("%w: entry %d stands under %q, not under its resource", ErrDamaged, index, r.Key)
 	}
-	return e, record, nil
-}
-
-// opens reports whether an entry opens a generation.
-func (c *codec) opens(r *store.Record) bool {
-	if r.Key != resource(OwnProject, "", ownSubject) {
-		return false
-	}
-	e, _, err := c.open(r)
-	return err == nil && e.Type == TypeGeneration
-}
-
-// leafOf is the leaf hash of an entry's record as it is, readable or not.
-func (c *codec) leafOf(r *store.Record) (leaf tlog.Hash, err error) {
-	if r.Kind == kindLost {
-		return lostLeaf(indexOf(r)), nil
-	}
-	record, err := c.unpack(r)
-	if err != nil {
-		record = r.Data
-	}
-	return leafHash(record), err
+	return e, nil
 }

@@ -24,24 +24,24 @@ type examination struct {
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 	most   int64       // entries that there may have been: see mostLost
 
-	openings  map[int64]Opening // the first entries of generations, by index
-	rotations rotations         // by the trail's own entries
-	named     namedDamage       // by the trail's own entries
-	history   []Kept            // those with a good signature, in order, without heartbeats
-	times     []keptTime        // of all with a good signature, in order
-	pin       *Kept             // the one next to the key, where it is good
-	pinText   []byte            // as it is; nil where there is none
-	marked    bool              // the key is known to have signed
-	forwarded *Place            // the newest entry handed on or published, where it is known
-	given     string            // to whom: givenToSinks or inFiles
-	published []Published       // the newest checkpoints of the files
-	foreign   []Kept            // of these, under keys unknown to the trail
-	files     Files             // nil for none
-	copied    []copied          // entries found only there
-	newest    map[string]int64  // the newest entry of each resource, sound or not
-	notes     map[[8]byte]bool  // those with a good signature, by their sums
-	keptSeq   uint64            // the newest checkpoint's position
-	goodSeq   uint64            // the newest good one's
+	openings  map[int64]Opening   // the first entries of generations, by index
+	rotations rotations           // by the trail's own entries
+	named     namedDamage         // by the trail's own entries
+	history   []Kept              // those with a good signature, in order, without heartbeats
+	times     []keptTime          // of all with a good signature, in order
+	pin       *Kept               // the one next to the key, where it is good
+	pinText   []byte              // as it is; nil where there is none
+	marked    bool                // the key is known to have signed
+	forwarded *Place              // the newest entry handed on or published, where it is known
+	given     string              // to whom: givenToSinks or inFiles
+	published []Published         // the newest checkpoints of the files
+	foreign   []Kept              // of these, under keys unknown to the trail
+	files     Files               // nil for none
+	copied    map[int64]tlog.Hash // the signed leaves of entries found only there
+	newest    map[string]int64    // the newest entry of each resource, sound or not
+	notes     map[[8]byte]bool    // those with a good signature, by their sums
+	keptSeq   uint64              // the newest checkpoint's position
+	goodSeq   uint64              // the newest good one's
 
 	gens   []Generation  // the oldest first, at least one
 	proven [][]tlog.Hash // the signed leaves of each, zero where they are not known
@@ -63,7 +63,7 @@ type examiner struct {
 // begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
 // entries: each may speak of the next only, and all three grow while they are read.
 func (r *examiner) begin(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]Opening{}, rotations: rotations{}, newest: map[string]int64{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
+	x := &examination{openings: map[int64]Opening{}, rotations: rotations{}, newest: map[string]int64{}, copied: map[int64]tlog.Hash{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
 	if r.entries != nil {
 		state, err := r.entries.State(ctx)
 		if err != nil {
@@ -91,12 +91,12 @@ func (r *examiner) begin(ctx context.Context) (*examination, error) {
 // entries, and no places are kept for them.
 const mostLost = 1 << 20
 
-// beyond says of a checkpoint why it does not count, or nothing.
-func (x *examination) beyond(c *Kept) string {
-	if c.Base+c.Size <= x.most {
-		return ""
+// within refuses a checkpoint of more entries than there may have been.
+func (x *examination) within(c Kept, err error) (Kept, error) {
+	if err == nil && c.Base+c.Size > x.most {
+		err = fmt.Errorf("it covers entries up to %d, far more than the log can have lost: it decides nothing", c.Base+c.Size-1)
 	}
-	return fmt.Sprintf("it covers entries up to %d, far more than the log can have lost: it decides nothing", c.Base+c.Size-1)
+	return c, err
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
@@ -154,14 +154,12 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 			return nil
 		}
 		x.keptSeq = uint64(item.Record.Pos)
-		c, err := decodeKept(item.Record)
+		c, err := x.within(decodeKept(item.Record))
 		if err != nil {
 			x.checkpointProblem(x.keptSeq, err.Error())
-		} else if beyond := x.beyond(&c); beyond != "" {
-			x.checkpointProblem(x.keptSeq, beyond)
-		} else {
-			x.kept(c)
+			return nil
 		}
+		x.kept(c)
 		return nil
 	})
 	return err
@@ -214,19 +212,19 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 			return nil
 		}
 		index := indexOf(item.Record)
-		if item.Record.Kind == kindLost {
+		e, err := r.codec.open(item.Record)
+		if errors.Is(err, ErrMissing) {
 			x.extend(index + 1)
 			return nil
 		}
-		leaf, _ := r.codec.leafOf(item.Record)
-		x.leaves = append(x.leaves, leaf)
-		e, record, err := r.codec.open(item.Record)
-		if err != nil {
+		x.leaves = append(x.leaves, e.Leaf)
+		switch {
+		case err != nil:
 			x.problem(truth.Misfiled, index, index, "%v", err)
-		} else if index >= covered && !isCanonical(record) { // else its hash tells
+		case index >= covered && !isCanonical(e.Record): // else its hash tells
 			x.problem(truth.Misfiled, index, index, "the record is not in canonical form")
-		} else {
-			x.take(&e)
+		default:
+			x.take(&e.Entry)
 		}
 		return nil
 	})
@@ -256,7 +254,7 @@ func (x *examination) extend(n int64) {
 // take indexes an entry, and reads those of the trail about itself.
 func (x *examination) take(e *Entry) {
 	x.newest[e.resource()] = max(x.newest[e.resource()], e.Index)
-	if e.Project != OwnProject || e.Subject != ownSubject {
+	if !e.isOwn() {
 		return
 	}
 	x.rotations.take(e)
@@ -275,10 +273,7 @@ func (r *examiner) readPin(x *examination) {
 	if x.pinText == nil {
 		return
 	}
-	c, err := r.openKnown(x, x.pinText)
-	if beyond := x.beyond(&c); err == nil && beyond != "" {
-		err = errors.New(beyond)
-	}
+	c, err := x.within(r.openKnown(x, x.pinText))
 	if err != nil {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key: %v", err)
 		return

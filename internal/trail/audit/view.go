@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // view is a trail for readers without its turn. It is replaced whole.
 type view struct {
 	failure     error // why the trail cannot be used at present
 	generations []Generation
-	unsound     []span   // entries without weight
-	copied      []copied // entries read from the files, in order
-	passed      []span   // both: what the log has of them does not count
+	unsound     []span              // entries without weight
+	passed      []span              // and those read from the files: what the log has of them does not count
+	copied      map[int64]tlog.Hash // the signed leaves of those
 	problems    int
 	gaps        []Gap // between heartbeats
 }
@@ -22,11 +25,7 @@ type view struct {
 // viewOf makes a view of an examination.
 func viewOf(x *examination) *view {
 	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems), gaps: x.report.Gaps, copied: x.copied}
-	v.passed = slices.Clone(v.unsound)
-	for i := range v.copied {
-		v.passed = append(v.passed, v.copied[i].span())
-	}
-	v.passed = joined(v.passed)
+	v.passed = joined(slices.Concat(v.unsound, spansOf(v.copied)))
 	return v
 }
 
@@ -82,6 +81,20 @@ func (t *Trail) NameOf(index int64) string {
 // NameOf is a public key up to its last plus, ORIGIN+HASH. Ids of events begin with it, so it must
 // stay as it is, though the base64 of some keys has pluses of its own.
 func NameOf(public string) string { return public[:max(strings.LastIndex(public, "+"), 0)] }
+
+// generationOf is the generation of an entry, and the index of the first one after it.
+func (v *view) generationOf(index int64) (of Generation, end int64) {
+	end = math.MaxInt64
+	for i, g := range v.generations {
+		switch {
+		case g.Base <= index || i == 0:
+			of = g
+		default:
+			return of, g.Base
+		}
+	}
+	return of, end
+}
 
 // Remark is a line for people: how the trail is.
 func (t *Trail) Remark() string {
