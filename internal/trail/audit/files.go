@@ -27,10 +27,10 @@ func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 			lost = append(lost, int64(n))
 		}
 	}
-	if x.files == nil || len(lost) == 0 {
+	if x.options.Files == nil || len(lost) == 0 {
 		return
 	}
-	_ = x.files.Records(g.Origin, lost[0], lost[len(lost)-1]+1, func(n int64, record []byte) error { // what cannot be read stays lost
+	_ = x.options.Files.Records(g.Origin, lost[0], lost[len(lost)-1]+1, func(n int64, record []byte) error { // what cannot be read stays lost
 		_, isLost := slices.BinarySearch(lost, n)
 		if !isLost || leafHash(record) != want[n] {
 			return nil

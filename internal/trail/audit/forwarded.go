@@ -3,9 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
@@ -61,40 +58,24 @@ func writeForwarded(path string, p Place) error {
 	return os.Rename(path+".new", path)
 }
 
-// readForwarded reads the note; nil where there is none, or not a whole one.
-func readForwarded(path string) (*Place, error) {
-	if path == "" {
-		return nil, nil
-	}
-	line, err := durable.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return parseForwarded(line)
-}
-
-func parseForwarded(line []byte) (*Place, error) {
+// parseForwarded reads the note; nil where there is none, or not a whole one. A damaged one says
+// nothing, as it is written without a sync.
+func parseForwarded(line []byte) *Place {
 	sum, text, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
 	want, err := strconv.ParseUint(string(sum), 16, 64)
-	if err != nil || want != xxhash.Sum64(text) {
-		return nil, errors.New("it is damaged")
-	}
 	p := &Place{}
-	if err := json.Unmarshal(text, p); err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", err)
+	if err != nil || want != xxhash.Sum64(text) || json.Unmarshal(text, p) != nil || p.Root == nil || p.Size <= 0 || p.Index < p.Size-1 {
+		return nil
 	}
-	if p.Root == nil || p.Size <= 0 || p.Index < p.Size-1 {
-		return nil, errors.New("it is damaged: it has no place")
-	}
-	return p, nil
+	return p
 }
 
-// takeForwarded takes in the newest entry handed on or published, by whom knows of it. One far after
+// takeForwarded takes in the newest entry handed on or published, nil for none, by whom knows of it. One far after
 // the log's end is named, and decides nothing.
 func (x *examination) takeForwarded(p *Place, by string) {
+	if p == nil {
+		return
+	}
 	if p.Index >= x.most {
 		x.problem(truth.Forwarded, p.Index, p.Index, "%s entry %d, far more than the log can have lost: it decides nothing", by, p.Index)
 		return

@@ -11,9 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
-// errNoKey: the key's place holds none.
-var errNoKey = errors.New("there is no signing key")
-
 // KeySource says where the signing key is.
 type KeySource struct {
 	// Origin names the trail: a new key, and so the first line of each checkpoint. An
@@ -46,7 +43,7 @@ func (o *KeySource) loadKey() (keyPair, error) {
 	case o.KeyEnv != "":
 		text, given := os.LookupEnv(o.KeyEnv)
 		if !given {
-			return keyPair{}, fmt.Errorf("%w: the environment variable %s is not set", errNoKey, o.KeyEnv)
+			return keyPair{}, fmt.Errorf("there is no signing key: the environment variable %s is not set", o.KeyEnv)
 		}
 		return readKey(text)
 	}
@@ -75,7 +72,6 @@ func (t *Trail) openKey() error {
 		}
 	}
 	if t.keyLoss != "" {
-		t.newKey = true
 		key, err = generateKey(t.options.KeyFile, t.options.Origin)
 	}
 	if err != nil {

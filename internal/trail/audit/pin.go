@@ -96,14 +96,14 @@ func isMarked(key keyPair, markFile string) bool {
 
 // checkPin holds the pin against the history: a roll-back of both logs leaves it
 // ahead of them, and an older copy put in its place is older than they are.
-func (r *examiner) checkPin(x *examination) {
-	own := x.ownHistory(r.key)
+func (x *examination) checkPin() {
+	own := x.ownHistory()
 	switch {
-	case x.pinText == nil && r.pinExpected && (len(own) > 0 || r.marked):
+	case x.pinText == nil && x.pinExpected && (len(own) > 0 || x.marked):
 		x.problem("pin", 0, 0, "the checkpoint next to the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
-			filepath.Base(r.options.pinFile()), len(own))
+			filepath.Base(x.options.pinFile()), len(own))
 	case x.pin == nil: // it is no pin, and is named, or there is none yet
-	case r.still && pinLag(*x.pin, own) > 1:
+	case x.still && pinLag(*x.pin, own) > 1:
 		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
 			x.pin.Size, pinLag(*x.pin, own))
 	case x.pinCounts():
@@ -128,9 +128,9 @@ func (x *examination) newestNote() []byte {
 }
 
 // ownHistory are the kept checkpoints under a key, the same tree signed again left out.
-func (x *examination) ownHistory(key keyPair) (own []Kept) {
+func (x *examination) ownHistory() (own []Kept) {
 	for _, c := range x.history {
-		if n := len(own); key.isOwn(c.PublicKey) && (n == 0 || own[n-1].Base != c.Base || own[n-1].Size != c.Size) {
+		if n := len(own); x.key.isOwn(c.PublicKey) && (n == 0 || own[n-1].Base != c.Base || own[n-1].Size != c.Size) {
 			own = append(own, c)
 		}
 	}

@@ -122,7 +122,7 @@ func (g *proof) compare() (problems []truth.Finding) {
 }
 
 // proveAll proves the generations, the oldest first, and returns their keys by base.
-func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
+func (x *examination) proveAll() (keys map[int64]string) {
 	keys = map[int64]string{}
 	bases := x.bases()
 	var entries []truth.Finding
@@ -132,7 +132,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 			end = min(end, bases[i+1])
 		}
 		g := &proof{base: base, hashes: truth.Leaves{Lists: [][]tlog.Hash{x.leaves[min(base, end):end]}}}
-		public := x.keyOf(bases, i, own)
+		public := x.keyOf(bases, i)
 		keys[base] = public
 		for i := range x.history {
 			switch c := &x.history[i]; {
@@ -153,7 +153,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		}
 		x.report.Checkpoints += g.good
 		x.signed, x.end, x.proven = g.signed, g.end, append(x.proven, g.hashes.Signed)
-		made := x.generation(g, own)
+		made := x.generation(g)
 		x.gens = append(x.gens, made)
 		x.recover(made, g.hashes.Lists[0], g.hashes.Signed)
 	}
@@ -164,7 +164,7 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 // keyOf is the key of a generation: the one named by the next generation's first entry,
 // else our own if it has signed there, else the first signer's. So nobody continues
 // another's tree with a key of his own.
-func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
+func (x *examination) keyOf(bases []int64, i int) string {
 	if i+1 < len(bases) {
 		if o := x.openings[bases[i+1]]; o.Previous != nil && o.Previous.Base == bases[i] && o.Previous.PublicKey != "" {
 			return o.Previous.PublicKey
@@ -174,7 +174,7 @@ func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
 	for n, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
 		switch isPin := n == len(x.history); {
 		case c.Base != bases[i]:
-		case own.isOwn(c.PublicKey) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
+		case x.key.isOwn(c.PublicKey) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
 			return c.PublicKey
 		case first == "":
 			first = c.PublicKey
@@ -215,14 +215,14 @@ func (x *examination) bases() []int64 {
 
 // generation sums up a proof. The key is the newest checkpoint's, or the one named by
 // the opening entry.
-func (x *examination) generation(g *proof, own keyPair) Generation {
+func (x *examination) generation(g *proof) Generation {
 	made := Generation{Base: g.base, Size: g.signed.Len(), Root: g.signed.Root()}
 	if n := len(g.history); n > 0 {
 		made.PublicKey = g.history[n-1].PublicKey
 	} else if o, ok := x.openings[g.base]; ok {
 		made.PublicKey = o.Key
 	} else if g.base == 0 {
-		made.PublicKey = own.public
+		made.PublicKey = x.key.public
 	}
 	if verifier, err := note.NewVerifier(made.PublicKey); err == nil {
 		made.Origin = verifier.Name()

@@ -37,9 +37,9 @@ const (
 
 // takePublished takes the newest published checkpoint as handed on, if it is newer. Those
 // of unknown keys are foreign: see foreignEnd.
-func (r *examiner) takePublished(x *examination) {
+func (x *examination) takePublished() {
 	for _, p := range x.published {
-		if c, err := r.openKnown(x, p.Note); err == nil {
+		if c, err := x.openKnown(p.Note); err == nil {
 			if at := c.place(); c.Size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
 				x.takeForwarded(&at, inFiles)
 			}
@@ -64,15 +64,15 @@ func (c *Kept) said() [8]byte {
 // checkHistory names the checkpoints that were left out of the log, and that the files have
 // still. Those that cover more than the log can prove are of a trail that was put back, which
 // other findings say.
-func (r *examiner) checkHistory(x *examination) {
-	if r.options.Files == nil {
+func (x *examination) checkHistory() {
+	if x.options.Files == nil {
 		return
 	}
-	r.options.Files.History(func(p Published) {
-		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !r.still {
+	x.options.Files.History(func(p Published) {
+		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !x.still {
 			return
 		}
-		c, err := r.openKnown(x, p.Note)
+		c, err := x.openKnown(p.Note)
 		if err != nil || c.Time.IsZero() || x.notes[c.said()] {
 			return // the files are damaged, and are written again
 		}
@@ -87,9 +87,9 @@ func (r *examiner) checkHistory(x *examination) {
 }
 
 // openKnown opens a note with the key, under the note's origin, or else with an earlier signer's.
-func (r *examiner) openKnown(x *examination, text []byte) (c Kept, err error) {
+func (x *examination) openKnown(text []byte) (c Kept, err error) {
 	var keys []string
-	if own, err := r.key.named(tlogproof.NoteOrigin(text)); err == nil {
+	if own, err := x.key.named(tlogproof.NoteOrigin(text)); err == nil {
 		keys = append(keys, own.public)
 	}
 	for i := range x.history {
@@ -106,18 +106,16 @@ func (r *examiner) openKnown(x *examination, text []byte) (c Kept, err error) {
 
 // checkForeign names logs longer than the trail, under keys unknown to it.
 func (x *examination) checkForeign() {
-	end := x.foreignEnd(x.knownEnd())
+	known := x.foreignEnd(x.knownEnd())
 	for i := range x.foreign {
 		c := &x.foreign[i]
-		last, from := c.Base+c.Size-1, x.truncatedFrom()
-		kind := truth.Forwarded
-		switch {
-		case last <= x.lastEntry():
+		last := c.Base + c.Size - 1
+		if last <= x.lastEntry() {
 			continue
-		case x.isOfTrail(c) && last < end && from <= last:
-			kind = truth.Truncated
-		default:
-			from = last
+		}
+		kind, from := truth.Forwarded, last
+		if end := x.truncatedFrom(); x.isOfTrail(c) && last < known && end <= last {
+			kind, from = truth.Truncated, end
 		}
 		if slices.ContainsFunc(x.report.Problems, func(p truth.Finding) bool { return p.Kind == kind && p.From == from && p.To == last }) {
 			continue // named already, as an entry known to the sinks

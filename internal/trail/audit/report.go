@@ -32,16 +32,12 @@ type Report struct {
 const maxNamed = 20
 
 func spellOut(problems []truth.Finding) string {
-	var text strings.Builder
-	for i, p := range problems {
-		if i == maxNamed {
-			fmt.Fprintf(&text, "; and %d more", len(problems)-i)
-			break
-		}
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		text.WriteString(p.String())
+	var texts []string
+	for _, p := range problems[:min(len(problems), maxNamed)] {
+		texts = append(texts, p.String())
 	}
-	return text.String()
+	if more := len(problems) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
 }

@@ -24,9 +24,8 @@ import (
 // A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
 // itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
-	r := examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: t.hasWritten(), marked: t.marked, still: !t.options.Shared}
-	x, err := r.examine(ctx)
-	if err != nil {
+	x := &examination{Reader: t.Reader, options: t.options, key: t.key, pinExpected: t.hasWritten(), marked: t.marked, still: !t.options.Shared}
+	if err := x.examine(ctx); err != nil {
 		return err
 	}
 	end := x.foreignEnd(x.knownEnd())
@@ -59,7 +58,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
 		return err
 	}
-	t.newKey = false
+	t.keyLoss = ""
 	t.offer()
 	t.show(viewOf(x))
 	t.grown()
@@ -131,7 +130,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return "the signing key was rotated", nil
 	case foreign && t.restored:
 		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
-	case t.newKey && evidence:
+	case t.keyLoss != "" && evidence:
 		return t.keyLoss, nil
 	case foreign:
 		return "the signing key is not the one that signed before", nil
@@ -151,16 +150,8 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 
 // lostTail reports whether entries after the newest checkpoint are lost.
 func (x *examination) lostTail(end int64) bool {
-	from := x.gens[len(x.gens)-1].Base + x.signed.Len()
-	if end > int64(len(x.leaves)) && end > from {
-		return true
-	}
-	for index := from; index < int64(len(x.leaves)); index++ {
-		if x.leaves[index] == (tlog.Hash{}) {
-			return true
-		}
-	}
-	return false
+	from, there := x.gens[len(x.gens)-1].Base+x.signed.Len(), int64(len(x.leaves))
+	return end > max(there, from) || from < there && slices.Contains(x.leaves[from:], tlog.Hash{})
 }
 
 // begin opens a new generation at base, with an entry to name the old one.
@@ -203,9 +194,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 
 // name puts problems into the trail, in entries of a type.
 func (t *Trail) name(ctx context.Context, kind string, problems []truth.Finding) error {
-	for len(problems) > 0 {
-		some := problems[:min(len(problems), maxProblems)]
-		problems = problems[len(some):]
+	for some := range slices.Chunk(problems, maxProblems) {
 		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "type", kind, "problems", spellOut(some), "salvage", t.options.SalvageDir)
 		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
 			return err
@@ -245,10 +234,7 @@ const lostBatch = 4096
 // goes on.
 func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 	for from < end {
-		lost := make([]store.Draft, min(end-from, lostBatch))
-		for i := range lost {
-			lost[i].Kind = kindLost
-		}
+		lost := slices.Repeat([]store.Draft{{Kind: kindLost}}, int(min(end-from, lostBatch)))
 		if _, err := t.entries.AppendAt(ctx, store.Pos(from), lost...); err != nil {
 			return fmt.Errorf("keep the places of lost entries from %d on: %w", from, err)
 		}
@@ -260,10 +246,8 @@ func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 // salvagePin copies the checkpoint next to the key before the next one replaces it, if
 // it says more than the trail does, or cannot be read.
 func (t *Trail) salvagePin(x *examination) error {
-	for _, p := range x.report.Problems {
-		if p.Kind == truth.Pin || p.Kind == truth.Truncated {
-			return t.salvage(t.options.pinFile(), x.pinText)
-		}
+	if slices.ContainsFunc(x.report.Problems, func(p truth.Finding) bool { return p.Kind == truth.Pin || p.Kind == truth.Truncated }) {
+		return t.salvage(t.options.pinFile(), x.pinText)
 	}
 	return nil
 }
@@ -273,12 +257,13 @@ func (t *Trail) salvage(file string, content []byte) error {
 	if t.options.SalvageDir == "" || content == nil {
 		return nil
 	}
-	if err := durable.MakeDir(t.options.SalvageDir); err != nil {
-		return fmt.Errorf("keep a copy of %s: %w", file, err)
-	}
 	sum := tlog.RecordHash(content)
 	to := filepath.Join(t.options.SalvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
-	if err := durable.WriteFile(to, content); err != nil {
+	err := durable.MakeDir(t.options.SalvageDir)
+	if err == nil {
+		err = durable.WriteFile(to, content)
+	}
+	if err != nil {
 		return fmt.Errorf("keep a copy of %s: %w", file, err)
 	}
 	return nil

@@ -58,9 +58,9 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 		return nil, err
 	}
 	pinned := t.signed.Len() > 0 && !t.pinDue
-	r := examiner{Reader: t.Reader, options: t.options, key: t.key, pinExpected: pinned, marked: pinned}
+	x := &examination{Reader: t.Reader, options: t.options, key: t.key, pinExpected: pinned, marked: pinned}
 	t.unlock()
-	return r.examine(ctx)
+	return x, x.examine(ctx)
 }
 
 // treeNow is the tree of the newest generation.

@@ -18,8 +18,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
-// examination is a Report with the state to go on from.
+// examination is a trail under examination: a Report with the state to go on from.
 type examination struct {
+	*Reader
+	options     Options
+	key         keyPair // without a secret where there is none
+	marked      bool    // the key is known to have signed
+	pinExpected bool    // the pin of a used key was kept before this began
+	still       bool    // nobody signs meanwhile
+
 	report Report
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 	most   int64       // entries that there may have been: see mostLost
@@ -31,12 +38,10 @@ type examination struct {
 	times     []keptTime          // of all with a good signature, in order
 	pin       *Kept               // the one next to the key, where it is good
 	pinText   []byte              // as it is; nil where there is none
-	marked    bool                // the key is known to have signed
 	forwarded *Place              // the newest entry handed on or published, where it is known
 	given     string              // to whom: givenToSinks or inFiles
 	published []Published         // the newest checkpoints of the files
 	foreign   []Kept              // of these, under keys unknown to the trail
-	files     Files               // nil for none
 	copied    map[int64]tlog.Hash // the signed leaves of entries found only there
 	newest    map[string]int64    // the newest entry of each resource, sound or not
 	notes     map[[8]byte]bool    // those with a good signature, by their sums
@@ -49,41 +54,29 @@ type examination struct {
 	end    int64         // the most leaves of it covered by some good checkpoint
 }
 
-// examiner is a trail under examination.
-type examiner struct {
-	*Reader
-	options Options
-	key     keyPair // without a Signer where there is none
-
-	marked      bool // the key is known to have signed
-	pinExpected bool // the pin of a used key was kept before this began
-	still       bool // nobody signs meanwhile
-}
-
 // begin reads what was noted about the trail elsewhere. The checkpoints come after it, and then the
 // entries: each may speak of the next only, and all three grow while they are read.
-func (r *examiner) begin(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]Opening{}, rotations: rotations{}, newest: map[string]int64{}, copied: map[int64]tlog.Hash{}, notes: map[[8]byte]bool{}, marked: r.marked, files: r.options.Files, named: namedDamage{runs: map[string][]span{}}}
-	if r.entries != nil {
-		state, err := r.entries.State(ctx)
+func (x *examination) begin(ctx context.Context) error {
+	x.openings, x.rotations, x.newest = map[int64]Opening{}, rotations{}, map[string]int64{}
+	x.copied, x.notes, x.named.runs = map[int64]tlog.Hash{}, map[[8]byte]bool{}, map[string][]span{}
+	if x.entries != nil {
+		state, err := x.entries.State(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read the end of the audit trail: %w", err)
+			return fmt.Errorf("read the end of the audit trail: %w", err)
 		}
 		x.most = int64(state.End)
 	}
 	x.most += mostLost
-	// A damaged note says nothing: it is written without a sync.
-	if note, _ := readForwarded(r.options.ForwardedFile); note != nil {
-		x.takeForwarded(note, givenToSinks)
-	}
-	if r.options.Files != nil {
-		x.published = r.options.Files.Published()
+	note, _ := durable.ReadFile(x.options.ForwardedFile) // without it, other evidence decides
+	x.takeForwarded(parseForwarded(note), givenToSinks)
+	if x.options.Files != nil {
+		x.published = x.options.Files.Published()
 	}
 	var err error
-	if x.pinText, err = durable.ReadFile(r.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if x.pinText, err = durable.ReadFile(x.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
 	}
-	return x, nil
+	return nil
 }
 
 // mostLost bounds the entries after the log's end that a checkpoint or a note speaks of. A number is
@@ -99,41 +92,30 @@ func (x *examination) within(c Kept, err error) (Kept, error) {
 	return c, err
 }
 
-func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x, err := r.begin(ctx)
-	if err != nil {
-		return nil, err
+func (x *examination) examine(ctx context.Context) error {
+	for _, read := range []func(context.Context) error{x.begin, x.readCheckpoints, x.readLeaves} {
+		if err := read(ctx); err != nil {
+			return err
+		}
 	}
-	if err := r.readCheckpoints(ctx, x); err != nil {
-		return nil, err
-	}
-	if err := r.readLeaves(ctx, x); err != nil {
-		return nil, err
-	}
-	r.readPin(x)
-	keys := x.proveAll(r.key)
+	x.readPin()
+	keys := x.proveAll()
 	now := time.Time{}
-	if !r.still {
+	if !x.still {
 		now = time.Now()
 	}
 	x.report.Gaps = x.gaps(keys, now)
 	x.endorse()
-	r.holdAgainstNotes(x)
-	r.checkHistory(x)
+	x.takePublished()
+	x.checkPin()
+	x.checkForwarded()
+	x.checkForeign()
+	x.checkHistory()
 	x.setApart()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.Len()
 	x.report.Generations = x.gens
-	return x, nil
-}
-
-// holdAgainstNotes holds a trail against what was noted about it elsewhere: next to the key, for the
-// sinks, and in its files.
-func (r *examiner) holdAgainstNotes(x *examination) {
-	r.takePublished(x)
-	r.checkPin(x)
-	x.checkForwarded()
-	x.checkForeign()
+	return nil
 }
 
 func (x *examination) problem(kind string, from, to int64, format string, args ...any) {
@@ -146,8 +128,8 @@ func (x *examination) checkpointProblem(seq uint64, what string) {
 }
 
 // readCheckpoints reads those with a good signature, and reports the others.
-func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
-	_, err := each(ctx, r.checkpoints, 1, func(item store.Item) error {
+func (x *examination) readCheckpoints(ctx context.Context) error {
+	_, err := each(ctx, x.checkpoints, 1, func(item store.Item) error {
 		if item.Gap != nil {
 			x.keptSeq = uint64(item.Gap.To)
 			x.problem(truth.Checkpoint, int64(item.Gap.From), int64(item.Gap.To), "it is missing")
@@ -201,9 +183,9 @@ func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
 const mostMissing = 1 << 24
 
 // readLeaves hashes every entry, and takes in the trail's entries about itself.
-func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
+func (x *examination) readLeaves(ctx context.Context) error {
 	covered := x.covered()
-	_, err := each(ctx, r.entries, 1, func(item store.Item) error {
+	_, err := each(ctx, x.entries, 1, func(item store.Item) error {
 		if item.Gap != nil {
 			if int64(item.Gap.To)-int64(len(x.leaves)) > mostMissing {
 				return fmt.Errorf("%w: entries %d to %d are missing, more than can be read back", ErrDamaged, int64(item.Gap.From)-1, int64(item.Gap.To)-1)
@@ -212,7 +194,7 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 			return nil
 		}
 		index := indexOf(item.Record)
-		e, err := r.codec.open(item.Record)
+		e, err := x.codec.open(item.Record)
 		if errors.Is(err, ErrMissing) {
 			x.extend(index + 1)
 			return nil
@@ -269,11 +251,11 @@ func (x *examination) take(e *Entry) {
 }
 
 // readPin checks the checkpoint next to the key, with the key or an earlier signer's.
-func (r *examiner) readPin(x *examination) {
+func (x *examination) readPin() {
 	if x.pinText == nil {
 		return
 	}
-	c, err := x.within(r.openKnown(x, x.pinText))
+	c, err := x.within(x.openKnown(x.pinText))
 	if err != nil {
 		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key: %v", err)
 		return
@@ -289,18 +271,17 @@ func (r *examiner) readPin(x *examination) {
 // was signed.
 func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []truth.Finding, err error) {
 	key, keyErr := o.loadKey()
-	r := &examiner{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
-	x, err := r.examine(ctx)
-	if err != nil {
+	x := &examination{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
+	if err := x.examine(ctx); err != nil {
 		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)
 	}
 	if o.KeyFile != "" || keyErr == nil { // nobody but the relay needs to have another
-		x.checkKey(key, keyErr)
+		x.checkKey(keyErr)
 	}
 	return x.report, x.named.unnamed(slices.Concat(x.report.Problems, x.report.Restored)), nil
 }
 
-func (x *examination) checkKey(key keyPair, err error) {
+func (x *examination) checkKey(err error) {
 	last := x.gens[len(x.gens)-1]
 	const goesOn = "the next start begins a new generation, unless it is put back"
 	switch {
@@ -309,7 +290,7 @@ func (x *examination) checkKey(key keyPair, err error) {
 		x.problem(truth.Key, -1, -1, "the signing key is gone; %s", goesOn)
 	case err != nil:
 		x.problem(truth.Key, -1, -1, "the signing key: %v; %s", err, goesOn)
-	case last.PublicKey != "" && !key.isOwn(last.PublicKey):
+	case last.PublicKey != "" && !x.key.isOwn(last.PublicKey):
 		x.problem(truth.Key, -1, -1, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
 	}
 }
