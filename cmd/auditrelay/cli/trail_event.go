@@ -75,7 +75,7 @@ func (f *proveEventFlags) prove(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	if bundle.Trail, err = entryProof(cmd, &f.which, bundle.EntryIndex, bundle.Entry); err != nil {
+	if err := proveEntry(cmd, &f.which, &bundle.SpanEntry); err != nil {
 		return fmt.Errorf("the event stands in the span of entry %d, but the entry is not proven; if it is a new one, try again in some seconds: %w", bundle.EntryIndex, err)
 	}
 	if err := writeTo(f.out, cmd.OutOrStdout(), func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
@@ -84,20 +84,21 @@ func (f *proveEventFlags) prove(cmd *cobra.Command, arg string) error {
 	return sayReceived(cmd.ErrOrStderr(), bundle, &proven)
 }
 
-// entryProof proves an entry, from the relay's files for public tools.
-func entryProof(cmd *cobra.Command, which *trailFlags, index int64, record string) (string, error) {
+// proveEntry proves the entry of a span, from the relay's files for public tools.
+func proveEntry(cmd *cobra.Command, which *trailFlags, e *eventproof.SpanEntry) error {
 	prover, err := which.prover(cmd)
 	if err != nil {
-		return "", err
+		return err
 	}
-	made, err := prover.Prove(cmd.Context(), index)
+	made, err := prover.Prove(cmd.Context(), e.EntryIndex)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if made.Leaf != proof.LeafHash([]byte(record)) {
-		return "", fmt.Errorf("entry %d of the trail's files is another than the relay's", index)
+	if made.Leaf != proof.LeafHash([]byte(e.Entry)) {
+		return fmt.Errorf("entry %d of the trail's files is another than the relay's", e.EntryIndex)
 	}
-	return string(made.Proof.Marshal()), nil
+	e.Trail = string(made.Proof.Marshal())
+	return nil
 }
 
 // query names the event of an argument and the flags: an id, or the event's file, if there is one
@@ -191,7 +192,7 @@ func newTrailListSpan() *cobra.Command {
 func provenHead(cmd *cobra.Command, which *trailFlags, line []byte) ([]byte, error) {
 	head, err := eventproof.ParseHead(line)
 	if err == nil {
-		head.Trail, err = entryProof(cmd, which, head.EntryIndex, head.Entry)
+		err = proveEntry(cmd, which, &head.SpanEntry)
 	}
 	if err != nil {
 		return nil, err

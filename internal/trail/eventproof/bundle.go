@@ -1,16 +1,13 @@
 package eventproof
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -39,13 +36,7 @@ type Bundle struct {
 	// the root (RFC 6962, section 2.1.1).
 	Leaf int64            `json:"leaf"`
 	Path tlog.RecordProof `json:"path"`
-	// Entry is the record of the span's entry in the trail, as canonical JSON, and
-	// EntryIndex its index.
-	EntryIndex int64  `json:"entry_index"`
-	Entry      string `json:"entry"`
-	// Trail proves the entry: a .tlog-proof (https://c2sp.org/tlog-proof). Empty where it
-	// is kept apart.
-	Trail string `json:"tlog_proof,omitempty"`
+	SpanEntry
 }
 
 // Proven is the event of a verified bundle, and its span.
@@ -68,25 +59,30 @@ func ParseBundle(data []byte) (*Bundle, error) {
 
 // Verify checks the event's way to the span's entry. The entry, and its index, are for its own
 // proof: Trail.
-func (b *Bundle) Verify() (Proven, error) {
-	s, err := b.span()
+func (b *Bundle) Verify() (p Proven, err error) {
+	if p.Span, err = b.span(); err == nil {
+		p.Event, err = b.event()
+	}
+	if err == nil {
+		err = b.isIn(&p.Span)
+	}
 	if err != nil {
 		return Proven{}, fmt.Errorf("verify the bundle: %w", err)
 	}
-	e, err := b.event()
-	if err != nil {
-		return Proven{}, fmt.Errorf("verify the bundle: %w", err)
+	return p, nil
+}
+
+// isIn checks that the record is in the span.
+func (b *Bundle) isIn(s *Span) error {
+	switch {
+	case b.Position < s.First || b.Position > s.Last || s.misses(b.Position):
+		return fmt.Errorf("position %d is not in the span from %d to %d", b.Position, s.First, s.Last)
+	case int64(b.RecordEvents) > s.Events:
+		return fmt.Errorf("its record has %d events, and its span only %d", b.RecordEvents, s.Events)
+	case !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, b.RecordEvents, b.RecordRoot)):
+		return errors.New("its record is not in the span: the root differs")
 	}
-	if b.Position < s.First || b.Position > s.Last || s.misses(b.Position) {
-		return Proven{}, fmt.Errorf("verify the bundle: position %d is not in the span from %d to %d", b.Position, s.First, s.Last)
-	}
-	if int64(b.RecordEvents) > s.Events {
-		return Proven{}, fmt.Errorf("verify the bundle: its record has %d events, and its span only %d", b.RecordEvents, s.Events)
-	}
-	if !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, b.RecordEvents, b.RecordRoot)) {
-		return Proven{}, errors.New("verify the bundle: its record is not in the span: the root differs")
-	}
-	return Proven{Event: e, Span: s}, nil
+	return nil
 }
 
 // event is the event, proven to be of a record with the root.
@@ -131,20 +127,4 @@ func (p *Proven) Matches(q Query) error {
 		return errors.New("its type, subject, time, project, environment or content type differs from the received one: it was changed since")
 	}
 	return errors.New("the body differs from the received one: it was changed, or redacted on its way to the sink")
-}
-
-// span reads the entry.
-func (b *Bundle) span() (Span, error) {
-	canonical, err := jsontext.Canonical([]byte(b.Entry))
-	if err != nil {
-		return Span{}, fmt.Errorf("its entry: %w", err)
-	}
-	if string(canonical) != b.Entry {
-		return Span{}, errors.New("its entry is not canonical JSON")
-	}
-	e := audit.Entry{Index: b.EntryIndex}
-	if err := json.Unmarshal(canonical, &e); err != nil {
-		return Span{}, fmt.Errorf("its entry: %w", err)
-	}
-	return spanOf(&e)
 }

@@ -26,12 +26,7 @@ const ListFormat = "auditrelay.span/1"
 // ListHead begins a span's list.
 type ListHead struct {
 	Format string `json:"format"`
-	// Entry is the record of the span's entry in the trail, as canonical JSON, and
-	// EntryIndex its index.
-	EntryIndex int64  `json:"entry_index"`
-	Entry      string `json:"entry"`
-	// Trail proves the entry: a .tlog-proof (https://c2sp.org/tlog-proof).
-	Trail string `json:"tlog_proof,omitempty"`
+	SpanEntry
 }
 
 // ParseHead reads the first line of a list.
@@ -68,11 +63,11 @@ func List(ctx context.Context, logs []*journal.Journal, t *audit.Trail, index in
 	if err != nil {
 		return err
 	}
-	head := ListHead{Format: ListFormat, EntryIndex: index}
-	if head.Entry, err = canonicalEntry(&e.Entry); err != nil {
-		return err
+	entry, err := entryOf(&e.Entry)
+	if err == nil {
+		err = yield(ListHead{ListFormat, entry})
 	}
-	if err := yield(head); err != nil {
+	if err != nil {
 		return err
 	}
 	var tree proof.Edge
@@ -157,14 +152,13 @@ func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (
 		return c, errors.Join(errors.New("the span's list is empty"), lines.Err())
 	}
 	head, err := ParseHead(lines.Bytes())
+	if err == nil {
+		err = check(&head)
+	}
 	if err != nil {
 		return c, err
 	}
-	if err := check(&head); err != nil {
-		return c, err
-	}
-	b := Bundle{EntryIndex: head.EntryIndex, Entry: head.Entry}
-	s, err := b.span()
+	s, err := head.span()
 	if err != nil {
 		return c, err
 	}

@@ -66,7 +66,7 @@ func TestASpanThatContradictsItsRecordsProvesNothing(t *testing.T) {
 		b.Entry = strings.Replace(sound, `"events":7`, fmt.Sprintf(`"events":%d`, events), 1)
 		_, err := b.Verify()
 		assert.Equal(t, events < 5, err != nil, "%d events: %v", events, err)
-		head, err := json.Marshal(ListHead{Format: ListFormat, Entry: b.Entry})
+		head, err := json.Marshal(ListHead{ListFormat, SpanEntry{Entry: b.Entry}})
 		require.NoError(t, err)
 		_, err = Compare(strings.NewReader(string(head)+"\n"+rest), trusted, strings.NewReader(linesOfEvents(all[2:])))
 		assert.Equal(t, events != 7, err != nil, "%d events: %v", events, err)

@@ -3,11 +3,10 @@ package eventproof
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -42,7 +41,7 @@ type Query struct {
 // by its id and its body.
 func QueryOf(e *relay.Event) Query {
 	return Query{
-		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body)),
+		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: jsondiff.Hash(e.Body),
 		Whole: e.Source != "", Type: e.Type, Subject: e.Subject, Time: e.Time, Project: e.Project, Environment: e.Environment,
 		ContentType: e.ContentType,
 	}
@@ -51,7 +50,7 @@ func QueryOf(e *relay.Event) Query {
 // fits reports whether q names e.
 func (q *Query) fits(e *relay.Event) bool {
 	return q.ID == e.ID && (q.Source == "" || q.Source == e.Source) &&
-		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == hexOf(sha256.Sum256(e.Body))) &&
+		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == jsondiff.Hash(e.Body)) &&
 		(!q.Whole || q.hasAttributes(e))
 }
 
@@ -140,11 +139,8 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 		return nil, fmt.Errorf("the event stands at position %d, but it cannot be proven: %w", found.Position, err)
 	}
 	found.Path = pathIn(leaves, found.Leaf)
-	found.EntryIndex = e.Index
-	if found.Entry, err = canonicalEntry(e); err != nil {
-		return nil, err
-	}
-	return found, nil
+	found.SpanEntry, err = entryOf(e)
+	return found, err
 }
 
 // bundleOf begins the bundle of the first event in a sound record that fits.
@@ -195,12 +191,7 @@ func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) {
 
 // misses reports whether the span has no record at a position.
 func (s *Span) misses(position uint64) bool {
-	for _, m := range s.Missing {
-		if m.From <= position && position <= m.To {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.From <= position && position <= m.To })
 }
 
 // pathIn leads from a leaf to the root of a tree (RFC 6962, section 2.1.1).
@@ -213,16 +204,4 @@ func pathIn(leaves []tlog.Hash, leaf int64) tlog.RecordProof {
 		return append(pathIn(leaves[:left], leaf), proof.Edge{}.With(leaves[left:]...).Root())
 	}
 	return append(pathIn(leaves[left:], leaf-left), proof.Edge{}.With(leaves[:left]...).Root())
-}
-
-// canonicalEntry is the entry as the trail has it.
-func canonicalEntry(e *audit.Entry) (string, error) {
-	raw, err := json.Marshal(e)
-	if err == nil {
-		raw, err = jsontext.Canonical(raw)
-	}
-	if err != nil {
-		return "", fmt.Errorf("encode entry %d: %w", e.Index, err)
-	}
-	return string(raw), nil
 }

@@ -1,9 +1,8 @@
 package eventproof
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -138,7 +137,43 @@ func previousOf(e *audit.Entry) (*Previous, error) {
 	return &Previous{Index: e.Index, SHA256: jsontext.Hash(canonical)}, nil
 }
 
-func hexOf(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) }
+// SpanEntry is the entry of a span in the trail.
+type SpanEntry struct {
+	// Entry is its record, as canonical JSON, and EntryIndex its index.
+	EntryIndex int64  `json:"entry_index"`
+	Entry      string `json:"entry"`
+	// Trail proves the entry: a .tlog-proof (https://c2sp.org/tlog-proof). Empty where it
+	// is kept apart.
+	Trail string `json:"tlog_proof,omitempty"`
+}
+
+// entryOf is the entry as the trail has it.
+func entryOf(e *audit.Entry) (SpanEntry, error) {
+	raw, err := json.Marshal(e)
+	if err == nil {
+		raw, err = jsondiff.Canonical(raw)
+	}
+	if err != nil {
+		return SpanEntry{}, fmt.Errorf("encode entry %d: %w", e.Index, err)
+	}
+	return SpanEntry{EntryIndex: e.Index, Entry: string(raw)}, nil
+}
+
+// span reads the entry.
+func (s *SpanEntry) span() (Span, error) {
+	canonical, err := jsondiff.Canonical([]byte(s.Entry))
+	e := audit.Entry{Index: s.EntryIndex}
+	if err == nil {
+		err = json.Unmarshal(canonical, &e)
+	}
+	if err != nil {
+		return Span{}, fmt.Errorf("its entry: %w", err)
+	}
+	if string(canonical) != s.Entry {
+		return Span{}, errors.New("its entry is not canonical JSON")
+	}
+	return spanOf(&e)
+}
 
 // building is a span in the making.
 type building struct {
