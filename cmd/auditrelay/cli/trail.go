@@ -46,20 +46,26 @@ func oneIndex(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return errors.New("give the INDEX of one entry, as 'trail list' shows it")
 	}
-	if n, err := strconv.ParseInt(args[0], 10, 64); err != nil || n < 0 {
+	if indexOf(args[0]) < 0 {
 		return fmt.Errorf("%q is not the index of an entry, as 'trail list' shows it", args[0])
 	}
 	return nil
 }
 
+// indexOf is the index of an entry; -1 for none.
+func indexOf(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 // entryOf reads the entry of arguments checked by oneIndex.
 func entryOf(cmd *cobra.Command, source trailSource, args []string) (timeline.Entry, error) {
-	index, err := strconv.ParseInt(args[0], 10, 64)
-	if err != nil {
-		return timeline.Entry{}, err
-	}
+	index := indexOf(args[0])
 	var found *timeline.Entry
-	err = source.Entries(cmd.Context(), timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
+	err := source.Entries(cmd.Context(), timeline.Filter{Index: &index}, func(e timeline.Entry) error { found = &e; return nil })
 	switch {
 	case err != nil:
 		return timeline.Entry{}, err
@@ -74,7 +80,7 @@ func entryOf(cmd *cobra.Command, source trailSource, args []string) (timeline.En
 func newTrailAnnotate() *cobra.Command {
 	var a timeline.Annotation
 	return command("trail annotate", &relayFlags{}, func(cmd *cobra.Command, args []string, client *console.Client) error {
-		a.Index, _ = strconv.ParseInt(args[0], 10, 64) // oneIndex has checked it
+		a.Index = indexOf(args[0])
 		done, err := client.Annotate(cmd.Context(), a)
 		if err != nil {
 			return err

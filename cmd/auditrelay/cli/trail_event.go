@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -168,13 +167,9 @@ func newTrailListSpan() *cobra.Command {
 	var which trailFlags
 	var path string
 	return command("trail list-span", &which.relayFlags, func(cmd *cobra.Command, args []string, client *console.Client) error {
-		index, err := strconv.ParseInt(args[0], 10, 64)
-		if err != nil {
-			return err
-		}
 		return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
 			first := true
-			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) (err error) {
+			return client.ListSpan(cmd.Context(), console.ListSpan{Entry: indexOf(args[0])}, func(line json.RawMessage) (err error) {
 				if first {
 					line, err = provenHead(cmd, &which, line)
 					first = false

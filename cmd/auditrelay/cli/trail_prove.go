@@ -90,8 +90,7 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 // indexes are those of the arguments, or of the chosen entries.
 func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, err error) {
 	for _, arg := range args {
-		index, _ := strconv.ParseInt(arg, 10, 64) // checked before
-		list = append(list, index)
+		list = append(list, indexOf(arg))
 	}
 	if len(list) > 0 {
 		return list, nil

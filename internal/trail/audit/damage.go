@@ -29,46 +29,35 @@ func cutOut(all []span, taken span) (left []span) {
 	return left
 }
 
-// namedDamage is the damage named by entries of the trail: each is named once, however
+// namedDamage is the damage named by entries of the trail, by [kindOf]: each is named once, however
 // often the trail is opened.
-type namedDamage struct {
-	runs    map[string][]span // by what they count
-	details []string          // of what has no index
-}
+type namedDamage map[string][]span
 
 // ofEntries stands for all findings about entries in the log.
 const ofEntries = "entries"
 
-// kindOf tells findings apart that may name the same numbers. Those without a number of their own,
-// for which it is empty, are told apart by their details.
+// kindOf tells findings apart that may name the same numbers. Those without a number of their own
+// are told apart by their details.
 func kindOf(f truth.Finding) string {
 	switch f.Kind {
 	case truth.Pin, truth.Key, truth.Forwarded:
-		return ""
+		return f.Detail
 	case truth.Restored, truth.Checkpoint:
 		return f.Kind
 	}
 	return ofEntries
 }
 
-func (n *namedDamage) add(problems []truth.Finding) {
+func (n namedDamage) add(problems []truth.Finding) {
 	for _, p := range problems {
-		if what := kindOf(p); what != "" {
-			n.runs[what] = append(n.runs[what], span{From: p.From, To: p.To})
-		} else {
-			n.details = append(n.details, p.Detail)
-		}
+		n[kindOf(p)] = append(n[kindOf(p)], span{From: p.From, To: p.To})
 	}
 }
 
 // unnamed gives the problems without a name in the trail.
-func (n *namedDamage) unnamed(problems []truth.Finding) (left []truth.Finding) {
+func (n namedDamage) unnamed(problems []truth.Finding) (left []truth.Finding) {
 	for _, p := range problems {
-		if what := kindOf(p); what != "" {
-			left = append(left, otherThan(p, n.runs[what]...)...)
-		} else if !slices.Contains(n.details, p.Detail) {
-			left = append(left, p)
-		}
+		left = append(left, otherThan(p, n[kindOf(p)]...)...)
 	}
 	return left
 }

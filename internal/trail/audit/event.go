@@ -80,12 +80,12 @@ func membersOf(body []byte) (map[string]json.RawMessage, error) {
 	if len(body) > maxEventBody {
 		return nil, fmt.Errorf("read audit event: it has %d bytes, the limit is %d", len(body), maxEventBody)
 	}
-	canonical, err := jsontext.Canonical(body)
-	if err != nil {
-		return nil, fmt.Errorf("read audit event: %w", err)
-	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(canonical, &members); err != nil {
+	canonical, err := jsondiff.Canonical(body)
+	if err == nil {
+		err = json.Unmarshal(canonical, &members)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
 	}
 	var e struct{ Type, Project, Subject *string }
@@ -122,15 +122,7 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 		return leafOfOmitted(raw)
 	}
 	delete(members, trailMember)
-	raw, err := json.Marshal(members)
-	if err != nil {
-		return nil, fmt.Errorf("read audit event: %w", err)
-	}
-	record, err := jsontext.Canonical(raw) // json.Marshal writes < and > in another way
-	if err != nil {
-		return nil, fmt.Errorf("read audit event: %w", err)
-	}
-	return tlogproof.LeafData(record), nil
+	return tlogproof.LeafData(canonicalOf(members)), nil
 }
 
 func leafOfOmitted(raw json.RawMessage) ([]byte, error) {

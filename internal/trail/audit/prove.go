@@ -28,18 +28,14 @@ type proof struct {
 
 // prove finds the leaf hashes with a signature.
 func (g *proof) prove() {
-	listed := int64(0)
 	for _, c := range g.history {
-		if len(c.Leaves) > 0 {
-			listed = max(listed, c.Size)
-		}
+		g.end = max(g.end, c.Size)
 	}
 	for _, c := range g.history {
-		g.list(c, listed)
+		g.list(c)
 	}
 	all := truth.NewTree(&g.hashes)
 	for _, c := range g.history {
-		g.end = max(g.end, c.Size)
 		if c.Size < g.signed.Len() {
 			continue
 		}
@@ -56,12 +52,11 @@ func (g *proof) prove() {
 	}
 }
 
-// list takes in the hashes kept with a checkpoint: into the first list, of so many leaves, that does
-// not contradict them.
-func (g *proof) list(c *Kept, leaves int64) {
+// list takes in the hashes kept with a checkpoint: into the first list that does not contradict them.
+func (g *proof) list(c *Kept) {
 	for n := 1; len(c.Leaves) > 0; n++ {
 		if n == len(g.hashes.Lists) {
-			g.hashes.Lists = append(g.hashes.Lists, make([]tlog.Hash, leaves))
+			g.hashes.Lists = append(g.hashes.Lists, make([]tlog.Hash, g.end))
 		}
 		place := g.hashes.Lists[n][c.from():c.Size]
 		if at := slices.IndexFunc(place, func(h tlog.Hash) bool { return h != tlog.Hash{} }); at < 0 || slices.Equal(place, c.Leaves) {
@@ -75,10 +70,8 @@ func (g *proof) list(c *Kept, leaves int64) {
 // forks names the checkpoints whose signed root is not that of the signed leaves: their key has
 // signed two histories.
 func (g *proof) forks() {
-	bySize := slices.Clone(g.history)
-	slices.SortStableFunc(bySize, func(a, b *Kept) int { return cmp.Compare(a.Size, b.Size) })
 	var proven tree
-	for _, c := range bySize {
+	for _, c := range slices.SortedStableFunc(slices.Values(g.history), func(a, b *Kept) int { return cmp.Compare(a.Size, b.Size) }) {
 		if c.Size > g.signed.Len() { // it was named as unproven; its own hashes may tell more
 			if at, sound := c.at(g.signed.Len()); sound && at.Root() != g.signed.Root() {
 				g.forked = append(g.forked, c.Seq)

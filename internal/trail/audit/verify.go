@@ -58,7 +58,7 @@ type examination struct {
 // entries: each may speak of the next only, and all three grow while they are read.
 func (x *examination) begin(ctx context.Context) error {
 	x.openings, x.rotations, x.newest = map[int64]Opening{}, rotations{}, map[string]int64{}
-	x.copied, x.notes, x.named.runs = map[int64]tlog.Hash{}, map[[8]byte]bool{}, map[string][]span{}
+	x.copied, x.notes, x.named = map[int64]tlog.Hash{}, map[[8]byte]bool{}, namedDamage{}
 	if x.entries != nil {
 		state, err := x.entries.State(ctx)
 		if err != nil {
