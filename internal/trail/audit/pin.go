@@ -97,54 +97,34 @@ func isMarked(key keyPair, markFile string) bool {
 // checkPin holds the pin against the history: a roll-back of both logs leaves it
 // ahead of them, and an older copy put in its place is older than they are.
 func (x *examination) checkPin() {
-	own := x.ownHistory()
+	own, newer := x.ownHistory()
 	switch {
-	case x.pinText == nil && x.pinExpected && (len(own) > 0 || x.marked):
+	case x.pinText == nil && x.pinExpected && (own > 0 || x.marked):
 		x.problem("pin", 0, 0, "the checkpoint next to the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
-			filepath.Base(x.options.pinFile()), len(own))
+			filepath.Base(x.options.pinFile()), own)
 	case x.pin == nil: // it is no pin, and is named, or there is none yet
-	case x.still && pinLag(*x.pin, own) > 1:
+	case x.still && newer > 1:
 		x.problem("pin", 0, 0, "the checkpoint next to the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
-			x.pin.Size, pinLag(*x.pin, own))
+			x.pin.Size, newer)
 	case x.pinCounts():
 		x.comparePin()
 	}
 }
 
-// isPinned reports whether the checkpoint next to the key is of a generation's tree.
-func (x *examination) isPinned(base int64, signed tree) bool {
-	return x.pin != nil && x.pin.Base == base && x.pin.Size == signed.Len() && x.pin.Root == signed.Root()
-}
-
-// newestNote is the signed note of the newest generation's proven tree; nil where nothing is.
-func (x *examination) newestNote() []byte {
-	base, root := x.gens[len(x.gens)-1].Base, x.signed.Root()
-	for _, c := range append(x.pins(), x.history...) {
-		if c.Base == base && c.Size == x.signed.Len() && c.Root == root {
-			return []byte(c.Note)
-		}
-	}
-	return nil
-}
-
-// ownHistory are the kept checkpoints under a key, the same tree signed again left out.
-func (x *examination) ownHistory() (own []Kept) {
+// ownHistory counts the kept checkpoints under the key, the same tree signed again left out, and how
+// many of them are newer than the pin.
+func (x *examination) ownHistory() (own, newer int) {
+	var last Kept
 	for _, c := range x.history {
-		if n := len(own); x.key.isOwn(c.PublicKey) && (n == 0 || own[n-1].Base != c.Base || own[n-1].Size != c.Size) {
-			own = append(own, c)
+		if !x.key.isOwn(c.PublicKey) || own > 0 && last.Base == c.Base && last.Size == c.Size {
+			continue
 		}
-	}
-	return own
-}
-
-// pinLag is how many of the own checkpoints, in order, are newer than the pin.
-func pinLag(pin Kept, own []Kept) (newer int) {
-	for _, c := range own {
-		if cmp.Or(cmp.Compare(c.Base, pin.Base), cmp.Compare(c.Size, pin.Size)) > 0 {
+		own, last = own+1, c
+		if x.pin != nil && cmp.Or(cmp.Compare(c.Base, x.pin.Base), cmp.Compare(c.Size, x.pin.Size)) > 0 {
 			newer++
 		}
 	}
-	return newer
+	return own, newer
 }
 
 // isOfTheEntries reports whether a checkpoint's root is the root over the entries as they

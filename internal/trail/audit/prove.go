@@ -22,6 +22,7 @@ type proof struct {
 
 	signed tree  // proven by the newest good checkpoint
 	end    int64 // covered by some checkpoint
+	newest *Kept // that checkpoint; nil for none
 	good   int   // checkpoints of a root that is proven
 	forked []uint64
 }
@@ -41,7 +42,7 @@ func (g *proof) prove() {
 		}
 		before, _ := c.before()
 		if signed, ok := all.Prove(c.Size, c.Root, before); ok {
-			g.signed = signed
+			g.signed, g.newest = signed, c
 			g.good++
 		}
 	}
@@ -145,7 +146,7 @@ func (x *examination) proveAll() (keys map[int64]string) {
 			x.checkpointProblem(seq, twoHistories)
 		}
 		x.report.Checkpoints += g.good
-		x.signed, x.end, x.proven = g.signed, g.end, append(x.proven, g.hashes.Signed)
+		x.signed, x.best, x.end, x.proven = g.signed, g.newest, g.end, append(x.proven, g.hashes.Signed)
 		made := x.generation(g)
 		x.gens = append(x.gens, made)
 		x.recover(made, g.hashes.Lists[0], g.hashes.Signed)

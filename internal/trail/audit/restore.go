@@ -76,8 +76,15 @@ func (t *Trail) goOn(x *examination) (err error) {
 	if t.key, err = t.fileKey.Load().named(cmp.Or(last.Origin, t.fileKey.Load().Name())); err != nil {
 		return err
 	}
-	t.base, t.signed = last.Base, x.signed
-	t.newestNote, t.pinDue = x.newestNote(), t.signed.Len() > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
+	t.base, t.signed, t.newestNote = last.Base, x.signed, nil
+	pinned := x.pin != nil && x.pin.Base == last.Base && x.pin.Size == last.Size && x.pin.Root == last.Root
+	switch {
+	case pinned: // perhaps with the signatures of witnesses
+		t.newestNote = []byte(x.pin.Note)
+	case x.best != nil:
+		t.newestNote = []byte(x.best.Note)
+	}
+	t.pinDue = last.Size > 0 && (!t.marked || !pinned)
 	return nil
 }
 

@@ -51,6 +51,7 @@ type examination struct {
 	gens   []Generation  // the oldest first, at least one
 	proven [][]tlog.Hash // the signed leaves of each, zero where they are not known
 	signed tree          // of the newest generation, proven by a checkpoint
+	best   *Kept         // this checkpoint; nil for none
 	end    int64         // the most leaves of it covered by some good checkpoint
 }
 
