@@ -144,9 +144,9 @@ func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
 	require.NoError(t, r.stop())
 	newest := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
 	require.Len(t, newest, 1)
-	end := sizeOf(t, string(newest[0].Note))
+	end := sizeOf(t, newest[0].Checkpoint)
 	require.Equal(t, had+3, end, "the start, the annotation and the stop")
-	require.Contains(t, string(newest[0].Note), "auditrelay/heartbeat 0\n", "signed at the stop")
+	require.Contains(t, newest[0].Checkpoint, "auditrelay/heartbeat 0\n", "signed at the stop")
 	files, err := os.ReadDir(cfg.DataDir)
 	require.NoError(t, err)
 	for _, f := range files {
@@ -165,5 +165,5 @@ func publishedSize(t *testing.T, cfg *config.Config) int {
 	t.Helper()
 	newest := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
 	require.Len(t, newest, 1)
-	return sizeOf(t, string(newest[0].Note))
+	return sizeOf(t, newest[0].Checkpoint)
 }

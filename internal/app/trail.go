@@ -12,9 +12,8 @@ import (
 // closeTrail takes an unusable trail for a warning: it was reported while the relay
 // ran, and stopping is no failure of the relay.
 func (c *control) closeTrail(ctx context.Context) error {
-	err := c.trail.Stop(ctx)
+	err := c.trail.Close(ctx)
 	c.finishTiles(ctx)
-	err = errors.Join(err, c.trail.Close(ctx))
 	if errors.Is(err, audit.ErrUnavailable) {
 		c.log.Warn("the audit trail was not signed to its end; the next start signs it", "error", err)
 		return nil

@@ -156,7 +156,7 @@ func TestARestoredBackupIsRefused(t *testing.T) {
 	require.NoError(t, r.stop())
 	published := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
 	require.Len(t, published, 1)
-	whole := sizeOf(t, string(published[0].Note)) // with the entry of the stop
+	whole := sizeOf(t, published[0].Checkpoint) // with the entry of the stop
 
 	backup := watchedBy(d.copied(t), w)
 	r = start(t, backup)

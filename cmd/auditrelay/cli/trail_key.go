@@ -114,11 +114,11 @@ func withTrail(ctx context.Context, cfg *config.Config, s store.Store, log *slog
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(do(ctx, trail), trail.Stop(ctx)); err == nil {
+	if err = errors.Join(do(ctx, trail), trail.Close(ctx)); err == nil {
 		files := tiles.NewKeeper(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)), trail, trail.Generations, log)
 		if err := files.Run(ctx); err != nil {
 			log.Warn("the newest entries are not in the trail's files; the next start writes them", "error", err)
 		}
 	}
-	return errors.Join(err, trail.Close(ctx))
+	return err
 }

@@ -98,7 +98,6 @@ func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
 	}
 	dir, err := os.MkdirTemp("", "auditrelay-trail-")
 	if err != nil {
-		trail.Close()
 		return nil, fmt.Errorf("make an index of the trail: %w", err)
 	}
 	o := offlineTrail{Index: timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})}
@@ -108,7 +107,6 @@ func (f *trailFlags) readFiles(ctx context.Context) (trailSource, error) {
 	o.close = func() error {
 		cancel()
 		keeping.Wait()
-		trail.Close()
 		return os.RemoveAll(dir)
 	}
 	return o, nil
@@ -143,7 +141,6 @@ func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, un
 	if err != nil {
 		return report, nil, err
 	}
-	defer trail.Close()
 	return audit.VerifyOffline(ctx, app.TrailOptions(cfg), trail)
 }
 

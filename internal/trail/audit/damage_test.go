@@ -327,7 +327,7 @@ func TestAbsurdSizesDecideNothing(t *testing.T) {
 		},
 		"in the files": func(_ *testing.T, o *Options, kept []*store.Draft) []*store.Draft {
 			_, note := absurd(key.Name())
-			o.Files = published{{Note: note, PublicKey: key.public}}
+			o.Files = published{{Checkpoint: string(note), Key: key.public}}
 			return kept
 		},
 		"in the note for the sinks": func(t *testing.T, o *Options, kept []*store.Draft) []*store.Draft {

@@ -14,16 +14,6 @@ import (
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after
 // the trail, so a trail with less in it was put back to an earlier state.
 
-// Published is a checkpoint of one log of the trail's files.
-type Published struct {
-	// Seq is the number that it had among the trail's kept checkpoints. The newest one of a
-	// log comes without.
-	Seq uint64
-	// Note is the signed note, and PublicKey the key said to have signed it, in the note form.
-	Note      []byte
-	PublicKey string
-}
-
 // place is the place of the newest entry under a checkpoint.
 func (c *Kept) place() Place {
 	return Place{Index: c.Base + c.Size - 1, Origin: c.Origin, Size: c.Size, Root: &c.Root}
@@ -39,11 +29,11 @@ const (
 // of unknown keys are foreign: see foreignEnd.
 func (x *examination) takePublished() {
 	for _, p := range x.published {
-		if c, err := x.openKnown(p.Note); err == nil {
+		if c, err := x.openKnown([]byte(p.Checkpoint)); err == nil {
 			if at := c.place(); c.Size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
 				x.takeForwarded(&at, inFiles)
 			}
-		} else if c, err := openCheckpoint(p.PublicKey, p.Note); err == nil {
+		} else if c, err := openCheckpoint(p.Key, []byte(p.Checkpoint)); err == nil {
 			x.foreign = append(x.foreign, c)
 		}
 	}
@@ -68,11 +58,11 @@ func (x *examination) checkHistory() {
 	if x.options.Files == nil {
 		return
 	}
-	x.options.Files.History(func(p Published) {
-		if x.notes[noteSum(string(p.Note))] || p.Seq > x.keptSeq && !x.still {
+	x.options.Files.History(func(p tlogproof.Line) {
+		if x.notes[noteSum(p.Checkpoint)] || p.Seq > x.keptSeq && !x.still {
 			return
 		}
-		c, err := x.openKnown(p.Note)
+		c, err := x.openKnown([]byte(p.Checkpoint))
 		if err != nil || c.Time.IsZero() || x.notes[c.said()] {
 			return // the files are damaged, and are written again
 		}

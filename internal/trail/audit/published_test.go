@@ -15,10 +15,10 @@ import (
 )
 
 // published are files without entries.
-type published []Published
+type published []tlogproof.Line
 
-func (p published) Published() []Published { return p }
-func (published) History(func(Published))  {}
+func (p published) Published() []tlogproof.Line { return p }
+func (published) History(func(tlogproof.Line))  {}
 
 func (published) Tiles(string) tlog.TileReader { return nil }
 func (published) Records(string, int64, int64, func(int64, []byte) error) error {
@@ -26,12 +26,12 @@ func (published) Records(string, int64, int64, func(int64, []byte) error) error 
 }
 
 // published are notes as the trail's files have them, under the key of the trail.
-func (d *damageable) published(t *testing.T, checkpoints ...int) (list []Published) {
+func (d *damageable) published(t *testing.T, checkpoints ...int) (list []tlogproof.Line) {
 	t.Helper()
 	for _, n := range checkpoints {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 		require.NoError(t, err)
-		list = append(list, Published{Note: []byte(c.Note), PublicKey: c.PublicKey})
+		list = append(list, tlogproof.Line{Checkpoint: c.Note, Key: c.PublicKey})
 	}
 	return list
 }
@@ -110,7 +110,7 @@ func TestForeignLogsThatDecideNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []tlogproof.Checkpoint{{Origin: "example.com/stranger", Size: 30}, {Origin: "example.com/trail", Size: 1 << 40}, {Origin: "example.com/trail/from-1000", Size: 3}} {
 		d, l := newDamageable(t), testlog.New(t, c.Origin, 1, "")
-		d.o.Files = published([]Published{{Note: l.Sign(c), PublicKey: l.Public}})
+		d.o.Files = published([]tlogproof.Line{{Checkpoint: string(l.Sign(c)), Key: l.Public}})
 		trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
 		require.Len(t, trail.Generations(), 1, c)
 		require.EqualValues(t, 21, trail.Size(), c)
@@ -123,9 +123,9 @@ func TestForeignLogsThatDecideNothing(t *testing.T) {
 func TestFilesOfAWholeTrail(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
-	for name, list := range map[string][]Published{
+	for name, list := range map[string][]tlogproof.Line{
 		"none": nil, "behind": d.published(t, 4), "newest": d.published(t, len(d.checkpoints)),
-		"damaged": {{Note: []byte("x"), PublicKey: "y"}, {}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
+		"damaged": {{Checkpoint: "x", Key: "y"}, {}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
 	} {
 		d.o.Files = published(list)
 		trail, st := d.reopen(t, d.entries, d.checkpoints, 0)

@@ -48,23 +48,12 @@ type Reader struct {
 
 // OpenReader opens the trail in a store that was opened for reading only. No new entries come.
 func OpenReader(ctx context.Context, s store.Store) (*Reader, error) {
-	c, err := newCodec()
-	if err != nil {
-		return nil, fmt.Errorf("open audit trail: %w", err)
-	}
-	r := &Reader{codec: c, tried: make(chan struct{}), opened: make(chan struct{}), still: true, suspect: func(string) {}}
+	r := &Reader{codec: newCodec(), tried: make(chan struct{}), opened: make(chan struct{}), still: true, suspect: func(string) {}}
 	r.view.Store(&view{})
 	close(r.tried)
 	close(r.opened)
-	if err := r.open(ctx, s); err != nil {
-		c.close()
-		return nil, err
-	}
-	return r, nil
+	return r, r.open(ctx, s)
 }
-
-// Close releases a reader.
-func (r *Reader) Close() { r.codec.close() }
 
 // open opens the two logs. A store that was opened for reading only makes none.
 func (r *Reader) open(ctx context.Context, s store.Store) error {

@@ -59,7 +59,6 @@ func TestGetHasTheLeafOfTheTree(t *testing.T) {
 
 	offline, err := OpenReader(t.Context(), st)
 	require.NoError(t, err)
-	defer offline.Close()
 	same, err := offline.Get(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, e, same)

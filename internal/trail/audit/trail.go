@@ -59,6 +59,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Options say how a trail is signed, and what else tells of it.
@@ -101,11 +102,11 @@ type Files interface {
 	// Tiles gives the hash tiles of the tree with an origin. Witnesses get consistency proofs
 	// from there.
 	Tiles(origin string) tlog.TileReader
-	// Published gives the newest checkpoint of each tree. The files are written after the
+	// Published gives the newest checkpoint of each tree, without its number. The files are written after the
 	// trail: a trail with less in it was put back, as with [Evidence].ForwardedFile.
-	Published() []Published
+	Published() []tlogproof.Line
 	// History calls handle with each checkpoint that the files ever had.
-	History(handle func(Published))
+	History(handle func(tlogproof.Line))
 }
 
 // Trail is an open trail. Its methods may be called concurrently.
@@ -174,12 +175,8 @@ const openPatience = time.Second
 // An unusable trail (its servers are away, its key may not be read) is tried again as soon as
 // possible: until then its methods return ErrUnavailable.
 func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
-	c, err := newCodec()
-	if err != nil {
-		return nil, fmt.Errorf("open audit trail: %w", err)
-	}
 	t := &Trail{
-		Reader:   &Reader{codec: c, files: o.Files, tried: make(chan struct{}), opened: make(chan struct{})},
+		Reader:   &Reader{codec: newCodec(), files: o.Files, tried: make(chan struct{}), opened: make(chan struct{})},
 		appender: appender{turn: make(chan struct{}, 1), additions: make(chan *addition, groupEntries), signer: signer{beat: beat{every: o.Heartbeat}}},
 		keeper:   keeper{grew: make(chan struct{}, 1), news: make(chan struct{}, 1), done: make(chan struct{}), offers: make(chan Offer, 1)},
 		store:    s, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
@@ -325,9 +322,9 @@ func (t *Trail) use(ctx context.Context) error {
 // Size is the number of entries; 0 while the trail was not read yet.
 func (t *Trail) Size() int64 { return t.known.len() }
 
-// Stop ends the work in the background, and signs the unsigned entries and, of a running
-// heartbeat, its end. Reads go on until Close.
-func (t *Trail) Stop(ctx context.Context) error {
+// Close ends the work in the background, and signs the unsigned entries and, of a running
+// heartbeat, its end. Reads go on. The store stays open: it is the caller's.
+func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
 	<-t.done
 	if err := t.isOpen(ctx); err != nil {
@@ -337,10 +334,4 @@ func (t *Trail) Stop(ctx context.Context) error {
 		return fmt.Errorf("close audit trail: %w", err)
 	}
 	return nil
-}
-
-// Close stops and releases the Trail. The store stays open: it is the caller's.
-func (t *Trail) Close(ctx context.Context) error {
-	defer t.codec.close()
-	return t.Stop(ctx)
 }

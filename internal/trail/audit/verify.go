@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
@@ -40,7 +41,7 @@ type examination struct {
 	pinText   []byte              // as it is; nil where there is none
 	forwarded *Place              // the newest entry handed on or published, where it is known
 	given     string              // to whom: givenToSinks or inFiles
-	published []Published         // the newest checkpoints of the files
+	published []tlogproof.Line    // the newest checkpoints of the files
 	foreign   []Kept              // of these, under keys unknown to the trail
 	copied    map[int64]tlog.Hash // the signed leaves of entries found only there
 	newest    map[string]int64    // the newest entry of each resource, sound or not

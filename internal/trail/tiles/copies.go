@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
@@ -64,7 +63,7 @@ func (s *Store) Tiles(origin string) tlog.TileReader {
 
 // Published gives the newest checkpoint of each log, for a trail to be held against. Logs
 // without a readable one are left out: they are written again.
-func (s *Store) Published() (all []audit.Published) {
+func (s *Store) Published() (all []proof.Line) {
 	list, err := s.Logs()
 	if err != nil {
 		return nil
@@ -76,19 +75,19 @@ func (s *Store) Published() (all []audit.Published) {
 		if err != nil {
 			signed = []byte(line.Checkpoint)
 		}
-		all = append(all, audit.Published{Note: signed, PublicKey: line.Key})
+		all = append(all, proof.Line{Checkpoint: string(signed), Key: line.Key})
 	}
 	return all
 }
 
 // History calls handle with each whole line of the history of each log. No signature is checked.
-func (s *Store) History(handle func(audit.Published)) {
+func (s *Store) History(handle func(proof.Line)) {
 	list, _ := s.Logs()
 	for _, listed := range list {
 		_ = s.Log(listed.Number).eachText(func(_ int, text []byte) error { // a damaged one is written again
 			var line proof.Line
 			if json.Unmarshal(text, &line) == nil {
-				handle(audit.Published{Seq: line.Seq, Note: []byte(line.Checkpoint), PublicKey: line.Key})
+				handle(line)
 			}
 			return nil
 		})

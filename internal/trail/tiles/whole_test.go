@@ -30,7 +30,7 @@ func (h *house) checkpoints() int {
 // published are the numbers of the checkpoints in the histories of all logs.
 func (h *house) published() (seqs []int) {
 	h.tb.Helper()
-	h.store.History(func(p audit.Published) { seqs = append(seqs, int(p.Seq)) })
+	h.store.History(func(p proof.Line) { seqs = append(seqs, int(p.Seq)) })
 	return seqs
 }
 
