@@ -164,23 +164,18 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 	if err != nil {
 		return fmt.Errorf("read the record: %w", err)
 	}
-	made, err := provenBy(*policy, file, record)
+	index, c, by, err := verify.Proof(*policy, file, record)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.proof, err)
+	}
+	made := proven{Origin: c.Origin, Index: index, Size: c.Size, Key: by.Log}
+	for _, w := range by.Witnesses {
+		made.Witnesses = append(made.Witnesses, w.Witness)
 	}
 	return printAs(cmd.OutOrStdout(), f.output.isJSON(), made, func(p *page, made proven) {
 		p.line("%s is entry %d of the log %s, proven against its signed root over %d entries; cosigned by %d witnesses",
 			f.record, made.Index, printable(made.Origin), made.Size, len(made.Witnesses))
 	})
-}
-
-func provenBy(policy proof.Policy, file, record []byte) (made proven, err error) {
-	index, c, by, err := verify.Proof(policy, file, record)
-	made = proven{Origin: c.Origin, Index: index, Size: c.Size, Key: by.Log}
-	for _, w := range by.Witnesses {
-		made.Witnesses = append(made.Witnesses, w.Witness)
-	}
-	return made, err
 }
 
 // verifyStopped verifies the logs of a stopped relay, and its files for public tools.
