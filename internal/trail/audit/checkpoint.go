@@ -72,18 +72,12 @@ type tree = tlogproof.Edge
 // before is the tree before c's own leaves, and whether its hashes are those of such a tree.
 func (c *Kept) before() (tree, bool) { return tlogproof.EdgeOf(c.from(), c.edge) }
 
-// isSound reports whether the hashes kept with c give its root.
-func (c *Kept) isSound() bool {
-	before, ok := c.before()
-	return ok && before.With(c.Leaves...).Root() == c.Root
-}
-
-// at is the tree of n leaves, as c's own hashes give it.
+// at is the tree of n leaves, as c's own hashes give it, if they give its root.
 func (c *Kept) at(n int64) (tree, bool) {
-	if !c.isSound() || n < c.from() || n > c.Size {
+	before, ok := c.before()
+	if !ok || before.With(c.Leaves...).Root() != c.Root || n < c.from() || n > c.Size {
 		return tree{}, false
 	}
-	before, _ := c.before()
 	return before.With(c.Leaves[:n-c.from()]...), true
 }
 

@@ -53,7 +53,8 @@ func openOn(t *testing.T, dir, url string) *scene {
 	s.trail, err = audit.Open(t.Context(), s.files.Store, audit.Options{KeySource: audit.KeySource{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")}, SignEvery: time.Hour, Logger: log})
 	require.NoError(t, err)
 	require.NoError(t, s.resume(t.Context()))
-	require.NoError(t, s.complete(t.Context()))
+	require.NoError(t, s.take(t.Context()))
+	require.NoError(t, s.reach(t.Context(), s.newest+1))
 	return s
 }
 

@@ -78,7 +78,10 @@ func (k *Keeper) Run(ctx context.Context, j *journal.Journal, t *audit.Trail) {
 	for ctx.Err() == nil {
 		err := k.resume(ctx)
 		if err == nil {
-			err = k.complete(ctx)
+			err = k.take(ctx)
+		}
+		if err == nil {
+			err = k.reach(ctx, k.newest+1)
 		}
 		for err == nil {
 			if err = k.step(ctx); err == nil {
@@ -140,14 +143,6 @@ func (k *Keeper) take(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// complete has the spans reach the newest known position.
-func (k *Keeper) complete(ctx context.Context) error {
-	if err := k.take(ctx); err != nil {
-		return err
-	}
-	return k.reach(ctx, k.newest+1)
 }
 
 // reach has the spans cover the positions before end. It reads the records from the journal.

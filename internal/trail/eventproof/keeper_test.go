@@ -105,7 +105,8 @@ func TestWhatWasNotedBeforeItBeganIsNotRead(t *testing.T) {
 	waiting[1].Events = 5 // as the journal does not have it
 	s.inbox.put(waiting[1])
 	require.NoError(t, s.resume(t.Context()))
-	require.NoError(t, s.complete(t.Context()))
+	require.NoError(t, s.take(t.Context()))
+	require.NoError(t, s.reach(t.Context(), s.newest+1))
 	assert.EqualValues(t, 1+5, s.open.span.Events)
 }
 
