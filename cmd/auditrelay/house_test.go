@@ -89,7 +89,6 @@ func floors() map[string]int {
 		"internal/retry":                0,
 		"internal/plaintext":            0,
 		"internal/trail/proof":          0,
-		"internal/trail/truth":          0,
 		"internal/store/durable":        0,
 		"internal/testbed/waiting":      0,
 		"internal/testbed/powercut":     0,
@@ -108,15 +107,14 @@ func floors() map[string]int {
 // sideways are the allowed arrows within a floor.
 func sideways() map[string]string {
 	return map[string]string{
-		"cmd/auditrelay -> cmd/auditrelay/cli":         "the command is the program without kinds of its own",
-		"config -> config/secret":                      "the type that a configuration keeps secrets in",
-		"config -> internal/jsontext":                  "a pointer is checked where the configuration is",
-		"config -> internal/routing/match":             "an expression is compiled, and a name in match is held against those that are configured",
-		"config -> internal/workspace/kinds":           "and the name of a kind of setting",
-		"config -> internal/trail/proof":               "so is a witness's key",
-		"internal/trail/truth -> internal/trail/proof": "a tree has an edge",
-		"internal/testbed/waiting -> internal/retry":   "as above",
-		"relay -> internal/retry":                      "a wait that ends with its context, and when a failure is logged again",
+		"cmd/auditrelay -> cmd/auditrelay/cli":       "the command is the program without kinds of its own",
+		"config -> config/secret":                    "the type that a configuration keeps secrets in",
+		"config -> internal/json/jsonscan":           "a pointer is checked where the configuration is",
+		"config -> internal/routing/match":           "an expression is compiled, and a name in match is held against those that are configured",
+		"config -> internal/workspace/kinds":         "and the name of a kind of setting",
+		"config -> internal/trail/proof":             "so is a witness's key",
+		"internal/testbed/waiting -> internal/retry": "as above",
+		"relay -> internal/retry":                    "a wait that ends with its context, and when a failure is logged again",
 	}
 }
 

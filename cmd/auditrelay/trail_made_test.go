@@ -21,7 +21,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // madeRelay is a stopped relay with a trail, spans and the trail's files.
@@ -210,7 +209,7 @@ func namings(t *testing.T, cfg *config.Config) (all []string) {
 		var body struct {
 			Detail struct {
 				Reason   string
-				Problems []truth.Finding
+				Problems []proof.Finding
 			}
 		}
 		require.NoError(t, json.Unmarshal(e.body, &body))

@@ -17,7 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -25,7 +25,7 @@ import (
 type tampered struct {
 	kind, what string
 	flags      []string                 // for trail verify
-	right      func(truth.Finding) bool // each finding must be; nil: there is none
+	right      func(proof.Finding) bool // each finding must be; nil: there is none
 	named      bool                     // by the relay too, in its trail
 }
 
@@ -192,9 +192,9 @@ func vouched(name string, data []byte) int {
 }
 
 // ofKind expects findings of some kinds.
-func ofKind(kinds ...string) func(truth.Finding) bool {
-	return func(f truth.Finding) bool { return slices.Contains(kinds, f.Kind) }
+func ofKind(kinds ...string) func(proof.Finding) bool {
+	return func(f proof.Finding) bool { return slices.Contains(kinds, f.Kind) }
 }
 
 // inLogs reports whether a finding is about the trail's logs.
-func inLogs(f truth.Finding) bool { return f.File == "the trail's log" }
+func inLogs(f proof.Finding) bool { return f.File == "the trail's log" }

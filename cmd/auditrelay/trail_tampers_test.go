@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 const pinName = "audit.key.checkpoint"
@@ -78,13 +78,13 @@ func (x *tamperer) entry() tampered {
 		require.NoError(x.t, x.store().Forge(audit.EntriesLog, a, func(data []byte) { data[x.r.IntN(len(data))] ^= 1 << x.r.IntN(8) }))
 	case "entry forged twice": // and in the trail's files
 		x.forgeTwice(a)
-		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f truth.Finding) bool {
+		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f proof.Finding) bool {
 			return f.From == int64(a) && f.To == f.From && slices.Contains([]string{"altered", "misfiled"}, f.Kind)
 		}}
 	case "entry misfiled": // its hash says nothing about it
 		drafts[a].Key += "x"
 		x.reseal(audit.EntriesLog, drafts)
-		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f truth.Finding) bool {
+		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f proof.Finding) bool {
 			return f.From == int64(a) && f.To == f.From && f.Kind == "misfiled" && inLogs(f)
 		}}
 	case "entry swapped":
@@ -129,7 +129,7 @@ func (x *tamperer) lose(c *tampered, touched []int64) {
 		kinds = []string{"altered", "missing", "moved", "truncated", "misfiled"}
 		c.kind += ", without files"
 	}
-	c.right = func(f truth.Finding) bool {
+	c.right = func(f proof.Finding) bool {
 		for i := f.From; i <= f.To; i++ {
 			if !slices.Contains(touched, i) {
 				return false
@@ -189,7 +189,7 @@ func (x *tamperer) checkpoint() tampered {
 	default:
 		require.NoError(x.t, x.store().Erase(audit.CheckpointsLog, a))
 	}
-	c.right = func(f truth.Finding) bool {
+	c.right = func(f proof.Finding) bool {
 		return f.Kind == "checkpoint" && f.From == int64(a+1) && f.To == f.From && inLogs(f)
 	}
 	return c
@@ -227,8 +227,8 @@ func (x *tamperer) file() tampered {
 }
 
 // ofLogFile expects findings about a file. Where the history is gone, the checkpoint is not in it.
-func ofLogFile(name string) func(truth.Finding) bool {
-	return func(f truth.Finding) bool {
+func ofLogFile(name string) func(proof.Finding) bool {
+	return func(f proof.Finding) bool {
 		return f.File == name || name == "checkpoints" && f.File == "checkpoint"
 	}
 }
@@ -281,8 +281,8 @@ func (x *tamperer) rolledBack() tampered {
 		}
 	}
 	old := int64(len(x.drafts(audit.EntriesLog)))
-	c.right = func(f truth.Finding) bool {
-		return slices.Contains([]string{"truncated", truth.Missing, truth.Unproven}, f.Kind) && f.From >= old-1 && f.To < x.made.size
+	c.right = func(f proof.Finding) bool {
+		return slices.Contains([]string{"truncated", proof.KindMissing, proof.KindUnproven}, f.Kind) && f.From >= old-1 && f.To < x.made.size
 	}
 	if _, kept := parts[c.kind]; !kept {
 		elsewhere := filepath.Join(x.t.TempDir(), "checkpoint")
@@ -303,7 +303,7 @@ func (x *tamperer) newestPin() []byte {
 func (x *tamperer) replaced() tampered {
 	x.remove(".")
 	require.NoError(x.t, os.CopyFS(x.path("."), os.DirFS(filepath.Join(x.stranger.dir, "data"))))
-	return tampered{kind: "replaced by a stranger's", right: func(f truth.Finding) bool {
-		return f.Kind == truth.Key || f.Kind == truth.Checkpoint && slices.Contains([]string{"checkpoint", "checkpoints"}, f.File)
+	return tampered{kind: "replaced by a stranger's", right: func(f proof.Finding) bool {
+		return f.Kind == proof.KindKey || f.Kind == proof.KindCheckpoint && slices.Contains([]string{"checkpoint", "checkpoints"}, f.File)
 	}}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // judge checks what has to hold after each round. It remembers what it saw, and what it has told: a
@@ -24,7 +24,7 @@ type judge struct {
 	key       string // the trail's
 	newest    string // the file of the checkpoint that was served last
 	began     time.Time
-	clocks    map[truth.Finding]bool // whether what the trail lacks is a wrong clock's doing
+	clocks    map[proof.Finding]bool // whether what the trail lacks is a wrong clock's doing
 	tally     tally
 }
 
@@ -47,7 +47,7 @@ type tally struct {
 func newJudge(s *scene) *judge {
 	return &judge{
 		scene: s, positions: map[string]uint64{}, changes: map[changed]int{}, beyond: map[entriesAt]int{},
-		began: time.Now(), clocks: map[truth.Finding]bool{},
+		began: time.Now(), clocks: map[proof.Finding]bool{},
 	}
 }
 

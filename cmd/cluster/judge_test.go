@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -82,10 +82,10 @@ func TestATrailLacksWhatAWrongClockCost(t *testing.T) {
 	t.Parallel()
 	j := newJudge(&scene{})
 	at := func(d time.Duration) string { return j.began.Add(d).UTC().Format(time.RFC3339) }
-	clock := truth.Finding{Kind: truth.Heartbeat, From: 3, To: 3, Detail: "from " + at(-time.Hour) + " to " + at(time.Second) + ": the clock went back"}
-	gap := truth.Finding{Kind: truth.Looks, From: 4, To: 4, Detail: "nobody looked between " + at(0) + " and " + at(10*time.Minute)}
-	lost := truth.Finding{Kind: truth.Lost, From: 5, To: 5, Detail: "entries of " + at(time.Hour)}
-	of := func(all ...truth.Finding) []byte {
+	clock := proof.Finding{Kind: proof.KindHeartbeat, From: 3, To: 3, Detail: "from " + at(-time.Hour) + " to " + at(time.Second) + ": the clock went back"}
+	gap := proof.Finding{Kind: proof.KindLooks, From: 4, To: 4, Detail: "nobody looked between " + at(0) + " and " + at(10*time.Minute)}
+	lost := proof.Finding{Kind: proof.KindLost, From: 5, To: 5, Detail: "entries of " + at(time.Hour)}
+	of := func(all ...proof.Finding) []byte {
 		said, err := json.Marshal(verify.Report{Completeness: verify.Verdict{Findings: all}})
 		require.NoError(t, err)
 		return said
@@ -97,7 +97,7 @@ func TestATrailLacksWhatAWrongClockCost(t *testing.T) {
 	require.ErrorContains(t, j.complete(of(clock, gap)), "nobody looked")
 
 	j.began = time.Now().Add(-50 * time.Minute) // a clock that is an hour late is near to that
-	late := truth.Finding{Kind: truth.Heartbeat, From: 6, To: 6, Detail: "from " + at(50*time.Minute) + " to " + at(-10*time.Minute) + ": the clock went back"}
+	late := proof.Finding{Kind: proof.KindHeartbeat, From: 6, To: 6, Detail: "from " + at(50*time.Minute) + " to " + at(-10*time.Minute) + ": the clock went back"}
 	require.NoError(t, j.complete(of(late)))
 	require.ErrorContains(t, j.complete(of(lost)), "lost")
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -67,7 +67,7 @@ func (j *judge) complete(said []byte) error {
 	if err := json.Unmarshal(said, &report); err != nil {
 		return err
 	}
-	var missing []truth.Finding
+	var missing []proof.Finding
 	j.tally.clocks = 0
 	for _, f := range report.Completeness.Findings {
 		switch {
@@ -89,9 +89,9 @@ var timeInText = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 // ofAWrongClock reports whether a finding is about times that are far from each other, or of which
 // one is far from all those at which this program ran. The play that sets a clock wrong makes such,
 // and they stay in the trail; by and by the present comes near to some of them.
-func (j *judge) ofAWrongClock(f truth.Finding) bool {
+func (j *judge) ofAWrongClock(f proof.Finding) bool {
 	const far = 30 * time.Minute
-	if f.Kind != truth.Looks && f.Kind != truth.Heartbeat {
+	if f.Kind != proof.KindLooks && f.Kind != proof.KindHeartbeat {
 		return false
 	}
 	if j.clocks[f] {

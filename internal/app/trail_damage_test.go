@@ -26,8 +26,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // damageable is the data directory of a stopped relay.
@@ -121,7 +121,7 @@ func namings(t *testing.T, path string) (all []string) {
 			var e struct {
 				Detail struct {
 					Reason   string
-					Problems []truth.Finding
+					Problems []proof.Finding
 				}
 			}
 			require.NoError(t, json.Unmarshal(rec.Body, &e))

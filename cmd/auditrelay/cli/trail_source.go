@@ -21,9 +21,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/control/console"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 )
@@ -136,7 +136,7 @@ func (f *trailFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 }
 
 // verifyLog verifies the trail's log in the data directory of a configuration.
-func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, unnamed []truth.Finding, err error) {
+func verifyLog(ctx context.Context, cfg *config.Config) (report audit.Report, unnamed []proof.Finding, err error) {
 	trail, err := readTrail(ctx, cfg)
 	if err != nil {
 		return report, nil, err

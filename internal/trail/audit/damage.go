@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // span is a run of indices, both ends included.
@@ -38,24 +38,24 @@ const ofEntries = "entries"
 
 // kindOf tells findings apart that may name the same numbers. Those without a number of their own
 // are told apart by their details.
-func kindOf(f truth.Finding) string {
+func kindOf(f tlogproof.Finding) string {
 	switch f.Kind {
-	case truth.Pin, truth.Key, truth.Forwarded:
+	case tlogproof.KindPin, tlogproof.KindKey, tlogproof.KindForwarded:
 		return f.Detail
-	case truth.Restored, truth.Checkpoint:
+	case tlogproof.KindRestored, tlogproof.KindCheckpoint:
 		return f.Kind
 	}
 	return ofEntries
 }
 
-func (n namedDamage) add(problems []truth.Finding) {
+func (n namedDamage) add(problems []tlogproof.Finding) {
 	for _, p := range problems {
 		n[kindOf(p)] = append(n[kindOf(p)], span{From: p.From, To: p.To})
 	}
 }
 
 // unnamed gives the problems without a name in the trail.
-func (n namedDamage) unnamed(problems []truth.Finding) (left []truth.Finding) {
+func (n namedDamage) unnamed(problems []tlogproof.Finding) (left []tlogproof.Finding) {
 	for _, p := range problems {
 		left = append(left, otherThan(p, n[kindOf(p)]...)...)
 	}
@@ -63,7 +63,7 @@ func (n namedDamage) unnamed(problems []truth.Finding) (left []truth.Finding) {
 }
 
 // otherThan gives the parts of a problem outside of some runs.
-func otherThan(p truth.Finding, runs ...span) (left []truth.Finding) {
+func otherThan(p tlogproof.Finding, runs ...span) (left []tlogproof.Finding) {
 	rests := []span{{From: p.From, To: p.To}}
 	for _, run := range runs {
 		rests = cutOut(rests, run)
@@ -77,7 +77,7 @@ func otherThan(p truth.Finding, runs ...span) (left []truth.Finding) {
 
 // unsound are the entries without weight as a resource's state: missing ones, and ones
 // unlike the signed ones. Merely unproven entries count. Adjacent runs are joined.
-func unsound(problems []truth.Finding) []span {
+func unsound(problems []tlogproof.Finding) []span {
 	var all []span
 	for _, p := range problems {
 		if isOfEntries(p) {

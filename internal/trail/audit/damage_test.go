@@ -14,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // damageable is a trail of 20 entries with a checkpoint every two, as messages.
@@ -83,7 +82,7 @@ func TestALostEntryKeepsItsLeaf(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	trail, _ := d.reopen(t, d.entries, d.checkpoints, 8)
-	require.Equal(t, []truth.Finding{{Kind: "missing", From: 7, To: 7, Detail: "nothing stands there"}}, openingOf(t, trail).Problems)
+	require.Equal(t, []tlogproof.Finding{{Kind: "missing", From: 7, To: 7, Detail: "nothing stands there"}}, openingOf(t, trail).Problems)
 	require.Len(t, trail.Generations(), 1)
 	require.Equal(t, d.root, trail.Generations()[0].Root, "the tree is another")
 	require.Equal(t, d.public, trail.PublicKey())

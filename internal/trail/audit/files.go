@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // The trail's files hold the signed entries a second time. An entry that is lost or damaged
@@ -47,11 +47,11 @@ func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 func (x *examination) setApart() {
 	runs := spansOf(x.copied)
 	for _, run := range runs {
-		x.report.Restored = append(x.report.Restored, truth.Finding{
-			Kind: truth.Restored, From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
+		x.report.Restored = append(x.report.Restored, tlogproof.Finding{
+			Kind: tlogproof.KindRestored, From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
 		})
 	}
-	var left []truth.Finding
+	var left []tlogproof.Finding
 	for _, p := range x.report.Problems {
 		if isOfEntries(p) {
 			left = append(left, otherThan(p, runs...)...)
@@ -63,7 +63,9 @@ func (x *examination) setApart() {
 }
 
 // isOfEntries reports whether From and To are indexes of entries without weight.
-func isOfEntries(p truth.Finding) bool { return kindOf(p) == ofEntries && p.Kind != truth.Unproven }
+func isOfEntries(p tlogproof.Finding) bool {
+	return kindOf(p) == ofEntries && p.Kind != tlogproof.KindUnproven
+}
 
 // fromFiles gives the entries in [from, to) that the log has lost and the files have, in order. If
 // one is gone from the files too, the trail is read back.

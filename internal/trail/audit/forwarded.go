@@ -11,7 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // forwarded is the note of the newest entry handed on. It stands apart from the key and
@@ -77,7 +77,7 @@ func (x *examination) takeForwarded(p *Place, by string) {
 		return
 	}
 	if p.Index >= x.most {
-		x.problem(truth.Forwarded, p.Index, p.Index, "%s entry %d, far more than the log can have lost: it decides nothing", by, p.Index)
+		x.problem(tlogproof.KindForwarded, p.Index, p.Index, "%s entry %d, far more than the log can have lost: it decides nothing", by, p.Index)
 		return
 	}
 	x.forwarded, x.given = p, by

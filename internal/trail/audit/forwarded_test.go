@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // forwardedTrail is a trail of 20 entries whose sinks were given the first n.
@@ -54,7 +54,7 @@ func TestATrailPutBackIsFound(t *testing.T) {
 			d.putPinBack(t, c.checkpoints)
 			trail, st := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
 			o := openingOf(t, trail)
-			problem := truth.Finding{Kind: truth.Truncated, From: int64(c.entries), To: 19, Detail: "the trail ends before them, and the sinks were given them"}
+			problem := tlogproof.Finding{Kind: tlogproof.KindTruncated, From: int64(c.entries), To: 19, Detail: "the trail ends before them, and the sinks were given them"}
 			require.Contains(t, o.Problems, problem)
 			require.True(t, len(o.Problems) == 1 || c.checkpoints == 0, "%v", o.Problems) // no pin is left then
 			index, err := trail.Append(t.Context(), testEntry(1))

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // Generation is a run of entries with a Merkle tree, an origin and a key of its own. A
@@ -70,7 +69,7 @@ type found struct {
 
 // naming is the Detail of TypeDamaged.
 type naming struct {
-	Problems []truth.Finding `json:"problems,omitempty"`
+	Problems []tlogproof.Finding `json:"problems,omitempty"`
 	// Salvage is the folder with copies of the damaged files, if there is one.
 	Salvage string `json:"salvage,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // twoHistories is said of a checkpoint whose key has signed other entries elsewhere in the trail.
@@ -17,8 +17,8 @@ const twoHistories = "it is signed with the trail's key, and covers other entrie
 // proof proves one generation: by the hashes of its entries, and by those kept with its checkpoints.
 type proof struct {
 	base    int64
-	history []*Kept      // of the generation
-	hashes  truth.Leaves // the first list is of the entries as they are
+	history []*Kept             // of the generation
+	hashes  tlogproof.LeafLists // the first list is of the entries as they are
 
 	signed tree  // proven by the newest good checkpoint
 	end    int64 // covered by some checkpoint
@@ -35,7 +35,7 @@ func (g *proof) prove() {
 	for _, c := range g.history {
 		g.list(c)
 	}
-	all := truth.NewTree(&g.hashes)
+	all := tlogproof.NewTree(&g.hashes)
 	for _, c := range g.history {
 		if c.Size < g.signed.Len() {
 			continue
@@ -92,25 +92,25 @@ func (g *proof) forks() {
 // compare names the differences between the entries and the signed ones, the missing ones under
 // no signed root, and those of which neither the checkpoints' hashes nor the entries give the signed
 // root. Runs of one kind are one problem.
-func (g *proof) compare() (problems []truth.Finding) {
+func (g *proof) compare() (problems []tlogproof.Finding) {
 	found := func(index int64, kind, detail string) {
-		problems = truth.Adjoin(problems, truth.Finding{Kind: kind, From: index, To: index, Detail: detail})
+		problems = tlogproof.Adjoin(problems, tlogproof.Finding{Kind: kind, From: index, To: index, Detail: detail})
 	}
 	leaves, signed := g.hashes.Lists[0], g.hashes.Signed
-	truth.Compare([]truth.Part{{First: g.base, Got: leaves, Signed: signed}}, found)
+	tlogproof.CompareRuns([]tlogproof.Run{{First: g.base, Got: leaves, Signed: signed}}, found)
 	for i := g.end; i < int64(len(leaves)); i++ {
 		if leaves[i] == (tlog.Hash{}) {
-			found(g.base+i, truth.Missing, "nothing stands there, and it was not signed yet")
+			found(g.base+i, tlogproof.KindMissing, "nothing stands there, and it was not signed yet")
 		}
 	}
-	const unproven, detail = truth.Unproven, "neither they nor the hashes kept with the checkpoints give the signed root"
+	const unproven, detail = tlogproof.KindUnproven, "neither they nor the hashes kept with the checkpoints give the signed root"
 	for i, h := range signed {
 		if h == (tlog.Hash{}) {
 			found(g.base+int64(i), unproven, detail)
 		}
 	}
 	if proven := g.signed.Len(); proven < g.end {
-		problems = truth.Adjoin(problems, truth.Finding{Kind: unproven, From: g.base + proven, To: g.base + g.end - 1, Detail: detail})
+		problems = tlogproof.Adjoin(problems, tlogproof.Finding{Kind: unproven, From: g.base + proven, To: g.base + g.end - 1, Detail: detail})
 	}
 	return problems
 }
@@ -119,13 +119,13 @@ func (g *proof) compare() (problems []truth.Finding) {
 func (x *examination) proveAll() (keys map[int64]string) {
 	keys = map[int64]string{}
 	bases := x.bases()
-	var entries []truth.Finding
+	var entries []tlogproof.Finding
 	for i, base := range bases {
 		end := int64(len(x.leaves))
 		if i+1 < len(bases) {
 			end = min(end, bases[i+1])
 		}
-		g := &proof{base: base, hashes: truth.Leaves{Lists: [][]tlog.Hash{x.leaves[min(base, end):end]}}}
+		g := &proof{base: base, hashes: tlogproof.LeafLists{Lists: [][]tlog.Hash{x.leaves[min(base, end):end]}}}
 		public := x.keyOf(bases, i)
 		keys[base] = public
 		for i := range x.history {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after
@@ -67,8 +66,8 @@ func (x *examination) checkHistory() {
 			return // the files are damaged, and are written again
 		}
 		proven := slices.ContainsFunc(x.gens, func(g Generation) bool { return g.Base == c.Base && c.Size <= g.Size })
-		named := slices.ContainsFunc(x.report.Problems, func(q truth.Finding) bool {
-			return q.Kind == truth.Checkpoint && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
+		named := slices.ContainsFunc(x.report.Problems, func(q tlogproof.Finding) bool {
+			return q.Kind == tlogproof.KindCheckpoint && q.From <= int64(p.Seq) && int64(p.Seq) <= q.To
 		})
 		if proven && !named {
 			x.checkpointProblem(p.Seq, "tlog/ has a checkpoint under this number, and the log has it nowhere")
@@ -103,11 +102,11 @@ func (x *examination) checkForeign() {
 		if last <= x.lastEntry() {
 			continue
 		}
-		kind, from := truth.Forwarded, last
+		kind, from := tlogproof.KindForwarded, last
 		if end := x.truncatedFrom(); x.isOfTrail(c) && last < known && end <= last {
-			kind, from = truth.Truncated, end
+			kind, from = tlogproof.KindTruncated, end
 		}
-		if slices.ContainsFunc(x.report.Problems, func(p truth.Finding) bool { return p.Kind == kind && p.From == from && p.To == last }) {
+		if slices.ContainsFunc(x.report.Problems, func(p tlogproof.Finding) bool { return p.Kind == kind && p.From == from && p.To == last }) {
 			continue // named already, as an entry known to the sinks
 		}
 		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.Size, c.Origin, c.PublicKey)

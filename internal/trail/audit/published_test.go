@@ -11,7 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // published are files without entries.
@@ -48,7 +47,7 @@ func TestATrailBehindItsFilesIsFound(t *testing.T) {
 	require.NoError(t, trail.Close(t.Context()))
 	d.o.Files = published(all)
 	trail = openTrail(t, st, d.o)
-	require.Equal(t, []truth.Finding{{Kind: "truncated", From: 10, To: 19, Detail: "the trail ends before them, and tlog/ has them"}}, openingOf(t, trail).Problems)
+	require.Equal(t, []tlogproof.Finding{{Kind: "truncated", From: 10, To: 19, Detail: "the trail ends before them, and tlog/ has them"}}, openingOf(t, trail).Problems)
 	index, err := trail.Append(t.Context(), testEntry(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 21, index, "no index is given twice")

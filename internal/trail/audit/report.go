@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Report is the result of [VerifyOffline].
@@ -21,17 +21,17 @@ type Report struct {
 	Generations []Generation
 	// Problems, none where the trail is whole. Problems named by the trail itself, in a
 	// signed entry, are among them: they stay.
-	Problems []truth.Finding
+	Problems []tlogproof.Finding
 	// Restored are entries that are lost or damaged in the log, and that are read from the
 	// trail's files, since their leaf hashes are the signed ones. They are no problems, and
 	// settled once the trail names them: see [Evidence].Files.
-	Restored []truth.Finding
+	Restored []tlogproof.Finding
 }
 
 // maxNamed bounds how many problems an error spells out.
 const maxNamed = 20
 
-func spellOut(problems []truth.Finding) string {
+func spellOut(problems []tlogproof.Finding) string {
 	var texts []string
 	for _, p := range problems[:min(len(problems), maxNamed)] {
 		texts = append(texts, p.String())

@@ -14,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // restore reads the trail back, names the damage, and goes on at the trail's end. It
@@ -200,7 +199,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 }
 
 // name puts problems into the trail, in entries of a type.
-func (t *Trail) name(ctx context.Context, kind string, problems []truth.Finding) error {
+func (t *Trail) name(ctx context.Context, kind string, problems []tlogproof.Finding) error {
 	for some := range slices.Chunk(problems, maxProblems) {
 		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "type", kind, "problems", spellOut(some), "salvage", t.options.SalvageDir)
 		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
@@ -211,7 +210,7 @@ func (t *Trail) name(ctx context.Context, kind string, problems []truth.Finding)
 	return nil
 }
 
-func (t *Trail) naming(problems []truth.Finding) naming {
+func (t *Trail) naming(problems []tlogproof.Finding) naming {
 	n := naming{Problems: problems}
 	if len(problems) > 0 && t.options.SalvageDir != "" {
 		n.Salvage = filepath.Base(t.options.SalvageDir)
@@ -253,7 +252,9 @@ func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 // salvagePin copies the checkpoint next to the key before the next one replaces it, if
 // it says more than the trail does, or cannot be read.
 func (t *Trail) salvagePin(x *examination) error {
-	if slices.ContainsFunc(x.report.Problems, func(p truth.Finding) bool { return p.Kind == truth.Pin || p.Kind == truth.Truncated }) {
+	if slices.ContainsFunc(x.report.Problems, func(p tlogproof.Finding) bool {
+		return p.Kind == tlogproof.KindPin || p.Kind == tlogproof.KindTruncated
+	}) {
 		return t.salvage(t.options.pinFile(), x.pinText)
 	}
 	return nil

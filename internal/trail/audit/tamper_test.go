@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // tampering changes a copy of the trail, and says what Verify must name.
@@ -242,7 +242,7 @@ func TestTwoHistoriesUnderOneKeyAreNamed(t *testing.T) {
 
 // openAndName opens a trail, appends to it, and returns the problems that its own
 // entries name, once they are signed. It must be whole but for those.
-func openAndName(t *testing.T, st *testStore, o Options) (named []truth.Finding) {
+func openAndName(t *testing.T, st *testStore, o Options) (named []tlogproof.Finding) {
 	t.Helper()
 	trail, err := Open(t.Context(), st, o)
 	require.NoError(t, err)

@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	tlogproof "github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // examination is a trail under examination: a Report with the state to go on from.
@@ -76,7 +75,7 @@ func (x *examination) begin(ctx context.Context) error {
 	}
 	var err error
 	if x.pinText, err = durable.ReadFile(x.options.pinFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
+		x.problem(tlogproof.KindPin, -1, -1, "the checkpoint next to the key cannot be read: %v", err)
 	}
 	return nil
 }
@@ -121,12 +120,12 @@ func (x *examination) examine(ctx context.Context) error {
 }
 
 func (x *examination) problem(kind string, from, to int64, format string, args ...any) {
-	x.report.Problems = append(x.report.Problems, truth.Finding{Kind: kind, From: from, To: to, Detail: fmt.Sprintf(format, args...)})
+	x.report.Problems = append(x.report.Problems, tlogproof.Finding{Kind: kind, From: from, To: to, Detail: fmt.Sprintf(format, args...)})
 }
 
 // checkpointProblem names a checkpoint.
 func (x *examination) checkpointProblem(seq uint64, what string) {
-	x.report.Problems = truth.Adjoin(x.report.Problems, truth.Finding{Kind: truth.Checkpoint, From: int64(seq), To: int64(seq), Detail: what})
+	x.report.Problems = tlogproof.Adjoin(x.report.Problems, tlogproof.Finding{Kind: tlogproof.KindCheckpoint, From: int64(seq), To: int64(seq), Detail: what})
 }
 
 // readCheckpoints reads those with a good signature, and reports the others.
@@ -134,7 +133,7 @@ func (x *examination) readCheckpoints(ctx context.Context) error {
 	_, err := each(ctx, x.checkpoints, 1, func(item store.Item) error {
 		if item.Gap != nil {
 			x.keptSeq = uint64(item.Gap.To)
-			x.problem(truth.Checkpoint, int64(item.Gap.From), int64(item.Gap.To), "it is missing")
+			x.problem(tlogproof.KindCheckpoint, int64(item.Gap.From), int64(item.Gap.To), "it is missing")
 			return nil
 		}
 		x.keptSeq = uint64(item.Record.Pos)
@@ -204,9 +203,9 @@ func (x *examination) readLeaves(ctx context.Context) error {
 		x.leaves = append(x.leaves, e.Leaf)
 		switch {
 		case err != nil:
-			x.problem(truth.Misfiled, index, index, "%v", err)
+			x.problem(tlogproof.KindMisfiled, index, index, "%v", err)
 		case index >= covered && !isCanonical(e.Record): // else its hash tells
-			x.problem(truth.Misfiled, index, index, "the record is not in canonical form")
+			x.problem(tlogproof.KindMisfiled, index, index, "the record is not in canonical form")
 		default:
 			x.take(&e.Entry)
 		}
@@ -259,7 +258,7 @@ func (x *examination) readPin() {
 	}
 	c, err := x.within(x.openKnown(x.pinText))
 	if err != nil {
-		x.problem(truth.Pin, -1, -1, "the checkpoint next to the key: %v", err)
+		x.problem(tlogproof.KindPin, -1, -1, "the checkpoint next to the key: %v", err)
 		return
 	}
 	x.pin = &c
@@ -271,7 +270,7 @@ func (x *examination) readPin() {
 // KeySource and the Evidence. Problems are in the Report; the error is for an unreadable trail. Unnamed are the problems and the restored entries that the trail does not name yet; a
 // start would name them. A missing key, or one other than the signer's, is a problem if anything
 // was signed.
-func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []truth.Finding, err error) {
+func VerifyOffline(ctx context.Context, o Options, trail *Reader) (report Report, unnamed []tlogproof.Finding, err error) {
 	key, keyErr := o.loadKey()
 	x := &examination{Reader: trail, options: o, key: key, marked: isMarked(key, o.markFile()), pinExpected: keyErr == nil, still: true}
 	if err := x.examine(ctx); err != nil {
@@ -289,10 +288,10 @@ func (x *examination) checkKey(err error) {
 	switch {
 	case x.knownEnd() == 0 && x.keptSeq == 0 && x.pinText == nil: // nothing was signed
 	case errors.Is(err, fs.ErrNotExist):
-		x.problem(truth.Key, -1, -1, "the signing key is gone; %s", goesOn)
+		x.problem(tlogproof.KindKey, -1, -1, "the signing key is gone; %s", goesOn)
 	case err != nil:
-		x.problem(truth.Key, -1, -1, "the signing key: %v; %s", err, goesOn)
+		x.problem(tlogproof.KindKey, -1, -1, "the signing key: %v; %s", err, goesOn)
 	case last.PublicKey != "" && !x.key.isOwn(last.PublicKey):
-		x.problem(truth.Key, -1, -1, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
+		x.problem(tlogproof.KindKey, -1, -1, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -310,7 +309,7 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 		return err
 	}
 	archived := proof.BaseOf(c.Origin) + l.archivedEnd()
-	if i := slices.IndexFunc(found, func(f truth.Finding) bool { return verify.IsOfFiles(f, archived) }); i >= 0 {
+	if i := slices.IndexFunc(found, func(f proof.Finding) bool { return verify.IsOfFiles(f, archived) }); i >= 0 {
 		return fmt.Errorf("%w: %s", errDamaged, found[i])
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // skip notes entries whose bundle is not here: their part on the watching is not known.
@@ -34,7 +33,7 @@ func (c *completeness) isUnread(index int64) bool {
 // setApart takes the archived entries out of the missing ones: they are no finding, unless all
 // bundles have to be there.
 func (t *trailCheck) setApart() {
-	var left []truth.Finding
+	var left []proof.Finding
 	for _, f := range t.report.Integrity.Findings {
 		if a, archived := t.archiveOf(f); archived && !t.o.Whole {
 			t.report.Archived = adjoin(t.report.Archived, Archived{f.Log, f.From, f.To, a.Where})
@@ -46,7 +45,7 @@ func (t *trailCheck) setApart() {
 }
 
 // archiveOf finds the archive with a moved bundle.
-func (t *trailCheck) archiveOf(f truth.Finding) (proof.Archived, bool) {
+func (t *trailCheck) archiveOf(f proof.Finding) (proof.Archived, bool) {
 	for _, a := range t.complete.archived {
 		if isOfBundle(f) && a.Origin == f.Log && a.From <= f.From && f.To <= a.To {
 			return a, true
@@ -58,7 +57,7 @@ func (t *trailCheck) archiveOf(f truth.Finding) (proof.Archived, bool) {
 // Files verifies the files of one log in a folder, as signed by a key, and rests after each bundle. A keeper
 // may write them meanwhile, and a crash may have left a history ahead of its checkpoint. Nobody asks here for
 // witnesses, who have cosigned newer checkpoints, or for completeness.
-func Files(ctx context.Context, dir, origin, key string, rest time.Duration) ([]truth.Finding, error) {
+func Files(ctx context.Context, dir, origin, key string, rest time.Duration) ([]proof.Finding, error) {
 	policy, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // width is how many leaves a chunk has: one entry bundle, and one tile of leaf hashes.
@@ -28,8 +27,8 @@ type chunk struct {
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
-	records      []truth.Finding // about long records, and about the end of the bundle's file
-	beyond       *truth.Finding  // entries in the file that no checkpoint covers; nil for none
+	records      []proof.Finding // about long records, and about the end of the bundle's file
+	beyond       *proof.Finding  // entries in the file that no checkpoint covers; nil for none
 	facts        []fact
 }
 
@@ -37,8 +36,8 @@ type chunk struct {
 func (c *chunk) agree() bool { return c.tile != nil && slices.Equal(c.bundle, c.tile) }
 
 // leaves are the chunk's, as both of its files have them.
-func (c *chunk) leaves() *truth.Leaves {
-	return &truth.Leaves{Lists: [][]tlog.Hash{c.bundle, c.tile}}
+func (c *chunk) leaves() *proof.LeafLists {
+	return &proof.LeafLists{Lists: [][]tlog.Hash{c.bundle, c.tile}}
 }
 
 // treeOf is the root of the tree over the hashes of all parts of a tile; zero where one of them is
@@ -79,9 +78,9 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	case len(c.bundle) < c.width: // the missing entries are named
 		c.bundleWrong = cmp.Or(c.bundleWrong, fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width))
 	case c.bundleWrong != "":
-		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, c.bundleWrong)
+		c.wrong(proof.KindAltered, l.origin, -1, c.bundleFile, c.bundleWrong)
 	case len(leaves) != c.fileWidth:
-		c.wrong(truth.Altered, l.origin, -1, c.bundleFile, fmt.Sprintf("it has %d entries, not %d", len(leaves), c.fileWidth))
+		c.wrong(proof.KindAltered, l.origin, -1, c.bundleFile, fmt.Sprintf("it has %d entries, not %d", len(leaves), c.fileWidth))
 	default:
 		l.checkBeyond(c, c.bundleFile, len(leaves))
 	}
@@ -105,11 +104,11 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 	first := l.base + c.n*width
 	leaves, err := proof.Leaves(data)
 	if err != nil {
-		c.wrong(truth.Altered, l.origin, -1, file, err.Error())
+		c.wrong(proof.KindAltered, l.origin, -1, file, err.Error())
 	}
 	for i, leaf := range leaves[:min(len(leaves), c.width)] {
 		if tlog.RecordHash(leaf) != c.bundle[i] {
-			c.wrong(truth.Altered, l.origin, first+int64(i), file, "it is unlike the one in "+c.bundleFile)
+			c.wrong(proof.KindAltered, l.origin, first+int64(i), file, "it is unlike the one in "+c.bundleFile)
 		}
 	}
 	l.checkBeyond(c, file, len(leaves))
@@ -121,8 +120,8 @@ func (l *logCheck) checkFull(ctx context.Context, c *chunk) error {
 func (l *logCheck) checkBeyond(c *chunk, file string, entries int) {
 	if entries > c.width && !l.o.Live {
 		first := l.base + c.n*width
-		c.beyond = &truth.Finding{
-			Kind: truth.NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
+		c.beyond = &proof.Finding{
+			Kind: proof.KindNotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: file,
 			Detail: "no checkpoint covers them, and they stand in the file all the same",
 		}
 	}
@@ -190,16 +189,16 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		return nil
 	}
 	if record == nil {
-		c.wrong(truth.Missing, l.origin, l.base+leaf, d.Path(), "the record of a long entry is not there")
+		c.wrong(proof.KindMissing, l.origin, l.base+leaf, d.Path(), "the record of a long entry is not there")
 	} else {
-		c.wrong(truth.Altered, l.origin, l.base+leaf, d.Path(), "the record of a long entry does not have the hash that was signed")
+		c.wrong(proof.KindAltered, l.origin, l.base+leaf, d.Path(), "the record of a long entry does not have the hash that was signed")
 	}
 	return nil
 }
 
 // wrong notes a finding about a file of one entry, or with -1 of the whole chunk.
 func (c *chunk) wrong(kind, log string, entry int64, file, detail string) {
-	c.records = append(c.records, truth.Finding{Kind: kind, Log: log, From: entry, To: entry, File: file, Detail: detail})
+	c.records = append(c.records, proof.Finding{Kind: kind, Log: log, From: entry, To: entry, File: file, Detail: detail})
 }
 
 func (c *chunk) noteFact(index int64, record []byte) {

@@ -9,7 +9,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -90,7 +89,7 @@ type opening struct {
 // take takes in the next fact.
 func (c *completeness) take(f fact) {
 	if f.kind == lostLeaf {
-		c.report.Completeness.run(truth.Lost, "", f.index, f.index, "", "it was lost before it was signed; the trail says so in its place")
+		c.report.Completeness.run(proof.KindLost, "", f.index, f.index, "", "it was lost before it was signed; the trail says so in its place")
 		return
 	}
 	var e audit.Entry
@@ -136,7 +135,7 @@ func (c *completeness) succeeded() {
 	if c.successor.key == "" || c.successor.index != c.report.end()-1 {
 		return
 	}
-	c.report.Completeness.about(truth.Missing, "", "",
+	c.report.Completeness.about(proof.KindMissing, "", "",
 		"entry %d, the last signed one, names the key %s of the next generation, and that generation is not here: it was deleted, or the relay has not been started since the rotation",
 		c.successor.index, c.successor.key)
 }
@@ -148,11 +147,11 @@ func (c *completeness) named(f fact, o audit.Opening) {
 		c.opened = opening{f.index, o}
 	}
 	for _, p := range o.Problems {
-		if p.Kind == truth.Restored {
-			c.report.settle(truth.Finding{Kind: truth.Restored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
+		if p.Kind == proof.KindRestored {
+			c.report.settle(proof.Finding{Kind: proof.KindRestored, From: p.From, To: p.To, File: inTheLog, Detail: fmt.Sprintf("%s; entry %d of the trail names it", p.Detail, f.index)})
 			continue
 		}
-		c.report.Completeness.about(truth.Named, "", "", "entry %d of the trail names damage: %s", f.index, p)
+		c.report.Completeness.about(proof.KindNamed, "", "", "entry %d of the trail names damage: %s", f.index, p)
 	}
 }
 
@@ -169,7 +168,7 @@ func (c *completeness) check(index int64, at place, check workspace.Check) {
 		where += "/" + at.environment
 	}
 	gap := func(format string, args ...any) {
-		c.report.Completeness.run(truth.Looks, "", index, index, "", "%s: "+format, append([]any{where}, args...)...)
+		c.report.Completeness.run(proof.KindLooks, "", index, index, "", "%s: "+format, append([]any{where}, args...)...)
 	}
 	most := time.Duration(0) // between two rounds
 	for name, r := range check.Resources {
@@ -213,10 +212,10 @@ func (c *completeness) witness(f fact, e audit.Entry) {
 func (c *completeness) end(now time.Time) {
 	c.succeeded()
 	for _, detail := range c.refused {
-		c.report.Integrity.about(truth.History, "", "", "%s", detail)
+		c.report.Integrity.about(proof.KindHistory, "", "", "%s", detail)
 	}
 	for _, gap := range c.pulse.Gaps(now) {
-		c.report.Completeness.about(truth.Heartbeat, "", "", "%s", gap)
+		c.report.Completeness.about(proof.KindHeartbeat, "", "", "%s", gap)
 	}
 }
 
@@ -256,7 +255,7 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 		return
 	}
 	finding := func(format string, args ...any) {
-		c.report.Completeness.run(truth.Span, "", index, index, "", format, args...)
+		c.report.Completeness.run(proof.KindSpan, "", index, index, "", format, args...)
 	}
 	before := c.span[e.Subject]
 	switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -60,7 +59,7 @@ func TestGapsInTheLooksAreNamed(t *testing.T) {
 
 func TestLostEntriesAndNamedDamage(t *testing.T) {
 	t.Parallel()
-	damaged := map[string]any{"problems": []truth.Finding{{Kind: "altered", From: 1, To: 2, Detail: "x"}}}
+	damaged := map[string]any{"problems": []proof.Finding{{Kind: "altered", From: 1, To: 2, Detail: "x"}}}
 	assert.Equal(t, []string{
 		"named: entry 2 of the trail names damage: altered: entries 1 to 2: x",
 		"lost: entry 1: it was lost before it was signed; the trail says so in its place",

@@ -12,7 +12,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -133,7 +132,7 @@ type noted struct {
 func (c *copied) take(e *copiedEvent) {
 	switch {
 	case e.wrong != "", e.apart != "":
-		c.doubt(truth.Finding{Kind: truth.Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, c.records, e.wrong+e.apart)}, e.wrong == "")
+		c.doubt(proof.Finding{Kind: proof.KindAltered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, c.records, e.wrong+e.apart)}, e.wrong == "")
 	case e.checkpoint.note != "":
 		origin, _ := originIn([]byte(e.checkpoint.note))
 		if !c.taken[e.checkpoint] {
@@ -164,14 +163,14 @@ func (c *copied) takeEntry(e *copiedEvent) {
 
 // refuse names an event that is no entry of the trail.
 func (c *copied) refuse(origin string, one *claim, index int64, why string) {
-	c.doubt(truth.Finding{Kind: truth.Altered, Log: origin, From: index, To: index, Detail: why}, one.bare)
+	c.doubt(proof.Finding{Kind: proof.KindAltered, Log: origin, From: index, To: index, Detail: why}, one.bare)
 }
 
 // doubt names an event that is none of the trail's, though it looks like one. Without attributes it
 // may be a push; with those of the trail it was forged.
-func (c *copied) doubt(f truth.Finding, bare bool) {
+func (c *copied) doubt(f proof.Finding, bare bool) {
 	if bare {
-		f.Kind = truth.Imitation
+		f.Kind = proof.KindImitation
 		c.report.setApart(f)
 	} else {
 		c.doubts.add(f)
@@ -200,7 +199,7 @@ func (c *copied) end() {
 	c.strayNotes()
 	c.settleDoubts()
 	if len(c.report.Logs) == 0 {
-		c.report.Completeness.about(truth.Missing, "", "", "no event holds an entry of the trail")
+		c.report.Completeness.about(proof.KindMissing, "", "", "no event holds an entry of the trail")
 	}
 	slices.SortFunc(c.facts, func(a, b fact) int { return cmp.Compare(a.index, b.index) })
 	facts := slices.CompactFunc(c.facts, func(a, b fact) bool { return a.index == b.index })
@@ -243,7 +242,7 @@ func (c *copied) settleDoubts() {
 func (c *copied) strayNotes() {
 	for _, origin := range slices.Sorted(maps.Keys(c.notes)) {
 		for _, n := range c.notes[origin] {
-			f := truth.Finding{Kind: truth.Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
+			f := proof.Finding{Kind: proof.KindCheckpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
 			if n.bare || c.ofBodies() && !n.known {
 				c.doubt(f, true)
 			} else {
@@ -303,7 +302,7 @@ func (c *copied) stranger(l *logCheck, t *claims, why error) {
 		return one.bare
 	})
 	if len(t.list) > 0 {
-		c.report.Integrity.about(truth.Key, l.origin, "", "%v", why)
+		c.report.Integrity.about(proof.KindKey, l.origin, "", "%v", why)
 	}
 }
 
@@ -315,7 +314,7 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 			err = fmt.Errorf("its event is of %s, and it was signed at %s", stamp(n.at), stamp(by.Time))
 		}
 		if err != nil {
-			f := truth.Finding{Kind: truth.Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
+			f := proof.Finding{Kind: proof.KindCheckpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
 			if n.known {
 				c.report.Integrity.add(f)
 			} else {

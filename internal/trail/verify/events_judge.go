@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // judge tells the fate of each claim on the entries of a log.
@@ -29,15 +29,15 @@ func (j *judge) all(list []claim) {
 	end, proven := j.next, int64(len(j.settled))
 	r, origin, base := j.l.report, j.l.origin, j.l.base
 	if j.broken && j.reached < end {
-		r.Integrity.run(truth.Unproven, origin, base+j.reached, base+end-1, "", "they, or the trees named by their events, do not give the signed root")
+		r.Integrity.run(proof.KindUnproven, origin, base+j.reached, base+end-1, "", "they, or the trees named by their events, do not give the signed root")
 	} else if proven < end {
-		r.Completeness.run(truth.NotCovered, origin, base+proven, base+end-1, "", "no checkpoint that the events give the root of covers them")
+		r.Completeness.run(proof.KindNotCovered, origin, base+proven, base+end-1, "", "no checkpoint that the events give the root of covers them")
 	}
 	if !j.gaps && j.covered > end {
-		r.Completeness.run(truth.Missing, origin, base+end, base+j.covered-1, "", "a checkpoint covers them, and no event of them is here")
+		r.Completeness.run(proof.KindMissing, origin, base+end, base+j.covered-1, "", "a checkpoint covers them, and no event of them is here")
 	}
 	for _, size := range j.signedTwice {
-		r.Integrity.about(truth.History, origin, "", "a checkpoint has another root for the first %d entries: the log has signed two histories", size)
+		r.Integrity.about(proof.KindHistory, origin, "", "a checkpoint has another root for the first %d entries: the log has signed two histories", size)
 	}
 }
 
@@ -52,7 +52,7 @@ func (j *judge) group(group []claim) {
 		return
 	}
 	if n > j.next {
-		j.l.report.Completeness.run(truth.Missing, j.l.origin, j.l.base+j.next, j.l.base+n-1, "", "no event of it is here")
+		j.l.report.Completeness.run(proof.KindMissing, j.l.origin, j.l.base+j.next, j.l.base+n-1, "", "no event of it is here")
 		j.gaps = true
 	}
 	j.next = n + 1
@@ -140,9 +140,9 @@ func (j *judge) take(c *claim, wrong string) {
 	index := j.l.base + c.n
 	switch {
 	case wrong != "":
-		j.l.report.Integrity.run(truth.Altered, j.l.origin, index, index, "", "%s", wrong)
+		j.l.report.Integrity.run(proof.KindAltered, j.l.origin, index, index, "", "%s", wrong)
 	case c.omitted:
-		j.l.report.Completeness.run(truth.Omitted, j.l.origin, index, index, "",
+		j.l.report.Completeness.run(proof.KindOmitted, j.l.origin, index, index, "",
 			"its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members")
 	}
 	if c.fact == nil {

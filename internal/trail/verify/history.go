@@ -13,7 +13,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // signed is a checkpoint with a good signature.
@@ -136,13 +135,13 @@ func (l *logCheck) take(s signed) {
 	if n := len(l.history); n > 0 {
 		last := &l.history[n-1]
 		if s.seq > l.seq+1 && !l.unread {
-			l.checkpointFinding(truth.Checkpoint, l.seq+1, s.seq-1, "the history does not have it")
+			l.checkpointFinding(proof.KindCheckpoint, l.seq+1, s.seq-1, "the history does not have it")
 		}
 		if s.seq <= l.seq {
-			l.checkpointFinding(truth.Checkpoint, s.seq, s.seq, "it stands after checkpoint %d", l.seq)
+			l.checkpointFinding(proof.KindCheckpoint, s.seq, s.seq, "it stands after checkpoint %d", l.seq)
 		}
 		if s.size < last.size {
-			l.checkpointFinding(truth.History, s.seq, s.seq, "it covers %d entries, the one before it %d: the log went back", s.size, last.size)
+			l.checkpointFinding(proof.KindHistory, s.seq, s.seq, "it covers %d entries, the one before it %d: the log went back", s.size, last.size)
 		}
 		if s.size == last.size && s.root == last.root { // signed again
 			last.witnessed = last.witnessed || s.witnessed
@@ -151,7 +150,7 @@ func (l *logCheck) take(s signed) {
 			return
 		}
 	} else if l.firstSeq > 0 && s.seq > l.firstSeq && !l.unread {
-		l.checkpointFinding(truth.Checkpoint, l.firstSeq, s.seq-1, "the history does not have it")
+		l.checkpointFinding(proof.KindCheckpoint, l.firstSeq, s.seq-1, "the history does not have it")
 	}
 	l.seq, l.unread = s.seq, false
 	l.history, l.again = append(l.history, s), []audit.Signing{s.Signing}
@@ -162,7 +161,7 @@ func (l *logCheck) checkpointFinding(kind string, from, to uint64, format string
 }
 
 func (l *logCheck) fileFinding(file, format string, args ...any) {
-	l.report.Integrity.about(truth.Checkpoint, l.origin, file, format, args...)
+	l.report.Integrity.about(proof.KindCheckpoint, l.origin, file, format, args...)
 }
 
 // sizes are the sizes of all known trees, size at most, ascending.
@@ -186,11 +185,11 @@ func (l *logCheck) compare(s *scanned, roots []tlog.Hash, size int64) {
 		const other = "it is signed for %d entries with another root than theirs: the log has signed two histories"
 		switch {
 		case c.elsewhere:
-			l.report.Integrity.about(truth.History, l.origin, "", "a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
+			l.report.Integrity.about(proof.KindHistory, l.origin, "", "a checkpoint known from elsewhere has another root for the first %d entries: the log has signed two histories", c.size)
 		case c.seq == 0:
-			l.report.Integrity.about(truth.History, l.origin, proof.CheckpointFile, other, c.size)
+			l.report.Integrity.about(proof.KindHistory, l.origin, proof.CheckpointFile, other, c.size)
 		default:
-			l.checkpointFinding(truth.History, c.seq, c.seq, other, c.size)
+			l.checkpointFinding(proof.KindHistory, c.seq, c.seq, other, c.size)
 		}
 	}
 }

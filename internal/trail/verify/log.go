@@ -9,7 +9,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // logCheck verifies one generation. It belongs to one goroutine, except for its reading
@@ -148,7 +147,7 @@ func (l *logCheck) takeKnown(newest signed) {
 		}
 		s.elsewhere = true
 		if s.size > newest.size {
-			l.entryFinding(truth.Missing, newest.size, s.size-1, "", "a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size)
+			l.entryFinding(proof.KindMissing, newest.size, s.size-1, "", "a checkpoint known from elsewhere covers %d entries, this log's newest %d: the log went back", s.size, newest.size)
 			continue
 		}
 		l.history = append(l.history, s)
@@ -168,9 +167,9 @@ func (l *logCheck) witnessed(size int64) {
 	}
 	switch {
 	case covered == 0 && size > 0:
-		l.report.Integrity.about(truth.Quorum, l.origin, "", "no checkpoint has the cosignatures that the policy asks for")
+		l.report.Integrity.about(proof.KindQuorum, l.origin, "", "no checkpoint has the cosignatures that the policy asks for")
 	case covered < size:
-		l.report.Completeness.run(truth.Unwitness, l.origin, l.base+covered, l.base+size-1, "", "no checkpoint over them has the cosignatures that the policy asks for")
+		l.report.Completeness.run(proof.KindUnwitness, l.origin, l.base+covered, l.base+size-1, "", "no checkpoint over them has the cosignatures that the policy asks for")
 	}
 }
 
@@ -208,14 +207,14 @@ const (
 // are named.
 func (l *logCheck) plausible(ctx context.Context, newest signed) (signed, error) {
 	for newest.size > probedTree {
-		kind, detail := truth.Unproven, fmt.Sprintf("a checkpoint covers them, and this version verifies %d entries at most", int64(largestTree))
+		kind, detail := proof.KindUnproven, fmt.Sprintf("a checkpoint covers them, and this version verifies %d entries at most", int64(largestTree))
 		if newest.size <= largestTree {
 			top := topTile(newest.size)
 			_, wrong, err := l.readHashes(ctx, top.L, top.N, top.W)
 			if err != nil || wrong == "" {
 				return newest, err
 			}
-			kind, detail = truth.Missing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
+			kind, detail = proof.KindMissing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
 		}
 		older := l.below(newest.size)
 		l.entryFinding(kind, older.size, newest.size-1, "", "%s", detail)

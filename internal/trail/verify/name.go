@@ -7,7 +7,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // damage is a chunk with its leaves as signed.
@@ -62,7 +61,7 @@ func (v *solver) truthOf(c *chunk) []tlog.Hash {
 		return v.last.Signed
 	}
 	leaves := c.leaves()
-	if _, ok := truth.NewTree(leaves).Prove(width, v.proven[1][c.n], proof.Edge{}); !ok {
+	if _, ok := proof.NewTree(leaves).Prove(width, v.proven[1][c.n], proof.Edge{}); !ok {
 		return nil
 	}
 	return leaves.Signed
@@ -81,7 +80,7 @@ func (v *solver) nameTiles() {
 				wrong = "it does not have the hashes that were signed"
 			}
 			if wrong != "" {
-				v.l.report.Integrity.about(truth.Tile, v.l.origin, proof.TilePath(t), "%s", wrong)
+				v.l.report.Integrity.about(proof.KindTile, v.l.origin, proof.TilePath(t), "%s", wrong)
 			}
 		}
 	}
@@ -89,28 +88,28 @@ func (v *solver) nameTiles() {
 
 // nameEntries tells the fate of each entry of damaged chunks.
 func (v *solver) nameEntries(all []damage) {
-	var parts []truth.Part
+	var parts []proof.Run
 	of := map[int64]damage{} // by chunk
 	for _, d := range all {
 		first := d.n * width
 		if d.truth == nil {
-			v.l.entryFinding(truth.Unproven, first, first+int64(d.width)-1, d.bundleFile, "neither they nor their hashes give the signed root")
+			v.l.entryFinding(proof.KindUnproven, first, first+int64(d.width)-1, d.bundleFile, "neither they nor their hashes give the signed root")
 			continue
 		}
 		if d.tileWrong == "" && !slices.Equal(d.tile, d.truth) {
 			d.tileWrong = "it does not have the hashes that were signed"
 		}
 		if d.tileWrong != "" {
-			v.l.report.Integrity.about(truth.Tile, v.l.origin, d.tileFile, "%s", d.tileWrong)
+			v.l.report.Integrity.about(proof.KindTile, v.l.origin, d.tileFile, "%s", d.tileWrong)
 		}
 		if d.bundle == nil {
 			d.bundle = make([]tlog.Hash, d.width)
 		}
-		parts, of[d.n] = append(parts, truth.Part{First: first, Got: d.bundle, Signed: d.truth}), d
+		parts, of[d.n] = append(parts, proof.Run{First: first, Got: d.bundle, Signed: d.truth}), d
 	}
-	truth.Compare(parts, func(leaf int64, kind, detail string) {
+	proof.CompareRuns(parts, func(leaf int64, kind, detail string) {
 		d := of[leaf/width]
-		if d.bundleWrong != "" && kind == truth.Missing {
+		if d.bundleWrong != "" && kind == proof.KindMissing {
 			detail = d.bundleWrong
 		}
 		v.l.entryFinding(kind, leaf, leaf, d.bundleFile, "%s", detail)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // Report has two verdicts on a trail, and its proven logs.
@@ -27,7 +27,7 @@ type Report struct {
 	// Settled is damage that cost nothing, and that the trail itself names: entries that are
 	// damaged in the log, and that are proven from the trail's files. It counts against no
 	// verdict.
-	Settled []truth.Finding `json:"settled,omitempty"`
+	Settled []proof.Finding `json:"settled,omitempty"`
 	// Apart are events of a sink's copy that look like the trail's and are not: pushed ones that
 	// imitate entries, and those of other programs. They count for nothing, and against nothing.
 	Apart Apart `json:"apart,omitzero"`
@@ -61,7 +61,7 @@ type Archived struct {
 // Apart counts events that are none of the trail's, and names the first of them.
 type Apart struct {
 	Events   int64           `json:"events"`
-	Findings []truth.Finding `json:"findings"`
+	Findings []proof.Finding `json:"findings"`
 }
 
 const (
@@ -70,13 +70,13 @@ const (
 	mostFindings = 10_000
 )
 
-func (r *Report) settle(f truth.Finding) {
+func (r *Report) settle(f proof.Finding) {
 	if len(r.Settled) < mostFindings {
 		r.Settled = append(r.Settled, f)
 	}
 }
 
-func (r *Report) setApart(f truth.Finding) {
+func (r *Report) setApart(f proof.Finding) {
 	if r.Apart.Events++; len(r.Apart.Findings) < mostApart {
 		r.Apart.Findings = append(r.Apart.Findings, f)
 	}
@@ -85,24 +85,24 @@ func (r *Report) setApart(f truth.Finding) {
 // Verdict holds where something was checked, and nothing was found against it.
 type Verdict struct {
 	Holds    bool            `json:"holds"`
-	Findings []truth.Finding `json:"findings"`
+	Findings []proof.Finding `json:"findings"`
 	// More findings were left out, as there are so many.
 	More int64 `json:"more,omitempty"`
 }
 
 // isOfBundle reports whether a finding is about a missing entry bundle.
-func isOfBundle(f truth.Finding) bool { return f.Kind == truth.Missing && f.Detail == notThere }
+func isOfBundle(f proof.Finding) bool { return f.Kind == proof.KindMissing && f.Detail == notThere }
 
 // IsOfFiles reports whether a finding is about damaged or lost files; the bundles of the entries
 // before archived are elsewhere. The others are about what was signed: gaps in the numbers of the
 // checkpoints, or two histories.
-func IsOfFiles(f truth.Finding, archived int64) bool {
+func IsOfFiles(f proof.Finding, archived int64) bool {
 	return (f.From < 0 || !f.OfCheckpoints()) && (!isOfBundle(f) || f.To >= archived)
 }
 
 // add keeps a finding, unless there are too many.
-func (v *Verdict) add(f truth.Finding) {
-	v.Findings = truth.Adjoin(v.Findings, f)
+func (v *Verdict) add(f proof.Finding) {
+	v.Findings = proof.Adjoin(v.Findings, f)
 	if len(v.Findings) > mostFindings {
 		v.Findings = v.Findings[:mostFindings]
 		v.More++
@@ -116,7 +116,7 @@ func (v *Verdict) about(kind, log, file, format string, args ...any) {
 
 // run adds a finding about the entries, or checkpoints, from one to another.
 func (v *Verdict) run(kind, log string, from, to int64, file, format string, args ...any) {
-	v.add(truth.Finding{Kind: kind, Log: log, From: from, To: to, File: file, Detail: fmt.Sprintf(format, args...)})
+	v.add(proof.Finding{Kind: kind, Log: log, From: from, To: to, File: file, Detail: fmt.Sprintf(format, args...)})
 }
 
 // end is the first index after the proven entries.
@@ -135,7 +135,7 @@ func (r *Report) RefuseEmpty() {
 		return
 	}
 	if r.Integrity.Holds && r.Completeness.Holds {
-		r.Completeness.about(truth.Missing, "", "", "no entry is under a signed root: the trail is empty, or was put back to its beginning")
+		r.Completeness.about(proof.KindMissing, "", "", "no entry is under a signed root: the trail is empty, or was put back to its beginning")
 		r.Completeness.close()
 	}
 	r.Integrity.Holds = false
@@ -149,9 +149,9 @@ func (r *Report) close() {
 
 // close sorts the findings, and gives the verdict.
 func (v *Verdict) close() {
-	slices.SortStableFunc(v.Findings, func(a, b truth.Finding) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(v.Findings, func(a, b proof.Finding) int { return cmp.Compare(a.From, b.From) })
 	if v.Findings == nil {
-		v.Findings = []truth.Finding{} // a list in JSON too
+		v.Findings = []proof.Finding{} // a list in JSON too
 	}
 	v.Holds = len(v.Findings) == 0
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // batch is how many chunks are read before their results are taken in order.
@@ -25,7 +24,7 @@ type scanned struct {
 	last           *chunk      // the partial one at the end; nil for none
 	sizes          []int64     // of trees to know the root of, ascending
 	tails          []tlog.Hash // of these, within their last chunk; zero for none, or not known
-	records        []truth.Finding
+	records        []proof.Finding
 }
 
 // scan reads all entries and their hashes once, in parallel. Its memory does not depend on

@@ -8,10 +8,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
-// solver is a log's files as the [truth.Source] of its hashes: the entry bundles, and the tiles of
+// solver is a log's files as the [proof.HashSource] of its hashes: the entry bundles, and the tiles of
 // each level.
 type solver struct {
 	l *logCheck
@@ -21,7 +20,7 @@ type solver struct {
 	levels [][]tlog.Hash
 	wrong  map[tlog.Tile]string // why a tile's file, on levels from 1, is not whole
 	proven [][]tlog.Hash        // likewise, as signed; zero where not known
-	last   *truth.Leaves        // of the partial chunk; nil for none
+	last   *proof.LeafLists     // of the partial chunk; nil for none
 	fell   bool                 // the newest root is not given: chunks from limit on are not proven
 	limit  int64
 }
@@ -58,7 +57,7 @@ func (v *solver) prove() (size int64, root tlog.Hash) {
 	}
 	roots := slices.DeleteFunc(slices.Clone(v.l.history), func(c signed) bool { return c.size == 0 || c.size > v.s.size })
 	slices.SortStableFunc(roots, func(a, b signed) int { return cmp.Compare(a.size, b.size) })
-	all := truth.NewTree(v)
+	all := proof.NewTree(v)
 	for _, c := range roots {
 		if _, ok := all.Prove(c.size, c.root, proof.Edge{}); ok {
 			size, root = c.size, c.root
@@ -72,27 +71,27 @@ func (v *solver) prove() (size int64, root tlog.Hash) {
 		}
 	}
 	if v.limit, v.fell = size/width, size < v.s.size; v.fell {
-		v.l.entryFinding(truth.Unproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
+		v.l.entryFinding(proof.KindUnproven, size, v.s.size-1, "", "neither they nor their hashes give the signed root")
 	}
 	return size, root
 }
 
-// Words implements truth.Source.
+// Words implements proof.HashSource.
 func (v *solver) Words(from, to int64) (words []tlog.Hash, parts bool) {
 	n := from / width
 	switch {
 	case to-from > width:
 		if level := levelOf(to - from); level > 0 {
-			words = truth.Distinct(v.levels[level][from/(to-from)])
+			words = proof.Distinct(v.levels[level][from/(to-from)])
 		}
 		return words, true
 	case v.last != nil && n == v.s.last.n:
 		return v.last.Words(from-n*width, to-n*width)
 	case to-from == width:
-		return truth.Distinct(v.s.bundles[n], v.s.tiles[n], v.levels[1][n]), false
+		return proof.Distinct(v.s.bundles[n], v.s.tiles[n], v.levels[1][n]), false
 	}
 	if i, found := slices.BinarySearch(v.s.sizes, to); found { // the end of an older tree
-		words = truth.Distinct(v.s.tails[i])
+		words = proof.Distinct(v.s.tails[i])
 	}
 	return words, false
 }
@@ -107,7 +106,7 @@ func levelOf(leaves int64) int {
 	return 0
 }
 
-// Proven implements truth.Source.
+// Proven implements proof.HashSource.
 func (v *solver) Proven(from, to int64, hash tlog.Hash, whole bool) {
 	if level := levelOf(to - from); level > 0 {
 		v.proven[level][from/(to-from)] = hash

@@ -8,7 +8,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // inTheLog names the trail's log in the store, as the place of a finding.
@@ -17,7 +16,7 @@ const inTheLog = "the trail's log"
 // Stopped verifies the trail of a stopped relay: the files in a folder, where there are any, and
 // what a reading of the trail's logs in the store has found, of which the trail itself does not
 // name the unnamed problems. The files are derived from the logs, so both have to agree.
-func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []truth.Finding, o Options) (Report, error) {
+func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []proof.Finding, o Options) (Report, error) {
 	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(kept.Checkpoints)}
 	if fetch, dirs, err := Folder(dir); err == nil { // else the files are gone, and are written again
 		o.Stopped = true
@@ -28,7 +27,7 @@ func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []truth
 	r.addNewer(kept, o)
 	for _, f := range kept.Problems {
 		if !slices.Contains(unnamed, f) { // a part of it may be unnamed
-			f.Kind, f.File, f.Detail = truth.Named, inTheLog, f.Kind+": "+f.Detail
+			f.Kind, f.File, f.Detail = proof.KindNamed, inTheLog, f.Kind+": "+f.Detail
 			r.Completeness.add(f)
 		}
 	}
@@ -55,16 +54,16 @@ func (r *Report) addNewer(kept audit.Report, o Options) {
 		switch {
 		case g.Size <= l.Size:
 		case err != nil:
-			r.Integrity.about(truth.Key, g.Origin, inTheLog, "%v", err)
+			r.Integrity.about(proof.KindKey, g.Origin, inTheLog, "%v", err)
 		default:
-			r.Completeness.run(truth.Missing, g.Origin, g.Base+l.Size, g.Base+g.Size-1, proof.FilesDir,
+			r.Completeness.run(proof.KindMissing, g.Origin, g.Base+l.Size, g.Base+g.Size-1, proof.FilesDir,
 				"the trail's log has them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again")
 			r.Entries += g.Size - l.Size
 			l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
 		}
 	}
 	if kept.Entries > kept.Signed {
-		r.Completeness.run(truth.NotCovered, "", kept.Signed, kept.Entries-1, inTheLog, "no checkpoint covers them yet; the relay signs them at its next start")
+		r.Completeness.run(proof.KindNotCovered, "", kept.Signed, kept.Entries-1, inTheLog, "no checkpoint covers them yet; the relay signs them at its next start")
 	}
 }
 
@@ -100,13 +99,13 @@ func (r *Report) logOf(g audit.Generation) *Log {
 func (r *Report) holdAgainst(kept audit.Report) {
 	from := kept.Entries
 	for _, p := range slices.Concat(kept.Problems, kept.Restored) { // known already
-		if p.Kind == truth.Truncated || p.Kind == truth.Restored {
+		if p.Kind == proof.KindTruncated || p.Kind == proof.KindRestored {
 			from = max(from, p.To+1)
 		}
 	}
 	for _, l := range r.Logs {
 		if end := l.Base + l.Size; end > from {
-			r.Integrity.run(truth.Truncated, l.Origin, from, end-1, inTheLog, "the log ends before them, and the trail's files have them: the log was put back to an earlier state")
+			r.Integrity.run(proof.KindTruncated, l.Origin, from, end-1, inTheLog, "the log ends before them, and the trail's files have them: the log was put back to an earlier state")
 			from = end
 		}
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // tampered is a changed log, with the right findings.
@@ -25,7 +24,7 @@ type tampered struct {
 	what  string
 	known [][]byte // checkpoints from elsewhere
 	// right reports whether a finding names the change; each one must, and there is one.
-	right func(truth.Finding) bool
+	right func(proof.Finding) bool
 }
 
 // tamperer changes logs by a seed.
@@ -105,8 +104,8 @@ func (m *tamperer) file(with ...string) string {
 }
 
 // ofFile expects findings about one file only.
-func ofFile(name string) func(truth.Finding) bool {
-	return func(f truth.Finding) bool { return f.File == name }
+func ofFile(name string) func(proof.Finding) bool {
+	return func(f proof.Finding) bool { return f.File == name }
 }
 
 func (m *tamperer) flip() tampered {
@@ -137,12 +136,12 @@ func (m *tamperer) signedByte(data []byte) int {
 }
 
 // ofDamaged expects findings about a file, and the checkpoint's where the history lacks it.
-func (m *tamperer) ofDamaged(name string) func(truth.Finding) bool {
+func (m *tamperer) ofDamaged(name string) func(proof.Finding) bool {
 	if name != proof.HistoryFile {
 		return ofFile(name)
 	}
-	return func(f truth.Finding) bool {
-		return f.File == proof.HistoryFile || f.File == proof.CheckpointFile && f.Kind == truth.Checkpoint
+	return func(f proof.Finding) bool {
+		return f.File == proof.HistoryFile || f.File == proof.CheckpointFile && f.Kind == proof.KindCheckpoint
 	}
 }
 
@@ -184,12 +183,12 @@ func (m *tamperer) swapFiles() tampered {
 	}
 	f := m.whole.clone()
 	f[a], f[b] = f[b], f[a]
-	return tampered{f, fmt.Sprintf("swapped %s and %s", a, b), nil, func(f truth.Finding) bool { return f.File == a || f.File == b }}
+	return tampered{f, fmt.Sprintf("swapped %s and %s", a, b), nil, func(f proof.Finding) bool { return f.File == a || f.File == b }}
 }
 
 // ofEntries expects findings about these entries only.
-func ofEntries(entries ...int64) func(truth.Finding) bool {
-	return func(f truth.Finding) bool {
+func ofEntries(entries ...int64) func(proof.Finding) bool {
+	return func(f proof.Finding) bool {
 		for i := f.From; i <= f.To; i++ {
 			if !slices.Contains(entries, i) {
 				return false
@@ -218,7 +217,7 @@ func (m *tamperer) swapEntries() tampered {
 		return leaves
 	})
 	right := ofEntries(first+int64(a), first+int64(b))
-	return tampered{f, "swapped two entries of " + name, nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Moved }}
+	return tampered{f, "swapped two entries of " + name, nil, func(f proof.Finding) bool { return right(f) && f.Kind == proof.KindMoved }}
 }
 
 func (m *tamperer) repeat() tampered {
@@ -229,7 +228,7 @@ func (m *tamperer) repeat() tampered {
 		return leaves
 	})
 	right := ofEntries(first + int64(a))
-	return tampered{f, "repeated an entry of " + name, nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Missing }}
+	return tampered{f, "repeated an entry of " + name, nil, func(f proof.Finding) bool { return right(f) && f.Kind == proof.KindMissing }}
 }
 
 // drop takes an entry out: those after it move.
@@ -238,8 +237,8 @@ func (m *tamperer) drop() tampered {
 	f := m.whole.clone()
 	f[name] = withLeaves(f[name], func(leaves [][]byte) [][]byte { return slices.Delete(leaves, a, a+1) })
 	gone := first + int64(a)
-	return tampered{f, fmt.Sprintf("dropped entry %d", gone), nil, func(f truth.Finding) bool {
-		return f.Kind == truth.Missing && f.From == gone && f.To == gone || f.Kind == truth.Moved && f.From > gone && f.File == name
+	return tampered{f, fmt.Sprintf("dropped entry %d", gone), nil, func(f proof.Finding) bool {
+		return f.Kind == proof.KindMissing && f.From == gone && f.To == gone || f.Kind == proof.KindMoved && f.From > gone && f.File == name
 	}}
 }
 
@@ -251,7 +250,7 @@ func (m *tamperer) forgeEntry() tampered {
 		return leaves
 	})
 	right := ofEntries(first + int64(a))
-	return tampered{f, fmt.Sprintf("forged entry %d", first+int64(a)), nil, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Altered }}
+	return tampered{f, fmt.Sprintf("forged entry %d", first+int64(a)), nil, func(f proof.Finding) bool { return right(f) && f.Kind == proof.KindAltered }}
 }
 
 // forgeTile forges an entry with its hash, up to the root: then no one can name the entry
@@ -269,8 +268,8 @@ func (m *tamperer) forgeTile() tampered {
 	maps.DeleteFunc(forged.write(m.tb), func(name string, _ []byte) bool { return strings.HasPrefix(name, "records/") })
 	maps.Copy(f, forged.files)
 	first := int64(at) / width * width
-	return tampered{f, fmt.Sprintf("forged entry %d with all its hashes", at), nil, func(f truth.Finding) bool {
-		return f.Kind == truth.Unproven && f.To >= int64(at) && f.From <= int64(at) && f.From >= first-width
+	return tampered{f, fmt.Sprintf("forged entry %d with all its hashes", at), nil, func(f proof.Finding) bool {
+		return f.Kind == proof.KindUnproven && f.To >= int64(at) && f.From <= int64(at) && f.From >= first-width
 	}}
 }
 
@@ -286,7 +285,7 @@ func (m *tamperer) rollCheckpoint() tampered {
 func (m *tamperer) rollAll() tampered {
 	known := m.later.checkpoint(m.tb, int64(len(m.later.leaves)))
 	right := ofEntries(m.after()...)
-	return tampered{m.whole, "rolled everything back", [][]byte{known}, func(f truth.Finding) bool { return right(f) && f.Kind == truth.Missing }}
+	return tampered{m.whole, "rolled everything back", [][]byte{known}, func(f proof.Finding) bool { return right(f) && f.Kind == proof.KindMissing }}
 }
 
 func (m *tamperer) after() (entries []int64) {
@@ -311,7 +310,7 @@ func (m *tamperer) replaceLog() tampered {
 	other := newTestLog(m.tb, "example.com/stranger", 0)
 	other.add(m.tb, records(0, 10+m.r.IntN(300))...)
 	other.sign(m.tb)
-	return tampered{other.write(m.tb), "replaced the log", nil, func(f truth.Finding) bool { return f.Kind == truth.Key }}
+	return tampered{other.write(m.tb), "replaced the log", nil, func(f proof.Finding) bool { return f.Kind == proof.KindKey }}
 }
 
 // twoHistories signs another tree with the right key; a checkpoint from elsewhere tells.
@@ -321,7 +320,7 @@ func (m *tamperer) twoHistories() tampered {
 	other.add(m.tb, records(30_000, 30_000+600)...)
 	other.sign(m.tb)
 	known := m.log.checkpoint(m.tb, 71+m.r.Int64N(500))
-	return tampered{other.write(m.tb), "two histories", [][]byte{known}, func(f truth.Finding) bool { return f.Kind == truth.History }}
+	return tampered{other.write(m.tb), "two histories", [][]byte{known}, func(f proof.Finding) bool { return f.Kind == proof.KindHistory }}
 }
 
 func (m *tamperer) lines() (all []proof.Line) {
@@ -344,7 +343,7 @@ func (m *tamperer) reorderHistory() tampered {
 	return tampered{f, "reordered the history", nil, ofHistory}
 }
 
-func ofHistory(f truth.Finding) bool {
+func ofHistory(f proof.Finding) bool {
 	return f.File == proof.HistoryFile || f.File == proof.CheckpointFile
 }
 
@@ -363,8 +362,8 @@ func (m *tamperer) forgeLine() tampered {
 	other.add(m.tb, records(40_000, 40_000+50+90*i)...)
 	lines[i] = spellLine(m.tb, proof.Line{Seq: uint64(i + 1), Key: m.log.key.verifier, Checkpoint: string(other.checkpoint(m.tb, int64(len(other.leaves))))})
 	f[proof.HistoryFile] = bytes.Join(lines, nil)
-	return tampered{f, "forged a line of the history", nil, func(f truth.Finding) bool {
-		return f.Kind == truth.History && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == truth.Checkpoint
+	return tampered{f, "forged a line of the history", nil, func(f proof.Finding) bool {
+		return f.Kind == proof.KindHistory && f.From == int64(i+1) && f.To == f.From || ofHistory(f) && f.Kind == proof.KindCheckpoint
 	}}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
-	"github.com/auditrelay/auditrelay/internal/trail/truth"
 )
 
 // Options are held against a trail.
@@ -50,7 +49,7 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 		}
 	}
 	if len(dirs) == 0 {
-		t.report.Integrity.about(truth.Checkpoint, "", "", "there is no log")
+		t.report.Integrity.about(proof.KindCheckpoint, "", "", "there is no log")
 	}
 	t.known()
 	t.setApart()
@@ -74,7 +73,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		return err
 	}
 	if len(origins) == 0 {
-		t.report.Integrity.about(truth.Checkpoint, "", dir, "no checkpoint can be read, of the file and of the history")
+		t.report.Integrity.about(proof.KindCheckpoint, "", dir, "no checkpoint can be read, of the file and of the history")
 		return nil
 	}
 	l.origin = origins[max(0, slices.IndexFunc(origins, t.o.knows))] // of several, the policy's
@@ -83,7 +82,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		l.policy, err = t.o.follow(l.origin, t.complete.endorsed, func(p *proof.Policy) bool { return p.Logs[0].Key == key })
 		l.trusted = err == nil
 		if err != nil {
-			t.report.Integrity.about(truth.Key, l.origin, "", "%v", err)
+			t.report.Integrity.about(proof.KindKey, l.origin, "", "%v", err)
 		}
 	}
 	t.complete.opened = opening{}
@@ -199,24 +198,24 @@ func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
 func (t *trailCheck) chain(made Log) {
 	if len(t.report.Logs) == 0 {
 		if made.Base > 0 {
-			t.report.Completeness.run(truth.NotCovered, made.Origin, 0, made.Base-1, "", "the generations of these entries are not here")
+			t.report.Completeness.run(proof.KindNotCovered, made.Origin, 0, made.Base-1, "", "the generations of these entries are not here")
 		}
 		return
 	}
 	before, said := t.report.Logs[len(t.report.Logs)-1], t.complete.opened
 	if said.Previous == nil || said.index != made.Base {
-		t.report.Integrity.about(truth.Key, made.Origin, "", "its first entry does not name the generation before")
+		t.report.Integrity.about(proof.KindKey, made.Origin, "", "its first entry does not name the generation before")
 		return
 	}
 	if said.Previous.Origin != before.Origin || said.Previous.Size != before.Size || said.Previous.Root != before.Root {
-		t.report.Integrity.about(truth.History, made.Origin, "", "its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root",
+		t.report.Integrity.about(proof.KindHistory, made.Origin, "", "its first entry names a generation %q of %d entries before it; that one is %q, with %d proven ones, or another root",
 			said.Previous.Origin, said.Previous.Size, before.Origin, before.Size)
 	}
 	switch end := before.Base + before.Size; {
 	case end > made.Base && made.Size > 0:
-		t.report.Integrity.about(truth.History, made.Origin, "", "it begins with entry %d, and the generation before it has signed the entries up to %d: the trail has two histories", made.Base, end-1)
+		t.report.Integrity.about(proof.KindHistory, made.Origin, "", "it begins with entry %d, and the generation before it has signed the entries up to %d: the trail has two histories", made.Base, end-1)
 	case end < made.Base:
-		t.report.Completeness.run(truth.NotCovered, before.Origin, end, made.Base-1, "", "no checkpoint covers them: the generation ended before")
+		t.report.Completeness.run(proof.KindNotCovered, before.Origin, end, made.Base-1, "", "no checkpoint covers them: the generation ended before")
 	}
 }
 
@@ -225,7 +224,7 @@ func (t *trailCheck) known() {
 	for _, note := range t.o.Known {
 		origin, text := originIn(note)
 		if !text || !slices.ContainsFunc(t.report.Logs, func(l Log) bool { return l.Origin == origin }) {
-			t.report.Integrity.about(truth.History, "", "", "a checkpoint known from elsewhere is of the log %q, which is not here", origin)
+			t.report.Integrity.about(proof.KindHistory, "", "", "a checkpoint known from elsewhere is of the log %q, which is not here", origin)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package truth
+package proof
 
 import (
 	"slices"
@@ -6,16 +6,16 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Leaves is a [Source] of leaves whose hashes stand in several lists.
-type Leaves struct {
+// LeafLists is a [HashSource] of leaves whose hashes stand in several lists.
+type LeafLists struct {
 	// Lists begin with the first leaf, and may differ in length. A zero hash is a missing one.
 	Lists [][]tlog.Hash
 	// Signed are the proven hashes; zero, or too short, for the others.
 	Signed []tlog.Hash
 }
 
-// Words implements Source.
-func (l *Leaves) Words(from, to int64) (words []tlog.Hash, parts bool) {
+// Words implements HashSource.
+func (l *LeafLists) Words(from, to int64) (words []tlog.Hash, parts bool) {
 	for _, list := range l.Lists {
 		switch {
 		case from >= int64(len(list)):
@@ -28,8 +28,8 @@ func (l *Leaves) Words(from, to int64) (words []tlog.Hash, parts bool) {
 	return Distinct(words...), false
 }
 
-// Proven implements Source.
-func (l *Leaves) Proven(from, to int64, hash tlog.Hash, whole bool) {
+// Proven implements HashSource.
+func (l *LeafLists) Proven(from, to int64, hash tlog.Hash, whole bool) {
 	if !whole && to-from > 1 {
 		return
 	}

@@ -1,4 +1,4 @@
-package truth
+package proof
 
 import (
 	"fmt"
@@ -8,16 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
 // kept is a log as two places have it, with the true hashes next to it.
 type kept struct {
-	Leaves
+	LeafLists
 
 	truth         []tlog.Hash
-	entries, list []tlog.Hash        // those of Leaves
+	entries, list []tlog.Hash        // those of LeafLists
 	parts         map[part]tlog.Hash // proven
 	tiles         map[part]tlog.Hash // further hashes, of larger parts
 	asked, told   int64              // calls for words, and leaves that were proven
@@ -32,7 +30,7 @@ func newKept(n int) *kept {
 
 func (k *kept) Words(from, to int64) ([]tlog.Hash, bool) {
 	k.asked++
-	words, parts := k.Leaves.Words(from, to)
+	words, parts := k.LeafLists.Words(from, to)
 	return Distinct(append(words, k.tiles[part{from, to}])...), parts
 }
 
@@ -41,7 +39,7 @@ func (k *kept) Proven(from, to int64, hash tlog.Hash, whole bool) {
 	if whole {
 		k.told += to - from
 	}
-	k.Leaves.Proven(from, to, hash, whole)
+	k.LeafLists.Proven(from, to, hash, whole)
 }
 
 func leaves(from, n int) (list []tlog.Hash) {
@@ -51,7 +49,7 @@ func leaves(from, n int) (list []tlog.Hash) {
 	return list
 }
 
-func (k *kept) edge(n int64) proof.Edge { return proof.Edge{}.With(k.truth[:n]...) }
+func (k *kept) edge(n int64) Edge { return Edge{}.With(k.truth[:n]...) }
 
 // oracle knows the true hashes. It says which of the signed roots the places lead to, and which
 // leaves these prove.
@@ -105,9 +103,9 @@ func (k *kept) check(t *testing.T, roots [][2]int64, what string) {
 	t.Helper()
 	o, tree := oracle{k, map[part]bool{}, map[part]bool{}}, NewTree(k)
 	for p, hash := range k.tiles {
-		o.hinted[p] = hash == proof.Edge{}.With(k.truth[p.from:p.to]...).Root()
+		o.hinted[p] = hash == Edge{}.With(k.truth[p.from:p.to]...).Root()
 	}
-	forged := proof.Edge{}.With(leaves(5000, min(4, len(k.truth)))...)
+	forged := Edge{}.With(leaves(5000, min(4, len(k.truth)))...)
 	for _, root := range roots {
 		_, ok := tree.Prove(root[0], tlog.Hash{9}, forged)
 		require.False(t, ok, "a root that nothing leads to: %s", what)
@@ -132,7 +130,7 @@ func (k *kept) check(t *testing.T, roots [][2]int64, what string) {
 		}
 	}
 	for p, hash := range k.parts {
-		require.Equal(t, proof.Edge{}.With(k.truth[p.from:p.to]...).Root(), hash, "%v: %s", p, what)
+		require.Equal(t, Edge{}.With(k.truth[p.from:p.to]...).Root(), hash, "%v: %s", p, what)
 	}
 }
 
@@ -205,7 +203,7 @@ func TestLargeTreesWithSomeDamage(t *testing.T) {
 		k.tiles = map[part]tlog.Hash{}
 		for from := int64(0); from+8 <= int64(n); from += 8 { // those that are not there, right ones, and a wrong one
 			if p := (part{from, from + 8}); r.IntN(2) == 0 {
-				k.tiles[p] = proof.Edge{}.With(k.truth[p.from:p.to]...).Root()
+				k.tiles[p] = Edge{}.With(k.truth[p.from:p.to]...).Root()
 			} else if r.IntN(30) == 0 {
 				k.tiles[p] = tlog.Hash{3}
 			}
@@ -230,10 +228,10 @@ func TestTheCostOfManyRoots(t *testing.T) {
 		if lost {
 			k.entries[0], k.list[0] = tlog.Hash{1}, tlog.Hash{2}
 		}
-		tree, edge := NewTree(k), proof.Edge{}
+		tree, edge := NewTree(k), Edge{}
 		for size := range int64(n) {
 			if edge.Add(k.truth[size]); edge.Len()%each == 0 {
-				_, ok := tree.Prove(edge.Len(), edge.Root(), proof.Edge{})
+				_, ok := tree.Prove(edge.Len(), edge.Root(), Edge{})
 				require.Equal(t, !lost, ok, name)
 			}
 		}

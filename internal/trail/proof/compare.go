@@ -1,4 +1,4 @@
-package truth
+package proof
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Part is a run of a log's entries: the hashes of their leaves as they are, and as signed. A zero
+// Run is a run of a log's entries: the hashes of their leaves as they are, and as signed. A zero
 // hash in Got stands for a missing entry; in Signed for one under no signed root.
-type Part struct {
+type Run struct {
 	First       int64
 	Got, Signed []tlog.Hash
 }
@@ -16,8 +16,8 @@ type Part struct {
 // emptyLeaf is an entry without a byte, in the place of a lost one.
 var emptyLeaf = tlog.RecordHash(nil)
 
-// Compare tells the fate of each entry unlike the signed one, in order.
-func Compare(parts []Part, tell func(index int64, kind, detail string)) {
+// CompareRuns tells the fate of each entry unlike the signed one, in order.
+func CompareRuns(parts []Run, tell func(index int64, kind, detail string)) {
 	var there, signed map[tlog.Hash]int64
 	for _, p := range parts {
 		for i, want := range p.Signed {
@@ -34,24 +34,24 @@ func Compare(parts []Part, tell func(index int64, kind, detail string)) {
 }
 
 // fate tells the fate of entry i of the part.
-func (p *Part) fate(i int, there, signed map[tlog.Hash]int64) (kind, detail string) {
+func (p *Run) fate(i int, there, signed map[tlog.Hash]int64) (kind, detail string) {
 	if at, found := there[p.Signed[i]]; found {
-		return Moved, fmt.Sprintf("it stands %+d places off", at-p.First-int64(i))
+		return KindMoved, fmt.Sprintf("it stands %+d places off", at-p.First-int64(i))
 	}
 	if i >= len(p.Got) {
-		return Truncated, "the trail ends before it"
+		return KindTruncated, "the trail ends before it"
 	}
 	if p.Got[i] == (tlog.Hash{}) || p.Got[i] == emptyLeaf {
-		return Missing, "nothing stands there"
+		return KindMissing, "nothing stands there"
 	}
 	if _, known := signed[p.Got[i]]; known {
-		return Missing, "it is nowhere, and another entry stands in its place"
+		return KindMissing, "it is nowhere, and another entry stands in its place"
 	}
-	return Altered, "it does not have the hash that was signed"
+	return KindAltered, "it does not have the hash that was signed"
 }
 
 // places are where leaves stand, and where they should.
-func places(parts []Part) (there, signed map[tlog.Hash]int64) {
+func places(parts []Run) (there, signed map[tlog.Hash]int64) {
 	there, signed = map[tlog.Hash]int64{}, map[tlog.Hash]int64{}
 	for _, p := range parts {
 		for i, h := range p.Got {

@@ -1,16 +1,14 @@
-package truth
+package proof
 
 import (
 	"math/bits"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
 )
 
-// Source has the hashes of a log's tree, from one place or more. Nothing vouches for them.
-type Source interface {
+// HashSource has the hashes of a log's tree, from one place or more. Nothing vouches for them.
+type HashSource interface {
 	// Words are the possible hashes over the leaves [from, to), which are a node of some tree of
 	// RFC 6962: the likeliest first, without zero hashes and repetitions. parts says whether the
 	// two halves are to be asked for as well.
@@ -22,7 +20,7 @@ type Source interface {
 
 // Tree is the tree of a log, as far as it is known.
 type Tree struct {
-	source Source
+	source HashSource
 	// nodes are the proven parts that larger trees begin with, and parts after them that may be
 	// asked for again. Where all words agree they are few.
 	nodes map[part]node
@@ -30,7 +28,7 @@ type Tree struct {
 }
 
 // NewTree makes a tree of which nothing is proven.
-func NewTree(s Source) *Tree { return &Tree{source: s, nodes: map[part]node{}} }
+func NewTree(s HashSource) *Tree { return &Tree{source: s, nodes: map[part]node{}} }
 
 // part is a node's leaves.
 type part struct{ from, to int64 }
@@ -60,7 +58,7 @@ type node struct {
 // Hints are the edge of a smaller tree, as it is kept with the root: it serves where the leaves
 // before are lost. Roots come in the order of their sizes. One that comes out of order may stay
 // unproven, and nothing is proven wrongly.
-func (t *Tree) Prove(size int64, root tlog.Hash, hints proof.Edge) (signed proof.Edge, ok bool) {
+func (t *Tree) Prove(size int64, root tlog.Hash, hints Edge) (signed Edge, ok bool) {
 	if size == 0 || size < t.done {
 		return signed, size == 0 && root == signed.Root()
 	}
@@ -78,7 +76,7 @@ func (t *Tree) Prove(size int64, root tlog.Hash, hints proof.Edge) (signed proof
 		p := part{t.done, t.done + largest(size-t.done)}
 		t.nodes[p], t.done = node{words: []tlog.Hash{h}}, p.to
 	}
-	signed, _ = proof.EdgeOf(size, full)
+	signed, _ = EdgeOf(size, full)
 	return signed, true
 }
 
@@ -120,12 +118,12 @@ func join(l, r *node, words []tlog.Hash) node {
 	if len(l.words)*len(r.words) <= maxWords {
 		for i := range l.words {
 			for k := range r.words {
-				n.words = append(n.words, proof.NodeHash(&l.words[i], &r.words[k]))
+				n.words = append(n.words, NodeHash(&l.words[i], &r.words[k]))
 			}
 		}
 	} else {
 		for i := range max(len(l.words), len(r.words)) {
-			n.words = append(n.words, proof.NodeHash(&l.words[min(i, len(l.words)-1)], &r.words[min(i, len(r.words)-1)]))
+			n.words = append(n.words, NodeHash(&l.words[min(i, len(l.words)-1)], &r.words[min(i, len(r.words)-1)]))
 		}
 	}
 	for _, h := range words {
@@ -139,7 +137,7 @@ func join(l, r *node, words []tlog.Hash) node {
 }
 
 // hint adds the full parts of an edge to the possible hashes.
-func (t *Tree) hint(e proof.Edge, size int64) {
+func (t *Tree) hint(e Edge, size int64) {
 	from := int64(0)
 	for _, h := range e.Full() {
 		p := part{from, from + largest(e.Len()-from)}
@@ -180,7 +178,7 @@ func (t *Tree) settleHalves(p part, hash tlog.Hash) []tlog.Hash {
 	l, r := t.node(left), t.node(right)
 	for i := range l.words {
 		for k := range r.words {
-			if proof.NodeHash(&l.words[i], &r.words[k]) == hash {
+			if NodeHash(&l.words[i], &r.words[k]) == hash {
 				return append(t.settle(left, l.words[i]), t.settle(right, r.words[k])...)
 			}
 		}
