@@ -109,7 +109,7 @@ func sideways() map[string]string {
 	return map[string]string{
 		"cmd/auditrelay -> cmd/auditrelay/cli":       "the command is the program without kinds of its own",
 		"config -> config/secret":                    "the type that a configuration keeps secrets in",
-		"config -> internal/json/jsonscan":           "a pointer is checked where the configuration is",
+		"config -> internal/jsontext":                "a pointer is checked where the configuration is",
 		"config -> internal/routing/match":           "an expression is compiled, and a name in match is held against those that are configured",
 		"config -> internal/workspace/kinds":         "and the name of a kind of setting",
 		"config -> internal/trail/proof":             "so is a witness's key",

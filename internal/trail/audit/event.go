@@ -81,7 +81,7 @@ func membersOf(body []byte) (map[string]json.RawMessage, error) {
 		return nil, fmt.Errorf("read audit event: it has %d bytes, the limit is %d", len(body), maxEventBody)
 	}
 	var members map[string]json.RawMessage
-	canonical, err := jsondiff.Canonical(body)
+	canonical, err := jsontext.Canonical(body)
 	if err == nil {
 		err = json.Unmarshal(canonical, &members)
 	}

@@ -41,7 +41,7 @@ type Query struct {
 // by its id and its body.
 func QueryOf(e *relay.Event) Query {
 	return Query{
-		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: jsondiff.Hash(e.Body),
+		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: jsontext.Hash(e.Body),
 		Whole: e.Source != "", Type: e.Type, Subject: e.Subject, Time: e.Time, Project: e.Project, Environment: e.Environment,
 		ContentType: e.ContentType,
 	}
@@ -50,7 +50,7 @@ func QueryOf(e *relay.Event) Query {
 // fits reports whether q names e.
 func (q *Query) fits(e *relay.Event) bool {
 	return q.ID == e.ID && (q.Source == "" || q.Source == e.Source) &&
-		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == jsondiff.Hash(e.Body)) &&
+		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == jsontext.Hash(e.Body)) &&
 		(!q.Whole || q.hasAttributes(e))
 }
 

@@ -151,7 +151,7 @@ type SpanEntry struct {
 func entryOf(e *audit.Entry) (SpanEntry, error) {
 	raw, err := json.Marshal(e)
 	if err == nil {
-		raw, err = jsondiff.Canonical(raw)
+		raw, err = jsontext.Canonical(raw)
 	}
 	if err != nil {
 		return SpanEntry{}, fmt.Errorf("encode entry %d: %w", e.Index, err)
@@ -161,7 +161,7 @@ func entryOf(e *audit.Entry) (SpanEntry, error) {
 
 // span reads the entry.
 func (s *SpanEntry) span() (Span, error) {
-	canonical, err := jsondiff.Canonical([]byte(s.Entry))
+	canonical, err := jsontext.Canonical([]byte(s.Entry))
 	e := audit.Entry{Index: s.EntryIndex}
 	if err == nil {
 		err = json.Unmarshal(canonical, &e)
