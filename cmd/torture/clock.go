@@ -169,9 +169,7 @@ func (c *clock) pointElsewhere(ctx context.Context) error {
 		return err
 	}
 	e := c.environments[c.jumps%len(c.environments)]
-	_, err = client.SetEventLogStreaming(ctx, e.Project, e.Environment, management.Datadog, management.DestinationConfig{
-		Datadog: &management.DatadogDestination{APIKey: secret.New("0123456789abcdef0123456789abcdef"), Site: "US"},
-	})
+	_, err = client.SetEventLogStreaming(ctx, e.Project, e.Environment, management.Shape{Type: management.Datadog, Site: "US"}, secret.New("0123456789abcdef0123456789abcdef"))
 	return err
 }
 

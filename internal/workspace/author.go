@@ -48,30 +48,19 @@ func unset(a *action, _, state json.RawMessage) bool {
 }
 
 func streams(a *action, answer, state json.RawMessage) bool {
-	shown, answered := streamOf(state), streamOf(answer)
-	asked := management.Shape{
-		Type: management.DestinationType(a.Arguments["type"]), LastFour: a.LastFour,
-		Hostname: a.Arguments["hostname"], Username: a.Arguments["username"], Site: a.Arguments["site"],
-	}
-	if fits := goesTo(shown, asked); fits || answered.Type == "" {
+	shown, _ := management.StreamingOf(state) // one of another form has no destination
+	answered, _ := management.StreamingOf(answer)
+	asked := destination(a.Arguments)
+	asked.LastFour = a.LastFour
+	if fits := goesTo(shown.Shape, asked); fits || answered.Shape == nil {
 		return fits
 	}
 	answered.LastFour = a.LastFour
-	return goesTo(shown, answered)
+	return goesTo(shown.Shape, *answered.Shape)
 }
 
-// streamOf reads a config; one of another form has no destination.
-func streamOf(state json.RawMessage) management.Shape {
-	var v management.EventLogStreaming
-	_ = json.Unmarshal(state, &v)
-	if shape := v.Shape(); shape != nil {
-		return *shape
-	}
-	return management.Shape{}
-}
-
-func goesTo(s, other management.Shape) bool {
-	return s.Type == other.Type && strings.EqualFold(strings.TrimSuffix(s.Hostname, "."), strings.TrimSuffix(other.Hostname, ".")) &&
+func goesTo(s *management.Shape, other management.Shape) bool {
+	return s != nil && s.Type == other.Type && strings.EqualFold(strings.TrimSuffix(s.Hostname, "."), strings.TrimSuffix(other.Hostname, ".")) &&
 		s.Username == other.Username && strings.EqualFold(s.Site, other.Site) &&
 		(s.LastFour == "" || other.LastFour == "" || s.LastFour == other.LastFour)
 }

@@ -119,7 +119,7 @@ var special = map[string]Operation{
 		Scope: OfEnvironment, Needs: []string{"type"}, MayHave: []string{"hostname", "username", "site"}, Secret: true,
 		validate: validateDestination, read: readStreaming, mayLack: true,
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Answer, error) {
-			a, err := c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r))
+			a, err := c.SetEventLogStreaming(ctx, r.Project, r.Environment, destination(r.Arguments), r.Secret)
 			return a.Answer, err
 		},
 		plan: planStreaming,
@@ -282,13 +282,9 @@ func validateDestination(r Request) error {
 	return nil
 }
 
-func destination(r Request) management.DestinationConfig {
-	if management.DestinationType(r.Arguments["type"]) == management.Datadog {
-		return management.DestinationConfig{Datadog: &management.DatadogDestination{APIKey: r.Secret, Site: r.Arguments["site"]}}
-	}
-	return management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
-		Hostname: r.Arguments["hostname"], Username: r.Arguments["username"], Password: r.Secret,
-	}}
+// destination is where the arguments of streaming.set lead.
+func destination(a map[string]string) management.Shape {
+	return management.Shape{Type: management.DestinationType(a["type"]), Hostname: a["hostname"], Username: a["username"], Site: a["site"]}
 }
 
 func planStreaming(r Request, before json.RawMessage) []string {

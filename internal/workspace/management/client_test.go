@@ -217,7 +217,7 @@ func TestA200ThatIsAnError(t *testing.T) {
 		require.ErrorAs(t, err, &api, body)
 		assert.Equal(t, want, api.Error())
 		c = serveOnce(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
-		a, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+		a, err := c.SetEventLogStreaming(t.Context(), "p", "e", lokiDestination, secret.New(lokiPassword))
 		require.ErrorAs(t, err, &api, body)
 		assert.Zero(t, a.StatusCode)
 	}

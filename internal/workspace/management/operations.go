@@ -175,37 +175,30 @@ const (
 	StatusPending  StreamingStatus = "PENDING"
 )
 
-// EventLogStreaming is the event log streaming config of an environment.
-type EventLogStreaming struct {
-	DestinationType   DestinationType   `json:"destination_type"`
-	DestinationConfig DestinationConfig `json:"destination_config"`
-	Status            StreamingStatus   `json:"streaming_status"`
+// streamingConfig is the event log streaming config of an environment, with the member of its
+// destination type. A read gives only the last four characters of secrets; the answer of a write
+// gives only the secrets.
+type streamingConfig struct {
+	DestinationType   DestinationType `json:"destination_type"`
+	DestinationConfig struct {
+		Datadog *struct {
+			APIKey         secret.Text `json:"api_key"`
+			APIKeyLastFour string      `json:"api_key_last_four"`
+			Site           string      `json:"site"` // US is documented; US3, US5, EU and AP1 occur
+		} `json:"datadog"`
+		GrafanaLoki *struct {
+			Hostname         string      `json:"hostname"` // no scheme, no path
+			Username         string      `json:"username"`
+			Password         secret.Text `json:"password"`
+			PasswordLastFour string      `json:"password_last_four"`
+		} `json:"grafana_loki"`
+	} `json:"destination_config"`
+	Status StreamingStatus `json:"streaming_status"`
 }
 
-// DestinationConfig has the member of its destination type. A read gives only the last
-// four characters of secrets; the answer of a write gives only the secrets.
-type DestinationConfig struct {
-	Datadog     *DatadogDestination     `json:"datadog,omitempty"`
-	GrafanaLoki *GrafanaLokiDestination `json:"grafana_loki,omitempty"`
-}
-
-// DatadogDestination is Datadog's log intake.
-type DatadogDestination struct {
-	APIKey         secret.Text `json:"api_key,omitzero"`
-	APIKeyLastFour string      `json:"api_key_last_four,omitempty"`
-	Site           string      `json:"site"` // US is documented; US3, US5, EU and AP1 occur
-}
-
-// GrafanaLokiDestination is any receiver of Loki's push.
-type GrafanaLokiDestination struct {
-	Hostname         string      `json:"hostname"` // no scheme, no path
-	Username         string      `json:"username"`
-	Password         secret.Text `json:"password,omitzero"`
-	PasswordLastFour string      `json:"password_last_four,omitempty"`
-}
-
-// Shape is a destination as the API shows it on read (operation 13). Of its
-// secret it has the last four characters, or nothing where they are not known.
+// Shape is a destination: Datadog's log intake, or any receiver of Loki's push. Of its secret it
+// has the last four characters, as the API shows them on read (operation 13), or nothing where they
+// are not known.
 type Shape struct {
 	Type     DestinationType `json:"destination_type"`
 	Hostname string          `json:"hostname,omitempty"` // GRAFANA_LOKI
@@ -214,25 +207,33 @@ type Shape struct {
 	LastFour string          `json:"last_four,omitempty"`
 }
 
-// Shape reads the destination from a config, of a read or for a write; nil if it has none. A
-// destination of an unknown type counts as one.
-func (v EventLogStreaming) Shape() *Shape {
-	d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
+// Streaming is where an event log goes, as the API shows it.
+type Streaming struct {
+	*Shape // nil: nowhere
+	Status StreamingStatus
+}
+
+// StreamingOf reads a config, as an answer or the audit trail has it. A destination of an unknown
+// type counts as one.
+func StreamingOf(raw json.RawMessage) (Streaming, error) {
+	var v streamingConfig
+	err := json.Unmarshal(raw, &v)
+	s, d, l := Streaming{Status: v.Status}, v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
 	switch {
 	case d != nil && (v.DestinationType == Datadog || l == nil):
-		return &Shape{Type: Datadog, Site: d.Site, LastFour: cmp.Or(d.APIKeyLastFour, d.APIKey.LastFour())}
+		s.Shape = &Shape{Type: Datadog, Site: d.Site, LastFour: cmp.Or(d.APIKeyLastFour, d.APIKey.LastFour())}
 	case l != nil:
-		return &Shape{Type: GrafanaLoki, Hostname: l.Hostname, Username: l.Username, LastFour: cmp.Or(l.PasswordLastFour, l.Password.LastFour())}
+		s.Shape = &Shape{Type: GrafanaLoki, Hostname: l.Hostname, Username: l.Username, LastFour: cmp.Or(l.PasswordLastFour, l.Password.LastFour())}
 	case v.DestinationType != "" && v.DestinationType != Datadog && v.DestinationType != GrafanaLoki:
-		return &Shape{Type: v.DestinationType}
+		s.Shape = &Shape{Type: v.DestinationType}
 	}
-	return nil
+	return s, err
 }
 
 // StreamingAnswer is an answer with a streaming config.
 type StreamingAnswer struct {
 	Answer
-	Value EventLogStreaming
+	Streaming
 }
 
 const streamingPath = kinds.EnvironmentPath + "/event_log_streaming/:destination_type"
@@ -247,18 +248,17 @@ func (c *Client) EventLogStreaming(ctx context.Context, project, environment str
 	})
 }
 
-// SetEventLogStreaming sets the config for a destination type (operation 14). d must have
-// exactly the member of this type, with its secret. The API answers with the secrets in
-// full; Raw has them redacted.
-func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (StreamingAnswer, error) {
-	body, secrets, err := writeShape(t, d)
+// SetEventLogStreaming sets the destination, with its secret, for its type (operation 14). The API
+// answers with the secret in full; Raw has it redacted.
+func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, to Shape, key secret.Text) (StreamingAnswer, error) {
+	body, err := writeShape(to, key)
 	if err != nil {
 		return StreamingAnswer{}, fmt.Errorf("set event log streaming: %w", err)
 	}
-	known := slices.Concat(ownSecrets(c.options.KeyID, c.options.Secret), secrets)
+	known := append(ownSecrets(c.options.KeyID, c.options.Secret), key)
 	return c.fetchStreaming(ctx, call{
 		operation: "set event log streaming", method: http.MethodPut,
-		path: streamingPath, params: []string{project, environment, string(t)},
+		path: streamingPath, params: []string{project, environment, string(to.Type)},
 		body: body, scrub: newScrubber(known...),
 	})
 }
@@ -271,8 +271,8 @@ func (c *Client) fetchStreaming(ctx context.Context, k call) (a StreamingAnswer,
 	if a.Answer, err = c.fetch(ctx, k, field, false); err != nil {
 		return a, err
 	}
-	// The value is decoded from the answer without the secrets of this call.
-	if err = json.Unmarshal(a.Raw, &a.Value); err != nil {
+	// The config is decoded from the answer without the secrets of this call.
+	if a.Streaming, err = StreamingOf(a.Raw); err != nil {
 		err = fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
 	}
 	var redactErr error
@@ -280,24 +280,17 @@ func (c *Client) fetchStreaming(ctx context.Context, k call) (a StreamingAnswer,
 	return a, errors.Join(err, redactErr)
 }
 
-// writeShape is the only place to reveal a destination's secrets: in the request's body.
-// (Plain marshalling would send them redacted.)
-func writeShape(t DestinationType, d DestinationConfig) ([]byte, []secret.Text, error) {
-	var key string
-	var fields map[string]string
-	var given secret.Text
-	switch {
-	case t == Datadog && d.Datadog != nil && d.GrafanaLoki == nil:
-		key, given = "datadog", d.Datadog.APIKey
-		fields = map[string]string{"api_key": given.Reveal(), "site": d.Datadog.Site}
-	case t == GrafanaLoki && d.GrafanaLoki != nil && d.Datadog == nil:
-		key, given = "grafana_loki", d.GrafanaLoki.Password
-		fields = map[string]string{
-			"hostname": d.GrafanaLoki.Hostname, "username": d.GrafanaLoki.Username, "password": given.Reveal(),
-		}
+// writeShape is the only place to reveal a destination's secret: in the request's body.
+// (Plain marshalling would send it redacted.)
+func writeShape(to Shape, key secret.Text) ([]byte, error) {
+	config := map[string]any{}
+	switch to.Type {
+	case Datadog:
+		config["datadog"] = map[string]string{"api_key": key.Reveal(), "site": to.Site}
+	case GrafanaLoki:
+		config["grafana_loki"] = map[string]string{"hostname": to.Hostname, "username": to.Username, "password": key.Reveal()}
 	default:
-		return nil, nil, fmt.Errorf("the destination config does not match destination type %q", t)
+		return nil, fmt.Errorf("the destination type %q is neither %s nor %s", to.Type, Datadog, GrafanaLoki)
 	}
-	body, err := json.Marshal(map[string]any{"destination_config": map[string]any{key: fields}})
-	return body, []secret.Text{given}, err
+	return json.Marshal(map[string]any{"destination_config": config})
 }

@@ -18,11 +18,7 @@ import (
 
 const lokiPassword = `pä"ss/word+0123456789`
 
-func lokiDestination() DestinationConfig {
-	return DestinationConfig{GrafanaLoki: &GrafanaLokiDestination{
-		Hostname: "relay.example.com", Username: "u", Password: secret.New(lokiPassword),
-	}}
-}
+var lokiDestination = Shape{Type: GrafanaLoki, Hostname: "relay.example.com", Username: "u"}
 
 func TestWriteSendsTheSecretAndShowsItNowhere(t *testing.T) {
 	t.Parallel()
@@ -40,10 +36,10 @@ func TestWriteSendsTheSecretAndShowsItNowhere(t *testing.T) {
 		}})
 		answer(w, 200, string(echo))
 	})
-	a, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+	a, err := c.SetEventLogStreaming(t.Context(), "p", "e", lokiDestination, secret.New(lokiPassword))
 	require.NoError(t, err)
-	assert.Equal(t, StreamingStatus("WARMING_UP"), a.Value.Status)
-	assert.False(t, a.Value.DestinationConfig.GrafanaLoki.Password.Equal(lokiPassword), "no answer holds a secret")
+	assert.Equal(t, StreamingStatus("WARMING_UP"), a.Status)
+	assert.Equal(t, lokiDestination, *a.Shape, "no answer holds a secret, nor a part of one")
 	assert.JSONEq(t, `{"destination_type":"GRAFANA_LOKI","streaming_status":"WARMING_UP","note":"set to [redacted]","Api-Key":"[redacted]",
 		"destination_config":{"grafana_loki":{"hostname":"relay.example.com","username":"u","password":"[redacted]"}}}`, string(a.Raw))
 	typed, err := json.Marshal(a)
@@ -63,16 +59,14 @@ func TestReadIsRedactedToo(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(a.Raw), "unmasked")
 	assert.Contains(t, string(a.Raw), `"api_key_last_four":"0123"`)
-	assert.Equal(t, "MARS", a.Value.DestinationConfig.Datadog.Site)
+	assert.Equal(t, "MARS", a.Site)
 }
 
-func TestWriteRefusesWhatDoesNotMatch(t *testing.T) {
+func TestWriteRefusesAnUnknownType(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") })
-	both := lokiDestination()
-	both.Datadog = &DatadogDestination{}
-	for _, d := range []DestinationConfig{{}, lokiDestination(), both} {
-		_, err := c.SetEventLogStreaming(t.Context(), "p", "e", Datadog, d)
+	for _, to := range []Shape{{}, {Type: "SPLUNK"}, {Type: "datadog", Site: "US"}} {
+		_, err := c.SetEventLogStreaming(t.Context(), "p", "e", to, secret.New(lokiPassword))
 		require.Error(t, err)
 	}
 }
@@ -91,7 +85,7 @@ func TestErrorsAreScrubbed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 400, body) })
-			_, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+			_, err := c.SetEventLogStreaming(t.Context(), "p", "e", lokiDestination, secret.New(lokiPassword))
 			var api *APIError
 			require.ErrorAs(t, err, &api)
 			shown := fmt.Sprintf("%v %+v", err, *api)
@@ -191,8 +185,7 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var v EventLogStreaming
-		_ = json.Unmarshal(members["event_log_streaming_config"], &v)
+		_, _ = StreamingOf(members["event_log_streaming_config"])
 		e := newAPIError(&http.Response{StatusCode: 500}, body, newScrubber(secret.New(testSecret)))
 		require.NotEmpty(t, e.Error())
 	})

@@ -139,23 +139,17 @@ func (w *walk) streaming() {
 	ctx, p, e := w.Context(), w.env.Project, w.env.Environment
 	_, err := w.EventLogStreaming(ctx, p, e, management.GrafanaLoki)
 	assert.True(w, management.IsNotFound(err), "%v", err)
-	set, err := w.SetEventLogStreaming(ctx, p, e, management.GrafanaLoki, management.DestinationConfig{
-		GrafanaLoki: &management.GrafanaLokiDestination{Hostname: "relay.example.com", Username: "u", Password: secret.New(password)},
-	})
+	set, err := w.SetEventLogStreaming(ctx, p, e, management.Shape{Type: management.GrafanaLoki, Hostname: "relay.example.com", Username: "u"}, secret.New(password))
 	took(w, set.Receipt, err)
-	got := set.Value
-	assert.False(w, got.DestinationConfig.GrafanaLoki.Password.Equal(password), "no answer holds a secret")
+	assert.Equal(w, "relay.example.com", set.Hostname)
 	assert.NotContains(w, string(set.Raw), password)
 	read, err := w.EventLogStreaming(ctx, p, e, management.GrafanaLoki)
 	took(w, read.Receipt, err)
-	got = read.Value
-	assert.Equal(w, "4321", got.DestinationConfig.GrafanaLoki.PasswordLastFour)
-	assert.Equal(w, management.StatusPending, got.Status)
-	set, err = w.SetEventLogStreaming(ctx, p, e, management.Datadog, management.DestinationConfig{
-		Datadog: &management.DatadogDestination{Site: "US", APIKey: secret.New("datadog-key-8765")},
-	})
+	assert.Equal(w, "4321", read.LastFour)
+	assert.Equal(w, management.StatusPending, read.Status)
+	set, err = w.SetEventLogStreaming(ctx, p, e, management.Shape{Type: management.Datadog, Site: "US"}, secret.New("datadog-key-8765"))
 	took(w, set.Receipt, err)
-	assert.Equal(w, "US", set.Value.DestinationConfig.Datadog.Site)
+	assert.Equal(w, "US", set.Site)
 }
 
 func TestTheSimulatorsErrors(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/jsontext"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -90,9 +92,8 @@ func (w *watcher) newestPut(ctx context.Context) (lastPut, error) {
 	return lastPut{attemptOf(e), true, e.Time, e.Index}, nil
 }
 
-func (w *watcher) newAttempt(ctx context.Context, o order, t management.DestinationType, d management.DestinationConfig) *attempt {
-	sets := management.EventLogStreaming{DestinationType: t, DestinationConfig: d}.Shape()
-	p := &attempt{Attribution: workspace.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+func (w *watcher) newAttempt(ctx context.Context, o order, sets Shape) *attempt {
+	p := &attempt{Attribution: workspace.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: &sets, Begun: time.Now().UTC(), Relay: w.host}
 	if o.person != "" {
 		p.Attribution = workspace.ByPerson(p.Action, o.person)
 	}
@@ -262,11 +263,11 @@ func (w *watcher) put(ctx context.Context, o order) error {
 }
 
 func (w *watcher) set(ctx context.Context, o order) error {
-	t, d, err := w.destination(ctx)
+	to, key, err := w.destination(ctx)
 	if err != nil {
 		return err
 	}
-	p := w.newAttempt(ctx, o, t, d)
+	p := w.newAttempt(ctx, o, to)
 	// If the process crashes before the intent, nothing was sent. The prepared credential is
 	// dropped.
 	if err := w.intend(ctx, p); err != nil {
@@ -276,7 +277,7 @@ func (w *watcher) set(ctx context.Context, o order) error {
 	// prepared credential is accepted already. The next look ends the intent as unknown, finds
 	// that the config is shown, and records the change as that of this attempt.
 	w.cause = p.Attribution
-	answer, err := w.options.Client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
+	answer, err := w.options.Client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, to, key)
 	if answer.StatusCode != 0 {
 		err = nil // a 2xx that cannot be read is a success too
 	}
@@ -287,18 +288,18 @@ func (w *watcher) set(ctx context.Context, o order) error {
 	}
 	w.took = true
 	w.log.Info("streaming config set", "reason", o.reason, "by", p.Actor)
-	if err := errors.Join(w.promote(ctx, d), w.end(ctx, p)); err != nil {
+	if err := errors.Join(w.promote(ctx, to), w.end(ctx, p)); err != nil {
 		return err
 	}
 	return w.check(ctx, o.reason)
 }
 
 // promote makes the generated credential of a PUT the current one.
-func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) error {
-	if d.GrafanaLoki == nil || w.env.Stream.Relay == nil {
+func (w *watcher) promote(ctx context.Context, to Shape) error {
+	if w.env.Stream.Relay == nil {
 		return nil
 	}
-	return w.options.Credentials.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
+	return w.options.Credentials.Promote(ctx, w.environment(), to.LastFour)
 }
 
 // failed judges a PUT that did not succeed. One that was refused had no effect, and its action
@@ -319,27 +320,25 @@ func (w *watcher) failed(p *attempt, err error) error {
 	return fmt.Errorf("%w; %s", err, p.Advice)
 }
 
-// destination is the write shape of the desired config. For the relay itself it has a
-// credential made for this one PUT: of older ones only hashes are kept.
-func (w *watcher) destination(ctx context.Context) (management.DestinationType, management.DestinationConfig, error) {
-	s := w.env.Stream
-	switch {
+// destination is the desired one, with its secret. For the relay itself that is a credential made
+// for this one PUT: of older ones only hashes are kept.
+func (w *watcher) destination(ctx context.Context) (to Shape, key secret.Text, err error) {
+	var own credentials.State
+	switch s := w.env.Stream; {
 	case s.Datadog != nil:
-		return management.Datadog, management.DestinationConfig{
-			Datadog: &management.DatadogDestination{APIKey: s.Datadog.APIKey, Site: s.Datadog.Site},
-		}, nil
+		key = s.Datadog.APIKey
 	case s.GrafanaLoki != nil:
-		return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
-			Hostname: s.GrafanaLoki.Hostname, Username: s.GrafanaLoki.Username, Password: s.GrafanaLoki.Password,
-		}}, nil
+		key = s.GrafanaLoki.Password
+	default:
+		issued, err := w.options.Credentials.Prepare(ctx, w.environment())
+		if err != nil {
+			return Shape{}, secret.Text{}, err
+		}
+		own.Username, key = issued.Username, issued.Password
 	}
-	issued, err := w.options.Credentials.Prepare(ctx, w.environment())
-	if err != nil {
-		return "", management.DestinationConfig{}, err
-	}
-	return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
-		Hostname: s.Relay.Hostname, Username: issued.Username, Password: issued.Password,
-	}}, nil
+	to = desired(w.env.Stream, own).Shape
+	to.LastFour = key.LastFour()
+	return to, key, nil
 }
 
 // putWait is how long the n-th PUT in a row has to take effect: the next look may try again,

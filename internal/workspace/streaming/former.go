@@ -153,7 +153,7 @@ func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string,
 	if err != nil {
 		return "", err
 	}
-	switch shape := a.Value.Shape(); {
+	switch shape := a.Shape; {
 	case shape == nil || isEmpty(shape):
 		return "", fmt.Errorf("read event log streaming: %w: it has no destination", errImplausible)
 	case shape.Username != one.Username(), !slices.Contains(one.LastFour, shape.LastFour),

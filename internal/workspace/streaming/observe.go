@@ -168,7 +168,7 @@ func (w *watcher) read(ctx context.Context, t management.DestinationType) (found
 	if err != nil {
 		return found{}, err
 	}
-	f := found{shape: a.Value.Shape(), status: a.Value.Status, receipt: a.Receipt}
+	f := found{shape: a.Shape, status: a.Status, receipt: a.Receipt}
 	if f.shape == nil || isEmpty(f.shape) {
 		return found{receipt: a.Receipt, empty: true}, nil
 	}

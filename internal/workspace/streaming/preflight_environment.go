@@ -70,8 +70,8 @@ func (r *preflightRun) shown(ctx context.Context, e config.Environment) (*Shape,
 		case err != nil:
 			return nil, "", err
 		default:
-			if shape := a.Value.Shape(); shape != nil {
-				return shape, a.Value.Status, nil
+			if a.Shape != nil {
+				return a.Shape, a.Status, nil
 			}
 		}
 	}
