@@ -55,7 +55,6 @@ func floors() map[string]int {
 		"internal/routing":              2,
 		"internal/testbed/rig":          2,
 		"internal/workspace/streaming":  3,
-		"internal/workspace/settings":   3,
 		"internal/workspace":            2,
 		"internal/control/traces":       1,
 		"internal/control/access":       2,

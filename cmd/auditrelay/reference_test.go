@@ -24,10 +24,10 @@ import (
 // entryTypes are the types of the trail's entries: what each says, and the struct that its detail
 // is made from, below internal.
 var entryTypes = []struct{ name, says, detail string }{
-	{"settings.baseline", "The state of a setting when the relay first saw it.", "workspace/settings.detail"},
-	{"settings.changed", "A setting changed within `window`; `before` and `after` have it whole.", "workspace/settings.detail"},
-	{"settings.restated", "The state of a setting again, after damage to the trail left it uncertain.", "workspace/settings.detail"},
-	{"settings.gone", "A setting is no longer shown.", "workspace/settings.detail"},
+	{"settings.baseline", "The state of a setting when the relay first saw it.", "workspace.detail"},
+	{"settings.changed", "A setting changed within `window`; `before` and `after` have it whole.", "workspace.detail"},
+	{"settings.restated", "The state of a setting again, after damage to the trail left it uncertain.", "workspace.detail"},
+	{"settings.gone", "A setting is no longer shown.", "workspace.detail"},
 	{"settings.checked", "Attests the looks since the last such entry, which found no change other than those entered.", "workspace.Check"},
 	{"settings.failed", "Some settings cannot be read, so that changes are not seen.", "workspace.failuresDetail"},
 	{"settings.recovered", "All settings can be read again.", "workspace.failuresDetail"},

@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -82,7 +81,7 @@ func (c *control) startSettings(client *management.Client, presence *workspace.P
 		return nil
 	}
 	watched := slices.DeleteFunc(slices.Clone(c.cfg().Environments), func(e config.Environment) bool { return e.SkipSettings })
-	watcher := settings.New(settings.Options{
+	watcher := workspace.NewWatcher(workspace.WatcherOptions{
 		Client: client.GivingWay(), Trail: c.trail, Presence: presence, Newest: &c.newest, Environments: watched,
 		Interval: c.cfg().Settings.Interval, Intervals: c.cfg().Settings.Intervals, Logger: c.log, Registerer: shown,
 	})

@@ -124,7 +124,7 @@ func (c *Checks) Saw(name string, began time.Time, sha256 string, requests []str
 	r.Looks++
 	r.LastLook, r.SHA256, r.Requests = began, sha256, requests
 	if c.Newest != nil {
-		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, look{began, sha256})
+		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, newestLook{began, sha256})
 	}
 }
 
@@ -189,9 +189,11 @@ type Newest struct {
 	resources sync.Map // resource to look
 }
 
-type resource struct{ project, environment, name string }
+// resource is one setting of a project, where the environment is empty, or of an environment. Its
+// kind is the subject of its entries.
+type resource struct{ project, environment, kind string }
 
-type look struct {
+type newestLook struct {
 	began  time.Time
 	sha256 string
 }
@@ -200,6 +202,6 @@ type look struct {
 // as in a [Checked]; the zero time if there was none.
 func (n *Newest) Of(project, environment, name string) (began time.Time, sha256 string) {
 	found, _ := n.resources.Load(resource{project, environment, name})
-	l, _ := found.(look)
+	l, _ := found.(newestLook)
 	return l.began, l.sha256
 }

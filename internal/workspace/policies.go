@@ -74,11 +74,7 @@ type Policies struct {
 
 // PoliciesOptions configure the policies.
 type PoliciesOptions struct {
-	Trail interface {
-		Trail
-		// End is the number of entries.
-		End(ctx context.Context) (int64, error)
-	}
+	Trail      Trail
 	Rules      *Rules
 	Exceptions []PolicyException
 	// Environments are those whose settings, and whose projects' settings, are judged.

@@ -13,6 +13,8 @@
 // A crash between the two leaves an intent without an end. The next start ends it with
 // the outcome "unknown" (see [Desk.EndOpen]): the API may have done it or not. The
 // settings' next look decides.
+//
+// A [Watcher] watches the settings, and [Policies] hold them against rules.
 package workspace
 
 import (
@@ -89,6 +91,8 @@ type Trail interface {
 	audit.Log
 	// Newest returns the newest entry of each resource with this subject.
 	Newest(ctx context.Context, subject string) ([]audit.Entry, error)
+	// End is the number of entries, those of other relays too.
+	End(ctx context.Context) (int64, error)
 }
 
 // Desk performs operations. Its methods may be called concurrently; mutations wait for

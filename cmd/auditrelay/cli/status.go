@@ -22,8 +22,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -160,7 +160,7 @@ type relayStatus struct {
 	Journal      journal.Usage
 	Streaming    []streaming.Health
 	Workspace    *management.Reach // nil without a workspace
-	Settings     []settings.Status
+	Settings     []workspace.SettingStatus
 	Changes      []timeline.Row
 	Trail        struct {
 		Entries int64  `json:"entries"`

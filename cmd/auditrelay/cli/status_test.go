@@ -20,8 +20,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/plaintext"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
-	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -50,7 +50,7 @@ func withVerdict(t testing.TB, sections map[string]json.RawMessage) map[string]j
 	add("environments", &[]health.Status{})
 	add("journal", &journal.Usage{})
 	add("ready", &admin.Readiness{})
-	add("settings", &[]settings.Status{})
+	add("settings", &[]workspace.SettingStatus{})
 	add("sinks", &[]console.Sink{})
 	add("streaming", &[]streaming.Health{})
 	add("workspace", &management.Reach{})

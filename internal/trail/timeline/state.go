@@ -263,7 +263,7 @@ func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int6
 	return nil
 }
 
-// checkSubjects are the subjects of the attestations by internal/workspace/settings and
+// checkSubjects are the subjects of the attestations by internal/workspace and
 // internal/workspace/streaming of looks without a change.
 var checkSubjects = []string{"settings_checks", "event_log_streaming_checks"}
 

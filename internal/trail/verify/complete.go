@@ -21,7 +21,7 @@ type fact struct {
 
 const lostLeaf = "lost"
 
-// The types of attestations, by internal/workspace/settings and internal/workspace/streaming.
+// The types of attestations, by internal/workspace and internal/workspace/streaming.
 const (
 	settingsChecked  = "settings.checked"
 	streamingChecked = "streaming.checked"

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"math"
@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Status is how it stands with one setting, since this process started.
-type Status struct {
+// SettingStatus is how it stands with one setting, since this process started.
+type SettingStatus struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment,omitempty"`
 	Subject     string `json:"subject"`
@@ -27,22 +27,22 @@ type Status struct {
 
 // Status returns the settings' status, ordered by project, environment and
 // subject.
-func (w *Watcher) Status() []Status {
+func (w *Watcher) Status() []SettingStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := make([]Status, 0, len(w.status))
+	all := make([]SettingStatus, 0, len(w.status))
 	for _, s := range w.status {
 		all = append(all, *s)
 	}
-	slices.SortFunc(all, func(a, b Status) int {
+	slices.SortFunc(all, func(a, b SettingStatus) int {
 		return slices.CompareFunc(a.names(), b.names(), strings.Compare)
 	})
 	return all
 }
 
-func (s Status) names() []string { return []string{s.Project, s.Environment, s.Subject} }
+func (s SettingStatus) names() []string { return []string{s.Project, s.Environment, s.Subject} }
 
-func (w *Watcher) note(r resource, change func(*Status)) {
+func (w *Watcher) note(r resource, change func(*SettingStatus)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(w.status[r])

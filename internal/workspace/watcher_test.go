@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
@@ -69,7 +68,7 @@ func TestRestart(t *testing.T) {
 		synctest.Wait()
 		checks := trail.of("settings.checked")
 		require.Len(t, checks, 3)
-		require.Equal(t, 13, workspace.CheckOf(checks[0]).Looks)
+		require.Equal(t, 13, CheckOf(checks[0]).Looks)
 
 		time.Sleep(time.Hour)
 		space.set(at(PasswordStrength, "test"), `{"validation_policy":"LUDS"}`)
@@ -151,7 +150,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}
 	w := newWatcher(t, space, trail)
-	ids := func(e audit.Entry) workspace.Requests {
+	ids := func(e audit.Entry) Requests {
 		var d detail
 		require.NoError(t, json.Unmarshal(e.Detail, &d))
 		return d.Requests
@@ -170,7 +169,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 
 	space.set(codes, `["DE"]`)
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
-	e := trail.of(typeChanged)[0]
+	e := trail.of(typeSettingChanged)[0]
 	require.Equal(t, agreed, ids(e).Before)
 	require.Len(t, ids(e).After, 1)
 	require.Contains(t, string(e.Detail), `{"cause":"outside","actor":"unknown","actor_reason":"the API names no actor of a change",`)
@@ -189,13 +188,13 @@ func TestAChangeIsTold(t *testing.T) {
 	var logs bytes.Buffer
 	o := space.options(t, trail, "live")
 	o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
-	w := New(o)
+	w := NewWatcher(o)
 	require.NoError(t, w.Snapshot(t.Context()))
 	require.NotContains(t, logs.String(), "a setting changed")
 	space.set(password, config(8))
 	require.NoError(t, w.Snapshot(t.Context()))
 	var d detail
-	require.NoError(t, json.Unmarshal(trail.of(typeChanged)[0].Detail, &d))
+	require.NoError(t, json.Unmarshal(trail.of(typeSettingChanged)[0].Detail, &d))
 	require.Len(t, d.Changes, 2, "the changes stand there as before")
 	require.Len(t, d.Statements, 2)
 	require.Equal(t, "minimum password length 12 → 8, and 1 more change", d.Summary)
@@ -229,7 +228,7 @@ func TestChecks(t *testing.T) {
 		defer cancel()
 		w := newWatcher(t, space, trail)
 		start := time.Now()
-		space.setFault(at(RBACPolicy, "live"), fault{status: 500})
+		space.setFault(at(RBACPolicy, "live"), badAnswer{status: 500})
 		go w.Run(ctx)
 		time.Sleep(23 * time.Hour)
 		require.Empty(t, trail.of("settings.checked"))
@@ -237,13 +236,13 @@ func TestChecks(t *testing.T) {
 		checks := trail.of("settings.checked")
 		require.Len(t, checks, 3)
 		for _, e := range checks {
-			c := workspace.CheckOf(e)
+			c := CheckOf(e)
 			require.Equal(t, checksSubject, e.Subject)
 			require.Equal(t, 24*12+1, c.Looks)
 			require.Equal(t, start.UTC(), c.From.UTC())
 			require.Equal(t, 24*time.Hour, c.Until.Sub(c.From))
 			if e.Environment == "live" {
-				require.Equal(t, &workspace.Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
+				require.Equal(t, &Checked{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
 				require.Equal(t, []string{"redirect URLs", "secrets", "public tokens", "who made a change"}, c.NotShown)
 				continue
 			}
@@ -296,7 +295,7 @@ func TestAnAnswerAsBeforeIsNotCompared(t *testing.T) {
 		require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 		space.set(codes, `["US","CA"]`)
 		require.NotZero(t, compared())
-		changes := trail.of(typeChanged)
+		changes := trail.of(typeSettingChanged)
 		require.Len(t, changes, 2)
 		require.JSONEq(t, `["US","CA","DE"]`, string(changes[1].Before))
 		require.JSONEq(t, `["US","CA"]`, string(changes[1].After))
@@ -308,6 +307,6 @@ func TestAnAnswerAsBeforeIsNotCompared(t *testing.T) {
 		require.Zero(t, compared())
 		time.Sleep(compareEvery)
 		require.NotZero(t, compared())
-		require.Len(t, trail.of(typeChanged), 2)
+		require.Len(t, trail.of(typeSettingChanged), 2)
 	})
 }

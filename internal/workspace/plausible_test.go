@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"encoding/json"

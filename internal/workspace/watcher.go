@@ -1,21 +1,4 @@
-// Package settings watches the workspace's settings: it reads each at its interval,
-// compares it with the state in the audit trail, and enters the changes into the trail.
-//
-// The trail is the only state. A look is compared with the After of the resource's newest
-// entry. A change is appended right after this entry or not at all. So a change present at a
-// look enters once, whatever crashed before, and whoever else is looking. Where the API's
-// answer is as it was, to the byte, and nobody has added to the trail, nothing is parsed
-// or compared.
-//
-// States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
-// lists keyed by an id, do not change when reordered; an unknown field is compared as it
-// stands. See [jsontext.Diff]. The answers' envelopes (request_id, status_code) are no
-// part of a state; the request ids stand in the entry's Detail.
-//
-// A failed read changes nothing: the old state stands, and an entry names the cause once.
-// A missing setting, or environment, is an entry only by a believed 404 (see
-// internal/workspace/management, Client.Confirm).
-package settings
+package workspace
 
 import (
 	"cmp"
@@ -30,18 +13,16 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/retry"
-	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
-// Options configure a watcher.
-type Options struct {
+// WatcherOptions configure a watcher.
+type WatcherOptions struct {
 	Client   *management.Client
 	Trail    Trail
-	Presence *workspace.Presence // shared with all who look at the same environments
-	Newest   *workspace.Newest   // is told of the looks; may be nil
+	Presence *Presence // shared with all who look at the same environments
+	Newest   *Newest   // is told of the looks; may be nil
 	// Environments are those whose settings, and whose projects' settings, are watched.
 	Environments []config.Environment
 	// Interval is the time from one look at a setting to the next. Default 5m.
@@ -56,22 +37,32 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Trail is the audit trail, as far as this room needs it.
-type Trail interface {
-	audit.Log
-	// End is the number of entries, those of other relays too.
-	End(ctx context.Context) (int64, error)
-}
-
-// Watcher looks at settings. Its methods may be called concurrently.
+// Watcher watches the workspace's settings: it reads each at its interval, compares it with the
+// state in the audit trail, and enters the changes into the trail. Its methods may be called
+// concurrently.
+//
+// The trail is the only state. A look is compared with the After of the resource's newest
+// entry. A change is appended right after this entry or not at all. So a change present at a
+// look enters once, whatever crashed before, and whoever else is looking. Where the API's
+// answer is as it was, to the byte, and nobody has added to the trail, nothing is parsed
+// or compared.
+//
+// States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
+// lists keyed by an id, do not change when reordered; an unknown field is compared as it
+// stands. See [jsondiff.Diff]. The answers' envelopes (request_id, status_code) are no
+// part of a state; the request ids stand in the entry's Detail.
+//
+// A failed read changes nothing: the old state stands, and an entry names the cause once.
+// A missing setting, or environment, is an entry only by a believed 404 (see
+// [management.Client.Confirm]).
 type Watcher struct {
-	options Options
+	options WatcherOptions
 	metrics *metrics
 	groups  []*group
 	late    sync.Once // logs a delay of the looks
 
 	mu     sync.Mutex // guards status
-	status map[resource]*Status
+	status map[resource]*SettingStatus
 }
 
 // group is a project, or one of its environments: the scope of one check. The groups
@@ -81,9 +72,9 @@ type group struct {
 
 	round        sync.Mutex // held over a round; guards the fields below
 	watches      []*watch
-	checks       workspace.Checks
-	failing      map[string]workspace.Failure
-	failures     workspace.Failures
+	checks       Checks
+	failing      map[string]Failure
+	failures     Failures
 	proof        *proof        // of this round; nil: none
 	end          int64         // of the trail, as this round began; -1: unknown
 	readsFailing retry.Failure // as logged
@@ -100,12 +91,12 @@ type watch struct {
 	agreed   agreed    // the last look in agreement with the trail
 }
 
-// New makes a watcher; nothing is read yet. A project is watched once however
+// NewWatcher makes a watcher; nothing is read yet. A project is watched once however
 // many of its environments are.
-func New(o Options) *Watcher {
+func NewWatcher(o WatcherOptions) *Watcher {
 	o.Interval, o.CheckEvery = cmp.Or(o.Interval, 5*time.Minute), cmp.Or(o.CheckEvery, 24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	w := &Watcher{options: o, metrics: newMetrics(o.Registerer), status: map[resource]*Status{}}
+	w := &Watcher{options: o, metrics: newMetrics(o.Registerer), status: map[resource]*SettingStatus{}}
 	for i := range o.Environments {
 		w.watch(o.Environments[i].Project, "")
 		w.watch(o.Environments[i].Project, o.Environments[i].Environment)
@@ -119,15 +110,15 @@ func (w *Watcher) watch(project, environment string) {
 	if slices.ContainsFunc(w.groups, same) {
 		return
 	}
-	g := &group{project: project, environment: environment, failing: map[string]workspace.Failure{}}
-	g.failures = workspace.Failures{
-		Trail: w.options.Trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
+	g := &group{project: project, environment: environment, failing: map[string]Failure{}}
+	g.failures = Failures{
+		Trail: w.options.Trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeReadsFailed, Recovered: typeReadsRecovered,
 	}
 	for _, kind := range kinds.Of(environment == "") {
 		r := resource{kind: kind.Name, project: project, environment: environment}
 		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(w.options.Intervals[kind.Name], w.options.Interval)})
 		w.metrics.begin(r)
-		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind.Name}
+		w.status[r] = &SettingStatus{Project: project, Environment: environment, Subject: kind.Name}
 	}
 	g.checks = w.checksOf(g)
 	w.groups = append(w.groups, g)
@@ -247,11 +238,4 @@ func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
 func isGone(err error) bool {
 	var a *management.Absence
 	return errors.As(err, &a) && a.WholeEnvironment
-}
-
-// resource is one setting of one project or environment.
-type resource struct {
-	kind        string // by internal/workspace/kinds; the subject of its entries
-	project     string
-	environment string // empty for a project's
 }

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -21,39 +20,39 @@ func TestFailuresAreNoChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resource Resource
 		answer   string
-		fault    fault
+		answered badAnswer
 		failures int
 	}{
-		"read error":              {at(RBACPolicy, "live"), "", fault{status: 500}, 1},
-		"a proxy's 404":           {at(RBACPolicy, "live"), "", fault{status: 404, body: "<html>Not Found</html>"}, 1},
-		"an unknown path":         {at(RBACPolicy, "live"), "", fault{status: 404, kind: "route_not_found"}, 1},
-		"environment not found":   {at(RBACPolicy, "live"), "", fault{status: 404, kind: "environment_not_found"}, 1},
-		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", fault{status: 200, body: "{}"}, 1},
-		"a stranger's list":       {at(SMSCountryCodes, "live"), "", fault{status: 200, body: "{}"}, 1},
-		"an answer without it":    {at(RBACPolicy, "live"), "", fault{status: 200, body: `{"request_id":"r-1","status_code":200}`}, 1},
-		"one without a config":    {at(PasswordStrength, "live"), "", fault{status: 200, body: `{"request_id":"r-1"}`}, 1},
-		"object for array":        {at(SMSCountryCodes, "live"), "{}", fault{}, 1},
-		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", fault{}, 1},
-		"null for a policy":       {at(RBACPolicy, "live"), `null`, fault{}, 1},
-		"an empty policy":         {at(RBACPolicy, "live"), `{}`, fault{}, 1},
-		"nothing of a policy":     {at(RBACPolicy, "live"), `{"roles":[]}`, fault{}, 1},
-		"object for a member":     {at(RBACPolicy, "live"), `{"custom_roles":{},"custom_resources":[],"custom_scopes":[]}`, fault{}, 1},
-		"null for an element":     {at(TrustedTokenProfiles, "live"), `[null]`, fault{}, 1},
-		"empty object":            {at(PasswordStrength, "live"), `{}`, fault{}, 1},
-		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, fault{}, 1},
-		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, fault{}, 1},
-		"a profile without an id": {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a"},{"name":"x"}]`, fault{}, 1},
-		"an empty template":       {ofProject(EmailTemplates), `[{}]`, fault{}, 1},
-		"a text for a role":       {at(RBACPolicy, "live"), `{"custom_roles":["x"]}`, fault{}, 1},
-		"a text for the member":   {at(RBACPolicy, "live"), `{"custom_roles":[],"service_member":"x"}`, fault{}, 1},
-		"an object for resources": {at(RBACPolicy, "live"), `{"custom_roles":[],"service_resources":{}}`, fault{}, 1},
-		"one type cannot be read": {defaultOf("LOGIN"), "", fault{status: 403}, 1},
-		"one type behind a proxy": {defaultOf("LOGIN"), "", fault{status: 404, body: `{"error":"not_found"}`}, 1},
-		"template id a number":    {defaultOf("LOGIN"), "7", fault{}, 1},
+		"read error":              {at(RBACPolicy, "live"), "", badAnswer{status: 500}, 1},
+		"a proxy's 404":           {at(RBACPolicy, "live"), "", badAnswer{status: 404, body: "<html>Not Found</html>"}, 1},
+		"an unknown path":         {at(RBACPolicy, "live"), "", badAnswer{status: 404, kind: "route_not_found"}, 1},
+		"environment not found":   {at(RBACPolicy, "live"), "", badAnswer{status: 404, kind: "environment_not_found"}, 1},
+		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", badAnswer{status: 200, body: "{}"}, 1},
+		"a stranger's list":       {at(SMSCountryCodes, "live"), "", badAnswer{status: 200, body: "{}"}, 1},
+		"an answer without it":    {at(RBACPolicy, "live"), "", badAnswer{status: 200, body: `{"request_id":"r-1","status_code":200}`}, 1},
+		"one without a config":    {at(PasswordStrength, "live"), "", badAnswer{status: 200, body: `{"request_id":"r-1"}`}, 1},
+		"object for array":        {at(SMSCountryCodes, "live"), "{}", badAnswer{}, 1},
+		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", badAnswer{}, 1},
+		"null for a policy":       {at(RBACPolicy, "live"), `null`, badAnswer{}, 1},
+		"an empty policy":         {at(RBACPolicy, "live"), `{}`, badAnswer{}, 1},
+		"nothing of a policy":     {at(RBACPolicy, "live"), `{"roles":[]}`, badAnswer{}, 1},
+		"object for a member":     {at(RBACPolicy, "live"), `{"custom_roles":{},"custom_resources":[],"custom_scopes":[]}`, badAnswer{}, 1},
+		"null for an element":     {at(TrustedTokenProfiles, "live"), `[null]`, badAnswer{}, 1},
+		"empty object":            {at(PasswordStrength, "live"), `{}`, badAnswer{}, 1},
+		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, badAnswer{}, 1},
+		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, badAnswer{}, 1},
+		"a profile without an id": {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a"},{"name":"x"}]`, badAnswer{}, 1},
+		"an empty template":       {ofProject(EmailTemplates), `[{}]`, badAnswer{}, 1},
+		"a text for a role":       {at(RBACPolicy, "live"), `{"custom_roles":["x"]}`, badAnswer{}, 1},
+		"a text for the member":   {at(RBACPolicy, "live"), `{"custom_roles":[],"service_member":"x"}`, badAnswer{}, 1},
+		"an object for resources": {at(RBACPolicy, "live"), `{"custom_roles":[],"service_resources":{}}`, badAnswer{}, 1},
+		"one type cannot be read": {defaultOf("LOGIN"), "", badAnswer{status: 403}, 1},
+		"one type behind a proxy": {defaultOf("LOGIN"), "", badAnswer{status: 404, body: `{"error":"not_found"}`}, 1},
+		"template id a number":    {defaultOf("LOGIN"), "7", badAnswer{}, 1},
 		// Where the project cannot be read, a type's 404 proves nothing either.
-		"project not JSON":  {project, `<html>`, fault{}, 2},
-		"another project":   {project, `{"project_slug":"q","name":"Theirs"}`, fault{}, 2},
-		"project not found": {project, "", fault{status: 404, kind: "project_not_found"}, 2},
+		"project not JSON":  {project, `<html>`, badAnswer{}, 2},
+		"another project":   {project, `{"project_slug":"q","name":"Theirs"}`, badAnswer{}, 2},
+		"project not found": {project, "", badAnswer{status: 404, kind: "project_not_found"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,17 +60,17 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			o := space.options(t, trail, "live")
 			o.Registerer = registry
-			w := New(o)
+			w := NewWatcher(o)
 			require.NoError(t, w.Snapshot(t.Context()))
 			entered, was := len(trail.entries), maps.Clone(space.state)
-			space.setFault(tc.resource, tc.fault)
+			space.setFault(tc.resource, tc.answered)
 			if tc.answer != "" {
 				space.set(tc.resource, tc.answer)
 			}
 			require.Error(t, w.Snapshot(t.Context()))
 			require.Error(t, w.Snapshot(t.Context()))
 			require.Equal(t, entered, trail.states())
-			failed := trail.of(typeFailed)
+			failed := trail.of(typeReadsFailed)
 			require.Len(t, failed, 1, "one entry by cause")
 			require.Contains(t, string(failed[0].Detail), `"summary":"cannot be read, so changes are not seen meanwhile: `)
 			require.Contains(t, string(failed[0].Detail), `"severity":"medium","direction":"neutral"`)
@@ -85,12 +84,12 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			require.Equal(t, tc.failures, failing)
 			require.Equal(t, tc.failures, counted(t, registry, "auditrelay_settings_failures_total"))
 
-			space.setFault(tc.resource, fault{})
+			space.setFault(tc.resource, badAnswer{})
 			space.state = was
 			require.NoError(t, w.Snapshot(t.Context()))
 			require.Equal(t, entered, trail.states(), "the old state still stands")
-			require.Len(t, trail.of(typeRecovered), 1)
-			require.Len(t, trail.of(typeFailed), 1)
+			require.Len(t, trail.of(typeReadsRecovered), 1)
+			require.Len(t, trail.of(typeReadsFailed), 1)
 		})
 	}
 }
@@ -104,7 +103,7 @@ func TestRevokedProject(t *testing.T) {
 	require.NoError(t, w.Snapshot(t.Context()))
 	entered := len(trail.entries)
 	for r := range space.state {
-		space.setFault(r, fault{status: 404, kind: "not_found"})
+		space.setFault(r, badAnswer{status: 404, kind: "not_found"})
 	}
 	require.ErrorIs(t, w.Snapshot(t.Context()), management.ErrUnproven)
 	require.Equal(t, entered, trail.states())
@@ -127,10 +126,10 @@ func TestRemovedEnvironment(t *testing.T) {
 		again := newWatcher(t, space, trail)
 		require.Error(t, again.Snapshot(t.Context()))
 		require.Len(t, trail.entries, 11+1)
-		gone := trail.of(workspace.TypeGone)
+		gone := trail.of(TypeGone)
 		require.Len(t, gone, 1)
 		require.Equal(t, "live", gone[0].Environment)
-		require.Equal(t, workspace.SubjectEnvironment, gone[0].Subject)
+		require.Equal(t, SubjectEnvironment, gone[0].Subject)
 		require.True(t, seen.Equal(gone[0].Window.After), "the last look that saw it")
 		require.Contains(t, string(gone[0].Detail), `"cause":"outside","actor":"unknown","actor_reason":`)
 		require.Contains(t, string(gone[0].Detail), `"error_type":"environment_not_found","request_ids":{"after":["r-`)
@@ -143,8 +142,8 @@ func TestRemovedEnvironment(t *testing.T) {
 		for _, w := range []*Watcher{again, w} {
 			require.NoError(t, w.Snapshot(t.Context()))
 		}
-		require.Len(t, trail.of(workspace.TypeBack), 1)
-		changed := trail.of(typeChanged)
+		require.Len(t, trail.of(TypeBack), 1)
+		changed := trail.of(typeSettingChanged)
 		require.Len(t, changed, 1, "what changed meanwhile is compared with the state before")
 		require.JSONEq(t, `["US","CA"]`, string(changed[0].Before))
 	})
@@ -161,7 +160,7 @@ func TestRemovedSetting(t *testing.T) {
 	for range 2 {
 		require.NoError(t, w.Snapshot(t.Context()))
 	}
-	gone := trail.of(typeGone)
+	gone := trail.of(typeSettingGone)
 	require.Len(t, gone, 1)
 	require.JSONEq(t, policy, string(gone[0].Before))
 	require.Equal(t, null, string(gone[0].After))
@@ -169,7 +168,7 @@ func TestRemovedSetting(t *testing.T) {
 	for range 2 {
 		require.NoError(t, w.Snapshot(t.Context()))
 	}
-	changed := trail.of(typeChanged)
+	changed := trail.of(typeSettingChanged)
 	require.Len(t, changed, 1)
 	require.Contains(t, string(changed[0].Detail), `"direction":"weaker","severity":"high"`, "it is compared with the state before it went")
 	require.Len(t, trail.entries, 11+2)
@@ -203,18 +202,18 @@ func TestAnAbsentListIsEmpty(t *testing.T) {
 			t.Parallel()
 			space, trail := newWorkspace(), &memoryTrail{}
 			space.set(tc.resource, tc.before)
-			w := New(space.options(t, trail, "live"))
+			w := NewWatcher(space.options(t, trail, "live"))
 			require.NoError(t, w.Snapshot(t.Context()))
 			if tc.body != "" {
-				space.setFault(tc.resource, fault{status: 200, body: tc.body})
+				space.setFault(tc.resource, badAnswer{status: 200, body: tc.body})
 			} else {
 				space.set(tc.resource, tc.answer)
 			}
 			for range 2 {
 				require.NoError(t, w.Snapshot(t.Context()))
 			}
-			require.Empty(t, trail.of(typeGone))
-			changed := trail.of(typeChanged)
+			require.Empty(t, trail.of(typeSettingGone))
+			changed := trail.of(typeSettingChanged)
 			require.Len(t, changed, 1, "once")
 			if tc.after != "" {
 				require.Equal(t, tc.after, string(changed[0].After))

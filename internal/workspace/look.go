@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"context"
@@ -9,18 +9,17 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
 )
 
 const (
-	typeBaseline = "settings.baseline"
-	typeChanged  = "settings.changed"
-	// typeGone marks an entry of a setting no longer in its environment.
-	typeGone = "settings.gone"
-	// typeRestated marks an entry with the state once more, because newer ones are
+	typeSettingBaseline = "settings.baseline"
+	typeSettingChanged  = "settings.changed"
+	// typeSettingGone marks an entry of a setting no longer in its environment.
+	typeSettingGone = "settings.gone"
+	// typeSettingRestated marks an entry with the state once more, because newer ones are
 	// damaged.
-	typeRestated = "settings.restated"
+	typeSettingRestated = "settings.restated"
 )
 
 // look reads one resource and enters its changes.
@@ -31,7 +30,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if !got.began.IsZero() {
 		span.After = got.began
 	}
-	now := agreed{workspace.Agreed{At: span.After, Requests: got.requests, SHA256: x.agreed.SHA256}, sha256.Sum256(got.raw), g.end, x.agreed.compared}
+	now := agreed{Agreed{At: span.After, Requests: got.requests, SHA256: x.agreed.SHA256}, sha256.Sum256(got.raw), g.end, x.agreed.compared}
 	if err == nil && !x.agreed.standsFor(now) {
 		now.compared = span.Until
 		now.SHA256, err = w.compare(ctx, x, got, span)
@@ -45,7 +44,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	x.agreed = now
 	g.checks.Saw(x.resource.kind, span.After, x.agreed.SHA256, x.agreed.Requests)
 	w.metrics.looked(x.resource, span.Until)
-	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
+	w.note(x.resource, func(s *SettingStatus) { s.LastLook, s.Error = span.Until, "" })
 	return nil
 }
 
@@ -55,7 +54,7 @@ func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 	err = fmt.Errorf("look at %s of %s: %w", r.kind, where(r), err)
 	g.checks.Failed(r.kind)
 	w.metrics.failed(r)
-	w.note(r, func(s *Status) { s.LastFailure, s.Error = at, err.Error() })
+	w.note(r, func(s *SettingStatus) { s.LastFailure, s.Error = at, err.Error() })
 	return err
 }
 
@@ -101,9 +100,9 @@ func (w *Watcher) enter(ctx context.Context, f finding) (json.RawMessage, error)
 
 // change is the entry due after last, with its detail; nil for none.
 func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found bool) (*audit.Entry, detail, error) {
-	about := detail{Look: f.span, Unsure: last.Unsure, Notes: f.notes, Requests: workspace.Requests{After: f.requests}}
+	about := detail{Look: f.span, Unsure: last.Unsure, Notes: f.notes, Requests: Requests{After: f.requests}}
 	e := &audit.Entry{
-		Type: typeBaseline, Project: f.resource.project, Environment: f.resource.environment, Subject: f.resource.kind,
+		Type: typeSettingBaseline, Project: f.resource.project, Environment: f.resource.environment, Subject: f.resource.kind,
 		Time: f.span.Until, After: f.now.JSON,
 	}
 	if found {
@@ -125,16 +124,16 @@ func (w *Watcher) change(ctx context.Context, f finding, last audit.Entry, found
 
 // changed completes the entry of a change, and returns its detail.
 func (w *Watcher) changed(ctx context.Context, f finding, e *audit.Entry, last audit.Entry, changed meaning.Comparison, about detail) (_ detail, err error) {
-	before := workspace.LastAgreed(ctx, w.options.Trail, checksSubject, last, f.agreed.Agreed)
+	before := LastAgreed(ctx, w.options.Trail, checksSubject, last, f.agreed.Agreed)
 	about.Requests.Before = before.Requests
 	e.Window = &audit.Window{After: before.At, Until: f.span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
 	e.Before = last.After
-	if e.Type = typeOf(changed.Changes, f.now.JSON); e.Type != typeRestated {
-		found := workspace.Found{Entry: e, Changes: changed.Changes, Since: last.Time, Looked: f.span.After}
-		if about.Attribution, err = workspace.Attribute(ctx, w.options.Trail, found); err != nil {
+	if e.Type = typeOf(changed.Changes, f.now.JSON); e.Type != typeSettingRestated {
+		found := Found{Entry: e, Changes: changed.Changes, Since: last.Time, Looked: f.span.After}
+		if about.Attribution, err = Attribute(ctx, w.options.Trail, found); err != nil {
 			return about, err
 		}
 		about.Reading = w.meaning(f, last, changed)
@@ -147,11 +146,11 @@ func typeOf(changes jsontext.Changes, state json.RawMessage) string {
 	case len(changes.List) == 0:
 		// A damaged newer entry may have been of this setting. Without a new entry, a
 		// change there and back would be lost.
-		return typeRestated
+		return typeSettingRestated
 	case string(state) == null:
-		return typeGone
+		return typeSettingGone
 	}
-	return typeChanged
+	return typeSettingChanged
 }
 
 // meaning explains a change. If it cannot, it returns nil, and the entry goes in without
@@ -184,15 +183,15 @@ func (w *Watcher) entered(r resource, e *audit.Entry, d detail) {
 	} else {
 		w.options.Logger.Info("a setting entered the audit trail", about...)
 	}
-	if e.Type == typeChanged || e.Type == typeGone {
+	if e.Type == typeSettingChanged || e.Type == typeSettingGone {
 		w.metrics.changed(r)
-		w.note(r, func(s *Status) { s.Changes, s.LastChange = s.Changes+1, e.Time })
+		w.note(r, func(s *SettingStatus) { s.Changes, s.LastChange = s.Changes+1, e.Time })
 	}
 }
 
 // agreed is a look in agreement with the trail.
 type agreed struct {
-	workspace.Agreed
+	Agreed
 	raw      [sha256.Size]byte // of the API's answer
 	end      int64             // of the trail, before the look; -1: unknown
 	compared time.Time         // the last comparison with the trail
@@ -226,7 +225,7 @@ const (
 
 // detail is the Detail of an entry about a setting's state.
 type detail struct {
-	workspace.Attribution
+	Attribution
 	// Reading is the meaning of the change: summary, direction, severity and statements. It is
 	// nil without a change.
 	*meaning.Reading
@@ -242,7 +241,7 @@ type detail struct {
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
 	// Requests are the ids of the reads of the states before and after.
-	Requests workspace.Requests `json:"request_ids,omitzero"`
+	Requests Requests `json:"request_ids,omitzero"`
 }
 
 func (d detail) with(changes jsontext.Changes) detail {

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"fmt"
@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -75,8 +74,8 @@ func TestWithTheClient(t *testing.T) {
 	client, err := management.New(management.Options{BaseURL: api.URL, KeyID: "key", Secret: secret.New("s3cret-s3cret"), RequestsPerSecond: 1000})
 	require.NoError(t, err)
 	trail := &memoryTrail{}
-	w := New(Options{
-		Client: client, Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler)),
+	w := NewWatcher(WatcherOptions{
+		Client: client, Trail: trail, Presence: NewPresence(trail, slog.New(slog.DiscardHandler)),
 		Environments: []config.Environment{{Project: "p", Environment: "live"}},
 	})
 	for range 3 {
@@ -98,7 +97,7 @@ func TestWithTheClient(t *testing.T) {
 
 	delete(answers, env+"/rbac_policy")
 	require.NoError(t, w.Snapshot(t.Context()))
-	require.Len(t, trail.of(typeGone), 1)
+	require.Len(t, trail.of(typeSettingGone), 1)
 	delete(answers, project)
 	err = w.Snapshot(t.Context())
 	require.ErrorIs(t, err, management.ErrUnproven)

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
@@ -22,22 +21,22 @@ import (
 type fakeAPI struct {
 	mu    sync.Mutex
 	state map[Resource]string
-	fail  map[Resource]fault
+	fail  map[Resource]badAnswer
 	reads map[Resource]int
 	asked int
 	told  int // of the asked ones, by since
 	all   int // a status of every answer
 }
 
-// fault is an answer other than the resource: a status with an error_type, or a body
+// badAnswer is an answer other than the resource: a status with an error_type, or a body
 // of a stranger.
-type fault struct {
+type badAnswer struct {
 	status     int
 	kind, body string
 }
 
 func newWorkspace() *fakeAPI {
-	w := &fakeAPI{state: map[Resource]string{}, fail: map[Resource]fault{}, reads: map[Resource]int{}}
+	w := &fakeAPI{state: map[Resource]string{}, fail: map[Resource]badAnswer{}, reads: map[Resource]int{}}
 	w.set(defaultOf("LOGIN"), `"t1"`)
 	w.fill("p", "live")
 	w.fill("p", "test")
@@ -87,8 +86,8 @@ func (w *fakeAPI) set(r Resource, state string) {
 	w.state[r] = state
 }
 
-// setFault makes reads of r fail; the zero fault heals them.
-func (w *fakeAPI) setFault(r Resource, f fault) {
+// setFault makes reads of r fail; the zero badAnswer heals them.
+func (w *fakeAPI) setFault(r Resource, f badAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail[r] = f
@@ -97,14 +96,14 @@ func (w *fakeAPI) setFault(r Resource, f fault) {
 // remove removes an environment.
 func (w *fakeAPI) remove(env string) {
 	for _, kind := range environmentKinds() {
-		w.setFault(at(kind, env), fault{status: 404, kind: "environment_not_found"})
+		w.setFault(at(kind, env), badAnswer{status: 404, kind: "environment_not_found"})
 	}
 }
 
 // restore brings it back.
 func (w *fakeAPI) restore(env string) {
 	for _, kind := range environmentKinds() {
-		w.setFault(at(kind, env), fault{})
+		w.setFault(at(kind, env), badAnswer{})
 	}
 }
 
@@ -123,14 +122,14 @@ func (w *fakeAPI) answer(r Resource, field string) (int, string) {
 	state, ok := w.state[r]
 	switch {
 	case w.all != 0:
-		f = fault{status: w.all, kind: "unauthorized_credentials"}
+		f = badAnswer{status: w.all, kind: "unauthorized_credentials"}
 	case f.body != "":
 		return f.status, f.body
-	case !failing || f == (fault{}):
+	case !failing || f == (badAnswer{}):
 		if ok {
 			return 200, fmt.Sprintf(`{"request_id":"r-%d","status_code":200,%q:%s}`, w.asked, field, state)
 		}
-		f = fault{status: 404, kind: "not_found"}
+		f = badAnswer{status: 404, kind: "not_found"}
 	}
 	return f.status, fmt.Sprintf(`{"request_id":"r-%d","status_code":%d,"error_type":%q}`, w.asked, f.status, f.kind)
 }
@@ -174,9 +173,9 @@ func (w *fakeAPI) clientWith(t testing.TB, perSecond float64) *management.Client
 }
 
 // options watch one or two environments of the project p.
-func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) Options {
+func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) WatcherOptions {
 	t.Helper()
-	o := Options{Client: w.client(t), Trail: trail, Presence: workspace.NewPresence(trail, slog.New(slog.DiscardHandler))}
+	o := WatcherOptions{Client: w.client(t), Trail: trail, Presence: NewPresence(trail, slog.New(slog.DiscardHandler))}
 	for _, env := range envs {
 		o.Environments = append(o.Environments, config.Environment{Project: "p", Environment: env})
 	}
@@ -185,5 +184,5 @@ func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) Options {
 
 func newWatcher(t testing.TB, w *fakeAPI, trail Trail) *Watcher {
 	t.Helper()
-	return New(w.options(t, trail, "live", "test", "live"))
+	return NewWatcher(w.options(t, trail, "live", "test", "live"))
 }

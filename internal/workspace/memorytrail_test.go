@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"context"
@@ -81,8 +81,22 @@ func (m *memoryTrail) Get(_ context.Context, index int64) (audit.Recorded, error
 	return audit.Recorded{Entry: m.entries[index]}, nil
 }
 
+// Newest returns the newest entry of each resource with this subject.
+func (m *memoryTrail) Newest(_ context.Context, subject string) (newest []audit.Entry, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if last, found := m.last(e.Project, e.Environment, subject); found && last.Index == e.Index {
+			newest = append(newest, e)
+		}
+	}
+	return newest, nil
+}
+
 // states counts the entries about settings, without those about failing reads.
-func (m *memoryTrail) states() int { return len(m.entries) - len(m.of(typeFailed, typeRecovered)) }
+func (m *memoryTrail) states() int {
+	return len(m.entries) - len(m.of(typeReadsFailed, typeReadsRecovered))
+}
 
 func (m *memoryTrail) of(types ...string) []audit.Entry {
 	m.mu.Lock()

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"context"
@@ -8,18 +8,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
 const (
 	// readsSubject is the subject of entries about failing reads.
 	readsSubject = "settings_reads"
-	// typeFailed marks an entry with the failing reads of a project or an environment,
+	// typeReadsFailed marks an entry with the failing reads of a project or an environment,
 	// and their causes.
-	typeFailed = "settings.failed"
-	// typeRecovered marks an entry about the end of failures: all reads succeed again.
-	typeRecovered = "settings.recovered"
+	typeReadsFailed = "settings.failed"
+	// typeReadsRecovered marks an entry about the end of failures: all reads succeed again.
+	typeReadsRecovered = "settings.recovered"
 )
 
 // errTrail marks a failure of the trail, and not of a read.
@@ -39,16 +38,16 @@ func (g *group) failed(kind string, err error) {
 		delete(g.failing, kind)
 	case errors.Is(err, errTrail): // it says nothing about the read
 	case errors.Is(err, errImplausible):
-		g.failing[kind] = workspace.Failure{Cause: errImplausible.Error(), Error: err.Error()}
+		g.failing[kind] = Failure{Cause: errImplausible.Error(), Error: err.Error()}
 	default:
-		g.failing[kind] = workspace.Failure{Cause: management.CauseOf(err), Error: err.Error()}
+		g.failing[kind] = Failure{Cause: management.CauseOf(err), Error: err.Error()}
 	}
 }
 
 // stopped notes an unfinished round.
 func (g *group) stopped(w *Watcher, err error) {
 	for _, x := range g.watches {
-		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
+		w.note(x.resource, func(s *SettingStatus) { s.LastFailure, s.Error = time.Now(), err.Error() })
 	}
 }
 
@@ -97,22 +96,22 @@ func (w *Watcher) logFailures(g *group, causes string) {
 const (
 	// checksSubject is the subject of entries about looks.
 	checksSubject = "settings_checks"
-	// typeChecked is their type.
-	typeChecked = "settings.checked"
+	// typeSettingsChecked is their type.
+	typeSettingsChecked = "settings.checked"
 )
 
-// notShown lists the settings without an operation to read them.
-func notShown(environment string) []string {
+// hidden lists the settings without an operation to read them.
+func hidden(environment string) []string {
 	if environment == "" {
 		return []string{"who made a change"}
 	}
 	return []string{"redirect URLs", "secrets", "public tokens", "who made a change"}
 }
 
-func (w *Watcher) checksOf(g *group) workspace.Checks {
-	c := workspace.Checks{
+func (w *Watcher) checksOf(g *group) Checks {
+	c := Checks{
 		Trail: w.options.Trail, Project: g.project, Environment: g.environment,
-		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.options.Newest,
+		Subject: checksSubject, Type: typeSettingsChecked, NotShown: hidden(g.environment), Newest: w.options.Newest,
 	}
 	for _, x := range g.watches {
 		c.Watch(x.resource.kind, x.every)

@@ -1,4 +1,4 @@
-package settings
+package workspace
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // TestARevokedKey is one log line and one entry, and so is its end, however many looks
@@ -28,8 +27,8 @@ func TestARevokedKey(t *testing.T) {
 		o.Interval = time.Minute
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go workspace.FollowReach(ctx, o.Client, trail, o.Logger)
-		w := New(o)
+		go FollowReach(ctx, o.Client, trail, o.Logger)
+		w := NewWatcher(o)
 		go w.Run(ctx)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -42,17 +41,17 @@ func TestARevokedKey(t *testing.T) {
 		require.Equal(t, 4+9, again, "after 1, 4, 13 and 40 minutes, and each hour")
 		require.Contains(t, logs.String(), "check workspace.key_id")
 		require.Len(t, trail.entries, entered+1)
-		require.Contains(t, string(trail.of(workspace.TypeUnreachable)[0].Detail), `"cause":"unauthorized"`)
+		require.Contains(t, string(trail.of(TypeUnreachable)[0].Detail), `"cause":"unauthorized"`)
 		for _, s := range w.Status() {
 			require.Contains(t, s.Error, "unauthorized")
 		}
 		require.Less(t, space.since(), 150, "questions in ten hours")
 
-		go workspace.FollowReach(ctx, o.Client, trail, slog.New(slog.DiscardHandler)) // as after a restart
+		go FollowReach(ctx, o.Client, trail, slog.New(slog.DiscardHandler)) // as after a restart
 		space.refuse(0)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.Len(t, trail.of(workspace.TypeReachable), 1)
+		require.Len(t, trail.of(TypeReachable), 1)
 		require.Len(t, trail.entries, entered+2)
 		for _, s := range w.Status() {
 			require.Empty(t, s.Error)
@@ -80,7 +79,7 @@ func TestIntervals(t *testing.T) {
 		o.Interval = time.Minute
 		o.Intervals = map[Kind]time.Duration{DefaultEmailTemplates: 5 * time.Minute, EmailTemplates: 5 * time.Minute}
 		ctx, cancel := context.WithCancel(t.Context())
-		go New(o).Run(ctx)
+		go NewWatcher(o).Run(ctx)
 		time.Sleep(5 * time.Minute)
 		space.since()
 		time.Sleep(30 * time.Minute)
@@ -105,7 +104,7 @@ func TestLateLooksAreTold(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		o.Client, o.Interval = space.clientWith(t, 1), 5*time.Second
 		ctx, cancel := context.WithCancel(t.Context())
-		go New(o).Run(ctx)
+		go NewWatcher(o).Run(ctx)
 		time.Sleep(5 * time.Minute)
 		cancel()
 		synctest.Wait()
