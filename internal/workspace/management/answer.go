@@ -32,33 +32,56 @@ type Answer struct {
 	Note string
 }
 
-// fetch makes the call and finds the resource under field in the answer; isList: it is a list. With
-// an empty field, the receipt is the whole answer. An error after a 2xx comes with the receipt: a
-// write has had its effect then.
-func (c *Client) fetch(ctx context.Context, k call, field string, isList bool) (Answer, error) {
+// form is what an answer holds under the name of its resource.
+type form int
+
+const (
+	object form = iota // or a text
+	list               // one that is null or left out is empty
+	// whole is for an answer of undocumented form: all of it, where nothing has that name. It has no
+	// member with a secret's name.
+	whole
+)
+
+// fetch makes the call and finds the resource under field in the answer. With an empty field, the
+// receipt is the whole answer. An error after a 2xx comes with the receipt: a write has had its
+// effect then.
+func (c *Client) fetch(ctx context.Context, k call, field string, as form) (a Answer, err error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)
 	if err != nil {
-		return Answer{}, err
+		return a, err
 	}
 	members, receipt, err := r.members(k.scrub)
+	if a.Receipt = receipt; err == nil {
+		err = a.find(members, r.body, field, as)
+	}
 	if err != nil {
-		return Answer{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
+		return a, fmt.Errorf("%s: %w", k.operation, k.scrub.cleanError(err))
 	}
-	if field == "" {
-		return Answer{Receipt: receipt}, nil
-	}
+	a.Raw = k.scrub.cleanRaw(a.Raw)
+	return a, nil
+}
+
+func (a *Answer) find(members map[string]json.RawMessage, body []byte, field string, as form) (err error) {
 	raw, ok := members[field]
-	note := ""
-	if isList {
-		if note = emptyList(members, receipt, field); note != "" {
+	switch {
+	case as == whole && !ok:
+		raw = body
+	case as == list:
+		if a.Note = emptyList(members, a.Receipt, field); a.Note != "" {
 			raw, ok = json.RawMessage("[]"), true
 		}
 	}
-	if !ok {
-		return Answer{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
+	switch {
+	case as == whole && len(raw) > 0:
+		a.Raw, err = redact(raw)
+		return err
+	case as != whole && field != "" && !ok:
+		return &noResource{a.Receipt, field}
 	}
-	return Answer{Receipt: receipt, Raw: k.scrub.cleanRaw(raw), Note: note}, nil
+	a.Raw = raw
+	return nil
 }
 
 // emptyList says why an answer's list counts as empty; "" where it does not. A list may be

@@ -56,7 +56,7 @@ func (c *Client) Change(ctx context.Context, change Change, body any, params ...
 	if last := len(params) - 1; change.query != "" {
 		k.params, k.query = params[:last], url.Values{change.query: params[last:]}
 	}
-	return c.fetch(ctx, k, change.field, false)
+	return c.fetch(ctx, k, change.field, object)
 }
 
 // CreateProject makes a project for customers of one kind, its vertical. The client never repeats
@@ -69,7 +69,7 @@ func (c *Client) CreateProject(ctx context.Context, name, vertical string) (Answ
 	if err != nil {
 		return Answer{}, err
 	}
-	return c.whole(ctx, call{operation: "create project", method: http.MethodPost, path: "/v1/projects", body: body}, "project")
+	return c.fetch(ctx, call{operation: "create project", method: http.MethodPost, path: "/v1/projects", body: body}, "project", whole)
 }
 
 // Migrate posts to the service's second API, whose base address, project id and project secret a
@@ -78,30 +78,7 @@ func (c *Client) CreateProject(ctx context.Context, name, vertical string) (Answ
 // none of the given secrets, and Raw has none of the members that are one by their names.
 func (c *Client) Migrate(ctx context.Context, path string, body []byte, secrets ...secret.Text) (Answer, error) {
 	known := slices.Concat(ownSecrets(c.options.KeyID, c.options.Secret), secrets)
-	return c.whole(ctx, call{operation: "migrate", method: http.MethodPost, path: path, body: body, scrub: newScrubber(known...)}, "")
-}
-
-// whole makes the call. Raw is the field of the answer, if it has one of that name, or else all of
-// it, without secrets.
-func (c *Client) whole(ctx context.Context, k call, field string) (a Answer, err error) {
-	k.scrub = cmp.Or(k.scrub, c.scrub)
-	r, err := c.send(ctx, k)
-	if err != nil {
-		return a, err
-	}
-	members, receipt, err := r.members(k.scrub)
-	raw, named := members[field]
-	if a.Receipt = receipt; !named {
-		raw = r.body
-	}
-	if err == nil && len(raw) > 0 {
-		a.Raw, err = redact(raw)
-		a.Raw = k.scrub.cleanRaw(a.Raw)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", k.operation, k.scrub.cleanError(err))
-	}
-	return a, err
+	return c.fetch(ctx, call{operation: "migrate", method: http.MethodPost, path: path, body: body, scrub: newScrubber(known...)}, "", whole)
 }
 
 // RedirectType is one use of a redirect URL, such as LOGIN.
@@ -130,7 +107,11 @@ func (c *Client) Setting(ctx context.Context, s kinds.Setting, project, environm
 	if s.Each != nil {
 		params = append(params, one)
 	}
-	a, err := c.fetch(ctx, call{operation: s.Operation, method: http.MethodGet, path: s.Path, params: params}, s.Field, s.Shape.Opens == '[')
+	as := object
+	if s.Shape.Opens == '[' {
+		as = list
+	}
+	a, err := c.fetch(ctx, call{operation: s.Operation, method: http.MethodGet, path: s.Path, params: params}, s.Field, as)
 	none := s.Each != nil && string(a.Raw) == "null"
 	if err == nil && !none && !strings.HasPrefix(string(a.Raw), string(s.Shape.Opens)) {
 		err = fmt.Errorf("%s: decode %s: it is %s", s.Operation, s.Field, kinds.Called(a.Raw[0]))
@@ -268,7 +249,7 @@ func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment 
 func (c *Client) fetchStreaming(ctx context.Context, k call) (a StreamingAnswer, err error) {
 	const field = "event_log_streaming_config"
 	k.scrub = cmp.Or(k.scrub, c.scrub)
-	if a.Answer, err = c.fetch(ctx, k, field, false); err != nil {
+	if a.Answer, err = c.fetch(ctx, k, field, object); err != nil {
 		return a, err
 	}
 	// The config is decoded from the answer without the secrets of this call.

@@ -1,7 +1,6 @@
 package management
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // A scrubber removes known secrets from the API's answers: a message may echo one of
@@ -63,64 +63,37 @@ func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
 func (s *scrubber) cleanError(err error) error { return secret.HideInError(s.text, err) }
 
 // redact returns raw with a replacement for every secret: the value of each member with a
-// secret's name, at any depth and of any type. All else stays as it is. Names are compared
-// without case and separators: "api_key", "apiKey" and "API-Key" are one. The masked
+// secret's name, at any depth and of any type. All other values stay as they are. Names are
+// compared without case and separators: "api_key", "apiKey" and "API-Key" are one. The masked
 // "api_key_last_four" is no secret.
 func redact(raw json.RawMessage) (json.RawMessage, error) {
 	if !json.Valid(raw) { // this bounds the depth, too
 		return nil, errors.New("redact the answer: it is not JSON")
 	}
-	r := redaction{raw: raw, dec: json.NewDecoder(bytes.NewReader(raw))}
-	r.dec.UseNumber()
-	if err := r.value(); err != nil {
+	state, err := jsondiff.ReadCanonical(raw) // any form will do
+	if err != nil {
 		return nil, fmt.Errorf("redact the answer: %w", err)
 	}
-	return append(r.out, raw[r.copied:]...), nil
+	hideSecrets(state.Value)
+	return jsondiff.Encode(state.Value), nil
 }
 
-// redaction walks through a JSON text, and copies it without its secrets.
-type redaction struct {
-	raw    []byte
-	dec    *json.Decoder
-	out    []byte
-	copied int // of raw
-}
-
-func (r *redaction) value() error {
-	t, err := r.dec.Token()
-	if _, opens := t.(json.Delim); err != nil || !opens {
-		return err
-	}
-	for r.dec.More() {
-		next := r.value
-		if t == json.Delim('{') {
-			name, err := r.dec.Token()
-			if err != nil {
-				return err
-			}
-			if text, _ := name.(string); isSecretName(text) { // a member's name is always a string
-				next = r.secret
+// hideSecrets replaces the secrets in a decoded value.
+func hideSecrets(v any) {
+	switch x := v.(type) {
+	case map[string]any:
+		for name, member := range x {
+			if isSecretName(name) {
+				x[name] = secret.Redacted
+			} else {
+				hideSecrets(member)
 			}
 		}
-		if err := next(); err != nil {
-			return err
+	case []any:
+		for _, element := range x {
+			hideSecrets(element)
 		}
 	}
-	_, err = r.dec.Token()
-	return err
-}
-
-// secret passes over a value, and writes its replacement.
-func (r *redaction) secret() error {
-	var dropped json.RawMessage
-	if err := r.dec.Decode(&dropped); err != nil {
-		return err
-	}
-	end := int(r.dec.InputOffset())
-	r.out = append(r.out, r.raw[r.copied:end-len(dropped)]...)
-	r.out = append(r.out, `"`+secret.Redacted+`"`...)
-	r.copied = end
-	return nil
 }
 
 func isSecretName(name string) bool {
