@@ -85,8 +85,14 @@ func Attribute(ctx context.Context, trail audit.Log, f Found) (Attribution, erro
 	if !ok {
 		return Outside(), nil
 	}
-	s := search{Found: f, effect: effect, open: changedMembers(f.Changes), seen: map[string]bool{}}
-	if err := audit.Backwards(ctx, trail, f.Project, f.Environment, SubjectOf(effect.operation), s.visit); err != nil {
+	s := search{Found: f, effect: effect, open: changedMembers(f.Changes)}
+	err := Actions(ctx, trail, f, SubjectOf(effect.operation), func(e audit.Entry, settled bool) bool {
+		var a action
+		_ = json.Unmarshal(e.Detail, &a) // it has an id
+		s.decide(&a, e.After, settled)
+		return len(s.open) > 0
+	})
+	if err != nil {
 		return Attribution{}, fmt.Errorf("find who made a change: %w", err)
 	}
 	return s.attribution(), nil
@@ -96,10 +102,9 @@ func Attribute(ctx context.Context, trail audit.Log, f Found) (Attribution, erro
 type search struct {
 	Found
 	effect effect
-	open   []string        // the changed members that no action has decided yet
-	seen   map[string]bool // actions, by id
-	by     []*action       // those that explain a part, the newest first
-	others bool            // a part was changed by others
+	open   []string  // the changed members that no action has decided yet
+	by     []*action // those that explain a part, the newest first
+	others bool      // a part was changed by others
 }
 
 // changedMembers are the top-level members that differ.
@@ -119,23 +124,31 @@ func changedMembers(changes jsontext.Changes) (names []string) {
 // notShown is how long the API may go on to show the state before an action.
 const notShown = underWay
 
-// visit takes an entry of an action, the newest first: its end comes before its intent.
-func (s *search) visit(e audit.Entry) bool {
-	var a action
-	if json.Unmarshal(e.Detail, &a) != nil || a.Action == "" || s.seen[a.Action] {
-		return true
-	}
-	s.seen[a.Action] = true
-	// An action lasts from Begun until its end is recorded. The end of an intent is open.
-	ended := e.Type == TypeEnded
-	if ended && e.Time.Before(s.Window.After) && (!s.Since.Before(a.Begun) || s.Window.After.Sub(e.Time) > notShown) {
-		return false // the look at the start of the window saw its effect, and those of all before it
-	}
-	if a.Outcome == OutcomeRefused || a.Begun.After(s.Window.Until) {
-		return true
-	}
-	s.decide(&a, e.After, ended && a.Outcome == OutcomeDone && !e.Time.After(s.Looked))
-	return len(s.open) > 0
+// Actions goes back through those with entries of a subject that may have caused a change, until
+// visit returns false. Each is given by its newest entry. It is settled if it took effect before the
+// look.
+func Actions(ctx context.Context, trail audit.Log, f Found, subject string, visit func(e audit.Entry, settled bool) bool) error {
+	seen := map[string]bool{} // by id: the end of an action comes before its intent
+	return audit.Backwards(ctx, trail, f.Project, f.Environment, subject, func(e audit.Entry) bool {
+		var a struct {
+			Action  string    `json:"action"`
+			Begun   time.Time `json:"begun"`
+			Outcome string    `json:"outcome"`
+		}
+		if json.Unmarshal(e.Detail, &a) != nil || a.Action == "" || seen[a.Action] {
+			return true
+		}
+		seen[a.Action] = true
+		// An action lasts from Begun until its end is recorded. The end of an intent is open. If the
+		// entry of the previous state is older than the action, its effect had not been seen yet.
+		if a.Outcome != "" && e.Time.Before(f.Window.After) && (!f.Since.Before(a.Begun) || f.Window.After.Sub(e.Time) > notShown) {
+			return false // the look at the start of the window saw its effect, and those of all before it
+		}
+		if a.Outcome == OutcomeRefused || a.Begun.After(f.Window.Until) {
+			return true
+		}
+		return visit(e, a.Outcome == OutcomeDone && !e.Time.After(f.Looked))
+	})
 }
 
 // decide takes the members explained by an action from the open ones. A settled action took

@@ -197,34 +197,25 @@ func plausible(s kinds.Shape, state any) (notes []string, err error) {
 	return lists(s, members)
 }
 
-// lists checks the lists of an object.
+// lists checks the members of an object that may be null or left out.
 func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 	known := len(s.Lists) == 0
-	for _, name := range s.Lists {
-		switch v, ok := members[name]; {
-		case !ok:
-			notes = append(notes, "the API's answer had no "+name+": it is taken for an empty list")
-		case v == nil:
-			notes, known = append(notes, "the API's answer had null for "+name+": it is taken for an empty list"), true
-		case !opens(v, '['):
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called('['))
-		default:
+	for name, want := range optional(s, members) {
+		v, ok := members[name]
+		how := "no "
+		switch {
+		case v != nil && !opens(v, want):
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
+		case v != nil && slices.Contains(s.Lists, name):
 			if err := elements(kinds.Shape{Elem: '{'}, v); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			known = true
+		case ok:
+			how = "null for "
 		}
-	}
-	for name, v := range members {
-		switch want, branded := brandOf(s, name); {
-		case !branded:
-			continue
-		case v == nil:
-			notes = append(notes, "the API's answer had null for "+name+": it is taken for an empty one")
-		case !opens(v, want):
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
+		if known = known || ok; v == nil {
+			notes = append(notes, "the API's answer had "+how+name+": it is taken for an empty "+map[byte]string{'[': "list", '{': "object"}[want])
 		}
-		known = true
 	}
 	if !known {
 		return nil, fmt.Errorf("%w: it has nothing of what the document names", errImplausible)
@@ -233,14 +224,20 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 	return notes, nil
 }
 
-// brandOf is how the JSON of a branded member begins; false for another member.
-func brandOf(s kinds.Shape, name string) (byte, bool) {
-	for end, opens := range s.Branded {
-		if strings.HasSuffix(name, end) && !slices.Contains(s.Lists, name) {
-			return opens, true
+// optional are how the JSON begins of the lists, and of the branded members that are there.
+func optional(s kinds.Shape, members map[string]any) map[string]byte {
+	all := map[string]byte{}
+	for name := range members {
+		for end, opens := range s.Branded {
+			if strings.HasSuffix(name, end) {
+				all[name] = opens
+			}
 		}
 	}
-	return 0, false
+	for _, name := range s.Lists {
+		all[name] = '['
+	}
+	return all
 }
 
 func elements(s kinds.Shape, state any) error {

@@ -191,8 +191,10 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(errs...)
-		case isGone(err):
-			gone := inTrail(w.gone(ctx, g, err))
+		case management.GoneBy(err) != nil:
+			// Its settings keep their last states in the trail: nobody changed them, as the API has none.
+			g.stopped(w, err)
+			gone := inTrail(w.options.Presence.Gone(ctx, g.project, g.environment, management.GoneBy(err)))
 			return errors.Join(append(errs, err, w.tellFailures(ctx, g, gone))...)
 		case errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
 			g.stopped(w, err)
@@ -224,18 +226,4 @@ func (w *Watcher) schedule(x *watch, started time.Time) {
 		})
 	}
 	x.next = started.Add(x.every)
-}
-
-// gone notes the end of the group's environment. Its settings keep their last states in
-// the trail: nobody changed them, as the API has none.
-func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
-	g.stopped(w, err)
-	var a *management.Absence
-	errors.As(err, &a)
-	return w.options.Presence.Gone(ctx, g.project, g.environment, a)
-}
-
-func isGone(err error) bool {
-	var a *management.Absence
-	return errors.As(err, &a) && a.WholeEnvironment
 }

@@ -33,6 +33,15 @@ func (a *Absence) Error() string {
 	return fmt.Sprintf("%s: request %s answered %s, and request %s read its parent", what, a.RequestID, a.Type, a.ParentRequestID)
 }
 
+// GoneBy is the [Absence] of a whole environment that err is, or wraps; nil without one.
+func GoneBy(err error) *Absence {
+	var a *Absence
+	if errors.As(err, &a) && a.WholeEnvironment {
+		return a
+	}
+	return nil
+}
+
 // scope is the kind of thing missing by a 404.
 type scope int
 

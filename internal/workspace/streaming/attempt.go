@@ -204,32 +204,18 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putOf returns the PUT that left the config as a look found it, if there is one. It goes back
-// through the PUTs that may have taken effect within the window of the change, as
-// [workspace.Attribute] does: one that was refused set nothing, and the API may show one only
-// after a while. If one took effect before the look, no earlier one is the cause.
+// putOf returns the PUT that left the config as a look found it, if there is one. If one took effect
+// before the look, no earlier one is the cause.
 func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (by attempt, found bool, err error) {
-	seen := map[string]bool{} // a PUT's end comes before its intent
-	err = audit.Backwards(ctx, w.options.Recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
+	err = workspace.Actions(ctx, w.options.Recorder, f, subjectPuts, func(e audit.Entry, settled bool) bool {
 		p := attemptOf(e)
-		if p.Action == "" || seen[p.Action] {
+		if p.Sets == nil {
 			return true
 		}
-		seen[p.Action] = true
-		// It lasted from Begun until its end was recorded. The end of an intent is open. If the
-		// entry of the previous config is older than the PUT, the PUT had not been seen yet,
-		// and may still be shown for a while.
-		if p.Outcome != "" && e.Time.Before(f.Window.After) && (!f.Since.Before(p.Begun) || f.Window.After.Sub(e.Time) > underWay) {
-			return false
+		if found = len(Plan(Desired{Shape: *p.Sets}, shown).Differs) == 0; found {
+			by = p
 		}
-		if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(f.Window.Until) {
-			return true
-		}
-		if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) == 0 {
-			by, found = p, true
-			return false
-		}
-		return p.Outcome != workspace.OutcomeDone || e.Time.After(f.Looked)
+		return !found && !settled
 	})
 	if err != nil {
 		return attempt{}, false, fmt.Errorf("find the PUT of a streaming config: %w", err)

@@ -171,7 +171,7 @@ func (w *watcher) ended(err error) {
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
-	case isGone(err), errors.Is(err, management.ErrUnreachable): // logged once, for all looks
+	case management.GoneBy(err) != nil, errors.Is(err, management.ErrUnreachable): // logged once, for all looks
 	case errors.Is(err, errTrail) && !errors.As(err, new(*management.APIError)): // it says nothing about the config
 		if w.trailFailing.Again("") {
 			w.log.Warn("a look at the streaming config could not use the audit trail; the next looks try again", append(w.trailFailing.Fields(), "error", err)...)
@@ -188,11 +188,6 @@ func (w *watcher) ended(err error) {
 		}
 	}
 	w.trailFailing.Over()
-}
-
-func isGone(err error) bool {
-	var a *management.Absence
-	return errors.As(err, &a) && a.WholeEnvironment
 }
 
 // refusal is a PUT that the API refused. It would refuse a repetition too, until a person acts.
