@@ -43,8 +43,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	}
 	x.agreed = now
 	g.checks.Saw(x.resource.kind, span.After, x.agreed.SHA256, x.agreed.Requests)
-	w.metrics.looked(x.resource, span.Until)
-	w.note(x.resource, func(s *SettingStatus) { s.LastLook, s.Error = span.Until, "" })
+	w.note(x.resource, func(s *SettingStatus) { s.looks, s.LastLook, s.Error = s.looks+1, span.Until, "" })
 	return nil
 }
 
@@ -53,8 +52,7 @@ func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 	r := x.resource
 	err = fmt.Errorf("look at %s of %s: %w", r.kind, where(r), err)
 	g.checks.Failed(r.kind)
-	w.metrics.failed(r)
-	w.note(r, func(s *SettingStatus) { s.LastFailure, s.Error = at, err.Error() })
+	w.note(r, func(s *SettingStatus) { s.failures, s.LastFailure, s.Error = s.failures+1, at, err.Error() })
 	return err
 }
 
@@ -169,7 +167,7 @@ func (w *Watcher) meaning(f finding, last audit.Entry, changed meaning.Compariso
 		reading, err = changed.Explain(how)
 	}
 	if err != nil {
-		w.metrics.unread(f.resource)
+		w.note(f.resource, func(s *SettingStatus) { s.unread++ })
 		w.options.Logger.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(f.resource), "error", err)...)
 		return nil
 	}
@@ -184,7 +182,6 @@ func (w *Watcher) entered(r resource, e *audit.Entry, d detail) {
 		w.options.Logger.Info("a setting entered the audit trail", about...)
 	}
 	if e.Type == typeSettingChanged || e.Type == typeSettingGone {
-		w.metrics.changed(r)
 		w.note(r, func(s *SettingStatus) { s.Changes, s.LastChange = s.Changes+1, e.Time })
 	}
 }

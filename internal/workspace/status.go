@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // SettingStatus is how it stands with one setting, since this process started.
@@ -23,6 +22,8 @@ type SettingStatus struct {
 	// Error is why the last look failed; empty where it did not.
 	Error       string    `json:"error,omitempty"`
 	LastFailure time.Time `json:"last_failure,omitzero"`
+
+	looks, failures, unread int // unread: changes whose meaning could not be told
 }
 
 // Status returns the settings' status, ordered by project, environment and
@@ -48,44 +49,39 @@ func (w *Watcher) note(r resource, change func(*SettingStatus)) {
 	change(w.status[r])
 }
 
-type metrics struct {
-	looks, failures, changes, unreadable *prometheus.CounterVec
-	lastLook                             *prometheus.GaugeVec
+var (
+	looksDesc    = settingDesc("looks_total", "Looks at a setting that were read and held against the trail.")
+	failuresDesc = settingDesc("failures_total", "Looks at a setting that failed.")
+	changesDesc  = settingDesc("changes_total", "Changes of a setting that were entered into the trail.")
+	unreadDesc   = settingDesc("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it.")
+	lastLookDesc = settingDesc("last_look_timestamp_seconds", "When the last good look at a setting ended; NaN before the first one.")
+)
+
+func settingDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("auditrelay_settings_"+name, help, []string{"project", "environment", "subject"}, nil)
 }
 
-// newMetrics registers with r, unless r is nil.
-func newMetrics(r prometheus.Registerer) *metrics {
-	labels := []string{"project", "environment", "subject"}
-	register := promauto.With(r)
-	counter := func(name, help string) *prometheus.CounterVec {
-		return register.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_settings_" + name, Help: help}, labels)
-	}
-	return &metrics{
-		looks:      counter("looks_total", "Looks at a setting that were read and held against the trail."),
-		failures:   counter("failures_total", "Looks at a setting that failed."),
-		changes:    counter("changes_total", "Changes of a setting that were entered into the trail."),
-		unreadable: counter("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it."),
-		lastLook: register.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended; NaN before the first one.",
-		}, labels),
+// Describe implements [prometheus.Collector].
+func (w *Watcher) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{looksDesc, failuresDesc, changesDesc, unreadDesc, lastLookDesc} {
+		ch <- d
 	}
 }
 
-// begin makes a setting's series.
-func (m *metrics) begin(r resource) {
-	for _, c := range []*prometheus.CounterVec{m.looks, m.failures, m.changes, m.unreadable} {
-		c.WithLabelValues(labelsOf(r)...)
+// Collect implements [prometheus.Collector].
+func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range w.Status() {
+		count := func(of *prometheus.Desc, n int) {
+			ch <- prometheus.MustNewConstMetric(of, prometheus.CounterValue, float64(n), s.names()...)
+		}
+		count(looksDesc, s.looks)
+		count(failuresDesc, s.failures)
+		count(changesDesc, s.Changes)
+		count(unreadDesc, s.unread)
+		last := math.NaN()
+		if !s.LastLook.IsZero() {
+			last = float64(s.LastLook.UnixNano()) / 1e9
+		}
+		ch <- prometheus.MustNewConstMetric(lastLookDesc, prometheus.GaugeValue, last, s.names()...)
 	}
-	m.lastLook.WithLabelValues(labelsOf(r)...).Set(math.NaN())
 }
-
-func labelsOf(r resource) []string { return []string{r.project, r.environment, r.kind} }
-
-func (m *metrics) looked(r resource, at time.Time) {
-	m.looks.WithLabelValues(labelsOf(r)...).Inc()
-	m.lastLook.WithLabelValues(labelsOf(r)...).Set(float64(at.UnixNano()) / 1e9)
-}
-
-func (m *metrics) failed(r resource)  { m.failures.WithLabelValues(labelsOf(r)...).Inc() }
-func (m *metrics) unread(r resource)  { m.unreadable.WithLabelValues(labelsOf(r)...).Inc() }
-func (m *metrics) changed(r resource) { m.changes.WithLabelValues(labelsOf(r)...).Inc() }

@@ -57,7 +57,6 @@ type WatcherOptions struct {
 // [management.Client.Confirm]).
 type Watcher struct {
 	options WatcherOptions
-	metrics *metrics
 	groups  []*group
 	late    sync.Once // logs a delay of the looks
 
@@ -96,10 +95,13 @@ type watch struct {
 func NewWatcher(o WatcherOptions) *Watcher {
 	o.Interval, o.CheckEvery = cmp.Or(o.Interval, 5*time.Minute), cmp.Or(o.CheckEvery, 24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	w := &Watcher{options: o, metrics: newMetrics(o.Registerer), status: map[resource]*SettingStatus{}}
+	w := &Watcher{options: o, status: map[resource]*SettingStatus{}}
 	for i := range o.Environments {
 		w.watch(o.Environments[i].Project, "")
 		w.watch(o.Environments[i].Project, o.Environments[i].Environment)
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(w)
 	}
 	return w
 }
@@ -117,7 +119,6 @@ func (w *Watcher) watch(project, environment string) {
 	for _, kind := range kinds.Of(environment == "") {
 		r := resource{kind: kind.Name, project: project, environment: environment}
 		g.watches = append(g.watches, &watch{kind: kind, resource: r, every: cmp.Or(w.options.Intervals[kind.Name], w.options.Interval)})
-		w.metrics.begin(r)
 		w.status[r] = &SettingStatus{Project: project, Environment: environment, Subject: kind.Name}
 	}
 	g.checks = w.checksOf(g)
