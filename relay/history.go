@@ -95,7 +95,7 @@ func (p *past) history(now time.Time) History {
 
 // History returns the history of the deliveries to a sink.
 func (m *Metrics) History(sink string) (h History) {
-	m.deliveries.note(sink, func(now *kept) { h = now.history(time.Now()) })
+	m.note(sink, func(now *kept) { h = now.history(time.Now()) })
 	return h
 }
 
