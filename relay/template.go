@@ -1,6 +1,9 @@
 package relay
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Template builds the name of a topic or a subject from an event's attributes: it is a parsed
 // text such as "events.{project}.{environment}.{type}". It is immutable and may be shared.
@@ -9,69 +12,39 @@ type Template struct {
 	parts []templatePart
 }
 
-// templatePart is literal text, or the value of an attribute if field is not noField.
+// templatePart is literal text, or the value of an attribute.
 type templatePart struct {
 	literal string
-	field   templateField
+	value   func(*Event) string // nil for literal text
 }
 
-type templateField uint8
-
-const (
-	noField templateField = iota
-	fieldType
-	fieldProject
-	fieldEnvironment
+var (
+	templateName   = regexp.MustCompile(`\{(type|project|environment)\}`)
+	templateValues = map[string]func(*Event) string{
+		"{type}":        func(e *Event) string { return e.Type },
+		"{project}":     func(e *Event) string { return e.Project },
+		"{environment}": func(e *Event) string { return e.Environment },
+	}
 )
 
 // ParseTemplate reads text. Only {type}, {project} and {environment} are names; any other brace stands
 // for itself, and the configuration refuses such a text.
 func ParseTemplate(text string) *Template {
 	t := &Template{text: text}
-	for rest := text; rest != ""; {
-		before, name, f := cutField(rest)
-		t.literal(before)
-		if f != noField {
-			t.parts = append(t.parts, templatePart{field: f})
-		}
-		rest = rest[len(before)+len(name):]
+	end := 0
+	for _, at := range templateName.FindAllStringIndex(text, -1) {
+		t.literal(text[end:at[0]])
+		t.parts = append(t.parts, templatePart{value: templateValues[text[at[0]:at[1]]]})
+		end = at[1]
 	}
+	t.literal(text[end:])
 	return t
-}
-
-// cutField finds the first {NAME} in text, and returns the text before it, the name with its
-// braces, and its field. If there is none, before is all of text.
-func cutField(text string) (before, name string, f templateField) {
-	for at := range len(text) {
-		if text[at] != '{' {
-			continue
-		}
-		if end := strings.IndexByte(text[at:], '}'); end > 0 {
-			name = text[at : at+end+1]
-			if f, ok := fieldNamed(name[1 : len(name)-1]); ok {
-				return text[:at], name, f
-			}
-		}
-	}
-	return text, "", noField
 }
 
 func (t *Template) literal(s string) {
 	if s != "" {
 		t.parts = append(t.parts, templatePart{literal: s})
 	}
-}
-
-func fieldNamed(name string) (templateField, bool) {
-	switch name {
-	case "type":
-		return fieldType, true
-	case "project":
-		return fieldProject, true
-	case "environment":
-		return fieldEnvironment, true
-	}
-	return noField, false
 }
 
 // NoValue replaces, in a name, an attribute that is missing, such as the environment of a whole
@@ -84,7 +57,7 @@ const NoValue = "_"
 func (t *Template) AppendName(dst []byte, e *Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
-		if p.field != noField && p.field.of(e) == "" {
+		if p.value != nil && p.value(e) == "" {
 			dst = append(dst, NoValue...)
 			continue
 		}
@@ -105,25 +78,12 @@ func (t *Template) Append(dst []byte, e *Event, escape func(dst []byte, value st
 
 func (p *templatePart) append(dst []byte, e *Event, escape func(dst []byte, value string) []byte) []byte {
 	switch {
-	case p.field == noField:
+	case p.value == nil:
 		return append(dst, p.literal...)
 	case escape == nil:
-		return append(dst, p.field.of(e)...)
+		return append(dst, p.value(e)...)
 	default:
-		return escape(dst, p.field.of(e))
-	}
-}
-
-func (f templateField) of(e *Event) string {
-	switch f {
-	case fieldType:
-		return e.Type
-	case fieldProject:
-		return e.Project
-	case fieldEnvironment:
-		return e.Environment
-	default:
-		return ""
+		return escape(dst, p.value(e))
 	}
 }
 
@@ -133,7 +93,7 @@ func (t *Template) Text() string { return t.text }
 // Constant reports whether the template is the same for every event; it is then equal to its
 // Text.
 func (t *Template) Constant() bool {
-	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].field == noField
+	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].value == nil
 }
 
 // Map returns the template's text with each name replaced by value: the pattern of all its
@@ -141,7 +101,7 @@ func (t *Template) Constant() bool {
 func (t *Template) Map(value string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
-		if p.field == noField {
+		if p.value == nil {
 			b.WriteString(p.literal)
 		} else {
 			b.WriteString(value)

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/segmentio/kafka-go"
 
@@ -52,56 +53,44 @@ func advise(err error) error {
 	if !errors.As(err, &code) {
 		return err
 	}
-	if advice := adviceFor(code); advice != "" {
+	if advice := advices[code]; advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
-	if isDenied(code) {
+	if slices.Contains(denials, code) {
 		err = relay.WithClass(err, relay.ClassAuthentication)
 	}
 	return err
 }
 
-// isDenied reports whether the brokers deny the sink's principal a permission, or do not accept
-// its credential.
-func isDenied(code kafka.Error) bool {
-	switch code {
-	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
-		kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.TransactionalIDAuthorizationFailed:
-		return true
-	}
-	return false
+// denials are the errors of brokers that deny the sink's principal a permission, or do not accept its
+// credential.
+var denials = []kafka.Error{
+	kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
+	kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.TransactionalIDAuthorizationFailed,
 }
 
-func adviceFor(code kafka.Error) string {
-	switch code {
-	case kafka.TopicAuthorizationFailed:
-		return "grant the sink's principal Describe and Write on the topic, and Create where create_topic is set"
-	case kafka.ClusterAuthorizationFailed:
-		return "grant the sink's principal Create on the cluster or the topic, or unset create_topic"
-	case kafka.TransactionalIDAuthorizationFailed:
-		return `grant the sink's principal Describe and Write on the transactional ids with the prefix "auditrelay."`
-	case kafka.InvalidTransactionTimeout:
-		return "lower the sink's timeout, or raise the brokers' transaction.max.timeout.ms"
-	case kafka.InvalidProducerEpoch, kafka.ProducerFenced:
-		return "another process has the sink's transactional id since, or the transaction took too long"
-	case kafka.SASLAuthenticationFailed:
-		return "check sasl.username and sasl.password"
-	case kafka.UnsupportedSASLMechanism:
-		return "the broker does not offer sasl.mechanism"
-	case kafka.IllegalSASLState:
-		return "check that the broker's listener expects SASL"
-	case kafka.UnknownTopicOrPartition:
-		return "create the topic, or set create_topic"
-	case kafka.UnsupportedCompressionType:
-		return "set compression to one that the brokers know"
-	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
-		return "fewer replicas are in sync than the topic's min.insync.replicas"
-	case kafka.InvalidReplicationFactor:
-		return "set replication_factor to no more than the number of brokers"
-	default:
-		return ""
-	}
+// advices are what an operator can do, by error.
+var advices = map[kafka.Error]string{
+	kafka.TopicAuthorizationFailed:           "grant the sink's principal Describe and Write on the topic, and Create where create_topic is set",
+	kafka.ClusterAuthorizationFailed:         "grant the sink's principal Create on the cluster or the topic, or unset create_topic",
+	kafka.TransactionalIDAuthorizationFailed: `grant the sink's principal Describe and Write on the transactional ids with the prefix "auditrelay."`,
+	kafka.InvalidTransactionTimeout:          "lower the sink's timeout, or raise the brokers' transaction.max.timeout.ms",
+	kafka.InvalidProducerEpoch:               fenced,
+	kafka.ProducerFenced:                     fenced,
+	kafka.SASLAuthenticationFailed:           "check sasl.username and sasl.password",
+	kafka.UnsupportedSASLMechanism:           "the broker does not offer sasl.mechanism",
+	kafka.IllegalSASLState:                   "check that the broker's listener expects SASL",
+	kafka.UnknownTopicOrPartition:            "create the topic, or set create_topic",
+	kafka.UnsupportedCompressionType:         "set compression to one that the brokers know",
+	kafka.NotEnoughReplicas:                  fewInSync,
+	kafka.NotEnoughReplicasAfterAppend:       fewInSync,
+	kafka.InvalidReplicationFactor:           "set replication_factor to no more than the number of brokers",
 }
+
+const (
+	fenced    = "another process has the sink's transactional id since, or the transaction took too long"
+	fewInSync = "fewer replicas are in sync than the topic's min.insync.replicas"
+)
 
 // bare removes kafka-go's own prefix, "kafka.(*Client).Produce: ".
 func bare(err error) error {
