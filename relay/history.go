@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -101,16 +102,6 @@ func (m *Metrics) History(sink string) (h History) {
 
 // Digitless is a text with one 0 in place of each number in it. Errors that differ by a number, such
 // as a port or an id, are alike by it.
-func Digitless(text string) string {
-	number := false
-	return strings.Map(func(r rune) rune {
-		within := number
-		switch number = r >= '0' && r <= '9'; {
-		case number && within:
-			return -1
-		case number:
-			return '0'
-		}
-		return r
-	}, text)
-}
+func Digitless(text string) string { return digits.ReplaceAllString(text, "0") }
+
+var digits = regexp.MustCompile(`[0-9]+`)

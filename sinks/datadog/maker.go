@@ -1,6 +1,8 @@
 package datadog
 
 import (
+	"strings"
+
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/relay"
@@ -108,14 +110,7 @@ func appendTag(list []byte, p *relay.Template, e *relay.Event) []byte {
 // appendTagValue keeps a value from becoming two tags. Datadog itself replaces the characters
 // that a tag may not contain by "_".
 func appendTagValue(dst []byte, value string) []byte {
-	for i := range len(value) {
-		if c := value[i]; c == ',' {
-			dst = append(dst, '_')
-		} else {
-			dst = append(dst, c)
-		}
-	}
-	return dst
+	return append(dst, strings.ReplaceAll(value, ",", "_")...)
 }
 
 // appendEnvelope appends the CloudEvents attributes as a JSON object.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -43,17 +44,9 @@ type partition struct {
 var errTopicName = errors.New("a topic's name has 1 to 249 characters of a-z A-Z 0-9 . _ and -, other than . and .. alone")
 
 // validTopic follows org.apache.kafka.common.internals.Topic.validate.
-func validTopic(name string) bool {
-	if name == "" || len(name) > 249 || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		if !topicByte(name[i]) {
-			return false
-		}
-	}
-	return true
-}
+func validTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func topicByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'

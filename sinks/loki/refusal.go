@@ -1,6 +1,7 @@
 package loki
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -48,76 +49,44 @@ func readRefusal(text, labels string) refusal {
 		return r
 	}
 	var r refusal
-	for rest := text; rest != ""; {
-		var message string
-		count := 1
-		if n, after, ok := cutCount(rest); ok {
-			count, rest = n, after
+	count, from := 1, 0
+	for _, at := range errorsLike.FindAllStringSubmatchIndex(text, -1) {
+		if at[2] > 0 { // another message stands before it
+			r.read(count, text[from:at[0]])
 		}
-		message, rest = cutMessage(rest)
-		r.read(count, message)
+		count, _ = strconv.Atoi(text[at[2]:at[3]]) // it has nine digits at most
+		from = at[1]
+	}
+	if text != "" {
+		r.read(count, text[from:])
 	}
 	return r
 }
 
+var (
+	errorsLike = regexp.MustCompile(`(?:^|; )(\d{1,9}) errors like: `)
+	ignored    = regexp.MustCompile(`^(\d{1,9}) out of (\d{1,9})\b`)
+	acceptable = regexp.MustCompile(`oldest acceptable timestamp is: ([^']*)`)
+)
+
 // readBehind reads the ingester's text.
 func readBehind(text string) (refusal, bool) {
-	const total, oldest = "total ignored: ", "oldest acceptable timestamp is: "
+	const total = "total ignored: "
 	at := strings.LastIndex(text, total)
 	if at < 0 || !strings.Contains(text, "entry too far behind") && !strings.Contains(text, "entry out of order") {
 		return refusal{}, false
 	}
-	behind, rest, ok := cutNumber(text[at+len(total):])
-	rest, ok2 := strings.CutPrefix(rest, " out of ")
-	of, _, ok3 := cutNumber(rest)
-	if !ok || !ok2 || !ok3 || behind > of {
+	numbers := ignored.FindStringSubmatch(text[at+len(total):])
+	if numbers == nil {
 		return refusal{}, false
 	}
-	r := refusal{behind: behind, of: of}
-	if _, after, told := strings.Cut(text, oldest); told {
-		stamp, _, _ := strings.Cut(after, "'")
-		r.oldest, _ = time.Parse(time.RFC3339, stamp)
+	var r refusal
+	r.behind, _ = strconv.Atoi(numbers[1]) // it has nine digits at most, and so has the other
+	r.of, _ = strconv.Atoi(numbers[2])
+	if stamp := acceptable.FindStringSubmatch(text); stamp != nil {
+		r.oldest, _ = time.Parse(time.RFC3339, stamp[1])
 	}
-	return r, true
-}
-
-const errorsLike = " errors like: "
-
-// cutCount reads "K errors like: ".
-func cutCount(text string) (count int, rest string, ok bool) {
-	count, rest, ok = cutNumber(text)
-	if !ok {
-		return 0, text, false
-	}
-	rest, ok = strings.CutPrefix(rest, errorsLike)
-	return count, rest, ok
-}
-
-// cutMessage reads up to the next "; K errors like: ".
-func cutMessage(text string) (message, rest string) {
-	for at := 0; ; {
-		next := strings.Index(text[at:], "; ")
-		if next < 0 {
-			return text, ""
-		}
-		at += next + len("; ")
-		if _, _, ok := cutCount(text[at:]); ok {
-			return text[:at-len("; ")], text[at:]
-		}
-	}
-}
-
-// cutNumber reads a number of at most nine digits.
-func cutNumber(text string) (n int, rest string, ok bool) {
-	end := 0
-	for end < len(text) && end < 10 && text[end] >= '0' && text[end] <= '9' {
-		end++
-	}
-	if end == 0 || end == 10 {
-		return 0, text, false
-	}
-	n, err := strconv.Atoi(text[:end])
-	return n, text[end:], err == nil
+	return r, r.behind <= r.of
 }
 
 // read reads one message of the distributor's.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -37,8 +38,8 @@ func hostOf(authority string) (string, error) {
 	switch {
 	case authority == "":
 		return "", errors.New("no host")
-	case isPlainHost(authority):
-		return strings.TrimRight(strings.ToLower(authority), "."), nil
+	case plainHost.MatchString(authority) && !strings.Contains(strings.ToLower(authority), "xn--"):
+		return strings.ToLower(authority), nil
 	}
 	u, err := parseURL("https://" + authority + "/")
 	if err != nil {
@@ -47,17 +48,9 @@ func hostOf(authority string) (string, error) {
 	return placeOf(u)
 }
 
-// isPlainHost reports whether a parser would only lower the host's letters. It saves
+// plainHost is a host of which a parser would only lower the letters, unless it has "xn--". It saves
 // nearly all calls of the parser.
-func isPlainHost(text string) bool {
-	last := text[strings.LastIndexByte(text, '.')+1:]
-	if last == "" || !isLetter(last[0]) || strings.Contains(text, "..") || text[0] == '.' || strings.Contains(strings.ToLower(text), "xn--") {
-		return false
-	}
-	return strings.IndexFunc(text, func(r rune) bool {
-		return r >= 0x80 || !isLetter(byte(r)) && (r < '0' || r > '9') && r != '.' && r != '-'
-	}) < 0
-}
+var plainHost = regexp.MustCompile(`^([A-Za-z0-9-]+\.)*[A-Za-z][A-Za-z0-9-]*$`)
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
@@ -124,7 +117,7 @@ func (l *links) address(value string, leads bool) {
 	switch {
 	case err == nil:
 		l.absolute(u, value)
-	case hasScheme(value):
+	case withScheme.MatchString(value):
 		l.suspect(value)
 	default:
 		l.relative(value, leads)
@@ -145,12 +138,8 @@ func withoutLines(r rune) rune {
 	return r
 }
 
-func hasScheme(value string) bool {
-	end := endOf(value, func(r rune) bool {
-		return r >= 0x80 || !isLetter(byte(r)) && (r < '0' || r > '9') && !strings.ContainsRune("+-.", r)
-	})
-	return end > 0 && end < len(value) && value[end] == ':' && isLetter(value[0])
-}
+// withScheme is an address with a scheme, of letters and digits.
+var withScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 func (l *links) absolute(u *url.Url, value string) {
 	switch u.Scheme() {
@@ -265,7 +254,7 @@ func (l *links) word(head, rest string) {
 // stop is no link. Four numbers need a path or a port, as a version has four as well.
 func (l *links) domain(host, rest string, sure bool) {
 	sure = sure || strings.HasPrefix(rest, "/")
-	if len(host) > maxPlace || !looksLikeDomain(placeholder.ReplaceAllString(host, "x")) && (!sure || !isIPv4(host)) {
+	if len(host) > maxPlace || !domain.MatchString(placeholder.ReplaceAllString(host, "x")) && (!sure || !isIPv4(host)) {
 		return
 	}
 	place, err := hostOf(host)
@@ -279,21 +268,8 @@ func isIPv4(host string) bool {
 	return err == nil && at.Is4()
 }
 
-// looksLikeDomain reports whether a text is labels with dots between them, and the last one
-// begins with a letter and is no single one.
-func looksLikeDomain(host string) bool {
-	labels := strings.Split(host, ".")
-	if len(labels) < 2 || slices.Contains(labels, "") {
-		return false
-	}
-	if strings.IndexFunc(host, func(r rune) bool {
-		return !unicode.In(r, unicode.L, unicode.N, unicode.M) && r != '-' && r != '.' && r != '_'
-	}) >= 0 {
-		return false
-	}
-	last := []rune(labels[len(labels)-1])
-	return len(last) >= 2 && unicode.IsLetter(last[0])
-}
+// domain is labels with dots between them; the last one begins with a letter and is no single one.
+var domain = regexp.MustCompile(`^([\pL\pN\pM_-]+\.)+\pL[\pL\pN\pM_-]+$`)
 
 // testTops are the top-level domains reserved for tests, documents and inner networks (RFC
 // 2606, 6761, 7686), which are in no registry.

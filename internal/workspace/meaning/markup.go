@@ -135,7 +135,7 @@ var refreshTime = regexp.MustCompile(`^[\s0-9.]*[;,]?\s*(?i:url\s*=\s*)?["']?`)
 func (l *links) refresh(content string, is bool) {
 	content = strings.Map(withoutLines, content)
 	address := strings.TrimRight(content[len(refreshTime.FindString(content)):], `"'`)
-	if is || hasScheme(address) {
+	if is || withScheme.MatchString(address) {
 		l.address(address, is)
 	}
 }
