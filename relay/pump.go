@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -111,18 +112,8 @@ func (p *Pump) setDefaults() {
 	if p.Permit == nil {
 		p.Permit = func(ctx context.Context) error { return ctx.Err() }
 	}
-	if p.Timeout == 0 {
-		p.Timeout = 30 * time.Second
-	}
-	if p.Grace == 0 {
-		p.Grace = 5 * time.Second
-	}
-	if p.Limit.Events == 0 {
-		p.Limit.Events = 5000
-	}
-	if p.Limit.Bytes == 0 {
-		p.Limit.Bytes = 4 << 20
-	}
+	p.Timeout, p.Grace = cmp.Or(p.Timeout, 30*time.Second), cmp.Or(p.Grace, 5*time.Second)
+	p.Limit.Events, p.Limit.Bytes = cmp.Or(p.Limit.Events, 5000), cmp.Or(p.Limit.Bytes, 4<<20)
 }
 
 // delivery is a run of a batch's events that is handed to a sink in one call.

@@ -157,9 +157,7 @@ func (w *worker) retrySuspect(ctx context.Context, s *suspected) (done bool, err
 		refused = []Failure{{Err: fmt.Errorf("it was refused %d times by itself, while others were accepted: %w", s.attempts, err)}}
 		verdict.again = nil
 	}
-	for _, f := range refused {
-		w.refused = append(w.refused, Rejection{Event: s.events[f.Index], Reason: f.Err.Error(), Attempts: s.attempts})
-	}
+	w.refuse(s.events, refused, s.attempts)
 	if err := w.reject(ctx); err != nil {
 		return false, err
 	}

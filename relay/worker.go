@@ -85,9 +85,7 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		}
 		verdict := judge(events, err)
 		w.Metrics.deliver(w.Name, verdict.delivered)
-		for _, f := range verdict.refused {
-			w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
-		}
+		w.refuse(events, verdict.refused, attempts)
 		suspect := w.ReadAhead && verdict.suspect && attempts >= suspectAfter
 		halve := len(events) > 1 && w.fruitless < fruitlessSplits
 		if suspect && !halve && w.setAside(events, attempts, err) {
@@ -138,6 +136,13 @@ func (w *worker) deliver(events []Event) error {
 		w.Metrics.deliver(w.Name, events)
 	}
 	return err
+}
+
+// refuse takes in refused events.
+func (w *worker) refuse(events []Event, refused []Failure, attempts int) {
+	for _, f := range refused {
+		w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
+	}
 }
 
 // reject puts the refused events into the dead letters, and tries until they are durable, since

@@ -2,6 +2,7 @@ package httpsink
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -64,10 +65,7 @@ func (a *Answer) Err(part, remedy string) error {
 	if shown := a.Show(part); shown != "" {
 		text += ": " + shown
 	}
-	if remedy == "" {
-		remedy = a.remedy()
-	}
-	if remedy != "" {
+	if remedy = cmp.Or(remedy, a.remedy()); remedy != "" {
 		text += " (" + remedy + ")"
 	}
 	err := relay.WithClass(errors.New(text), relay.StatusClass(a.Status))

@@ -20,8 +20,6 @@ type Checks struct {
 	Subject string
 	// Type is the type of the entries.
 	Type string
-	// Every is the time between two of them.
-	Every time.Duration
 	// NotShown are the parts hidden by the API: their changes are in no entry.
 	NotShown []string
 	// Newest is told of each good look. It may be nil.

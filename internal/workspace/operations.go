@@ -190,10 +190,7 @@ func says(sentence string, names ...string) func(Request, json.RawMessage) []str
 	return func(r Request, _ json.RawMessage) []string {
 		values := make([]any, len(names))
 		for i, name := range names {
-			values[i] = r.Arguments[name]
-			if values[i] == "" {
-				values[i] = none
-			}
+			values[i] = cmp.Or(r.Arguments[name], none)
 		}
 		return []string{fmt.Sprintf(sentence, values...)}
 	}

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -214,10 +215,7 @@ func (d *Desk) operation(r Request) (Operation, error) {
 }
 
 func (d *Desk) controls(r Request) bool {
-	for _, e := range d.environments {
-		if e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil && !e.Stream.Observe && e.Mode != config.ModeObserve {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.environments, func(e config.Environment) bool {
+		return e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil && !e.Stream.Observe && e.Mode != config.ModeObserve
+	})
 }

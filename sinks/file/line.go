@@ -3,6 +3,7 @@ package file
 import (
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
+	"slices"
 )
 
 // lineStart is how every CloudEvents line begins. It tells a torn line of ours from somebody
@@ -26,11 +27,8 @@ func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
 // ours reports whether this sink wrote the start of a torn line, perhaps before its form was
 // changed.
 func (s *Sink) ours(torn []byte) bool {
-	for _, start := range []string{lineStart, s.bodyStart} {
+	return slices.ContainsFunc([]string{lineStart, s.bodyStart}, func(start string) bool {
 		n := min(len(torn), len(start))
-		if start != "" && start[:n] == string(torn[:n]) {
-			return true
-		}
-	}
-	return false
+		return start != "" && start[:n] == string(torn[:n])
+	})
 }

@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,10 +128,5 @@ func archives(path string) ([]archive, error) {
 			break
 		}
 	}
-	var all []archive
-	for _, a := range found {
-		all = append(all, a)
-	}
-	slices.SortFunc(all, func(a, b archive) int { return strings.Compare(a.name, b.name) })
-	return all, nil
+	return slices.SortedFunc(maps.Values(found), func(a, b archive) int { return strings.Compare(a.name, b.name) }), nil
 }

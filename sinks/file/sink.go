@@ -3,6 +3,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,9 +97,6 @@ var errClosed = errors.New("the sink is closed")
 // New makes a sink from a complete section (see config.Sink.Complete). It opens the file at the
 // first delivery, so a failure is an error of Deliver.
 func New(cfg config.File, opts Options) *Sink {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	s := &Sink{
 		path:        filepath.Clean(cfg.Path),
 		rotateBytes: max(0, int64(cfg.RotateBytes)),
@@ -107,7 +105,7 @@ func New(cfg config.File, opts Options) *Sink {
 		noSync:      cfg.NoSync,
 		bodies:      opts.Bodies,
 		bodyStart:   opts.BodyStart,
-		logger:      opts.Logger,
+		logger:      cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		disk:        realDisk(),
 	}
 	if cfg.Gzip {

@@ -74,14 +74,9 @@ func (s *Sink) produceAll(ctx context.Context, events []relay.Event) {
 		})
 	}
 	group.Wait()
-}
-
-// outcome merges the failures among n events.
-func (s *Sink) outcome(n int) error {
 	for _, j := range s.work {
 		s.failed = append(s.failed, j.partition.failed...)
 	}
-	return relay.Outcome(n, s.failed)
 }
 
 // produce sends the events in order, in as many requests as their size needs. Each is sent

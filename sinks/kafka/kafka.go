@@ -27,6 +27,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -99,20 +100,14 @@ type Sink struct {
 // if the cluster is down, the first delivery fails. Errors name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	s := &Sink{
-		log:         opts.Logger,
+		log:         cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		maxAge:      metadataMaxAge,
 		batchBytes:  opts.BatchBytes,
 		checkTopics: opts.CheckTopics,
 		topics:      map[string]*topic{},
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
 	s.configure(cfg)
-	if opts.ClientID == "" {
-		opts.ClientID = "auditrelay"
-	}
-	t, err := newTransport(cfg, opts.ClientID)
+	t, err := newTransport(cfg, cmp.Or(opts.ClientID, "auditrelay"))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +144,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	}
 	s.assign(events)
 	s.produceAll(ctx, events)
-	return s.outcome(len(events))
+	return relay.Outcome(len(events), s.failed)
 }
 
 // reset drops the last delivery, and keeps the memory.

@@ -145,9 +145,6 @@ func (o *once) transact(ctx context.Context, events []relay.Event) error {
 	go func() { kept <- o.keep(ctx, session, numbers, to) }()
 	s.produceAll(ctx, events)
 	err := <-kept
-	for _, j := range s.work {
-		s.failed = append(s.failed, j.partition.failed...)
-	}
 	if err != nil || len(s.failed) > 0 {
 		// Consumers wait for the end of a transaction. Should this fail, the next session ends it.
 		_ = o.end(ctx, session, false)

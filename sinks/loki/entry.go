@@ -2,6 +2,7 @@ package loki
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -157,15 +158,8 @@ func filled(labels []relay.Label) (n int) {
 
 // unique appends _2 and so on to a name that is taken.
 func unique(taken []push.LabelAdapter, name string) string {
-	unused := func(name string) bool {
-		for i := range taken {
-			if taken[i].Name == name {
-				return false
-			}
-		}
-		return true
-	}
-	for n, plain := 2, name; !unused(name); n++ {
+	has := func(l push.LabelAdapter) bool { return l.Name == name }
+	for n, plain := 2, name; slices.ContainsFunc(taken, has); n++ {
 		name = plain + "_" + strconv.Itoa(n)
 	}
 	return name

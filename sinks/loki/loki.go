@@ -51,6 +51,7 @@
 package loki
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -97,10 +98,7 @@ type Sink struct {
 // New makes a sink from a complete section (see config.Sink.Complete). It connects to nothing;
 // if Loki is down, the first delivery fails. Errors name the field of cfg.
 func New(cfg config.Loki, opts Options) (*Sink, error) {
-	s := &Sink{log: opts.Logger, streams: map[string]*stream{}}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Sink{log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), streams: map[string]*stream{}}
 	s.configure(cfg)
 	if err := s.connect(cfg); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -71,12 +72,7 @@ var errClosed = errors.New("the sink is closed")
 // New makes a sink from a complete section (see config.Sink.Complete), without connecting; an
 // outage is an error of Deliver. Errors name the setting, and no secret.
 func New(cfg config.NATS, opts Options) (*Sink, error) {
-	if opts.Name == "" {
-		opts.Name = "auditrelay"
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Name, opts.Logger = cmp.Or(opts.Name, "auditrelay"), cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	d, err := newDialer(cfg, opts)
 	if err != nil {
 		return nil, err

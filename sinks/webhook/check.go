@@ -58,10 +58,7 @@ func (s *Sink) connect(ctx context.Context, to *url.URL, report func(what, found
 		return nil, fmt.Errorf("resolve %s: %w; check the host in url", to.Hostname(), err)
 	}
 	report("addresses of "+to.Hostname(), strings.Join(addresses, ", "))
-	port := to.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
-	}
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w; check url, and any firewall or proxy between", err)

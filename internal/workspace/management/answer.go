@@ -251,9 +251,7 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	if to, err := resp.Location(); err == nil && e.Status < 400 && (to.Host != resp.Request.URL.Host || to.Scheme != resp.Request.URL.Scheme) {
 		e.Message = clean(fmt.Sprintf("it redirects to %s://%s, where the key is not sent: correct workspace.base_url", to.Scheme, to.Host))
 	}
-	if e.Message == "" {
-		e.Message = http.StatusText(e.Status)
-	}
+	e.Message = cmp.Or(e.Message, http.StatusText(e.Status))
 	return e
 }
 

@@ -28,9 +28,7 @@ func OfEntry(kind, subject string, detail json.RawMessage) (string, Severity) {
 	if kind == "streaming.put_ended" {
 		s.text += ": " + told.Outcome
 	}
-	if s.text == "" {
-		s.text = strings.NewReplacer(".", " ", "_", " ").Replace(kind)
-	}
+	s.text = cmp.Or(s.text, strings.NewReplacer(".", " ", "_", " ").Replace(kind))
 	return subject + ": " + s.text, cmp.Or(s.severity, Info)
 }
 

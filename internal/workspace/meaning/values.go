@@ -11,29 +11,21 @@ import (
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
-// objects gives the objects of an array, and skips other elements.
-func objects(v any) []map[string]any {
+// elementsOf gives the elements of an array that have a type, and skips others.
+func elementsOf[T any](v any) []T {
 	elements, _ := v.([]any)
-	out := make([]map[string]any, 0, len(elements))
+	out := make([]T, 0, len(elements))
 	for _, element := range elements {
-		if object, ok := element.(map[string]any); ok {
-			out = append(out, object)
+		if one, ok := element.(T); ok {
+			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// stringsOf gives the strings of an array, and skips other elements.
-func stringsOf(v any) []string {
-	elements, _ := v.([]any)
-	out := make([]string, 0, len(elements))
-	for _, element := range elements {
-		if s, ok := element.(string); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
+func objects(v any) []map[string]any { return elementsOf[map[string]any](v) }
+
+func stringsOf(v any) []string { return elementsOf[string](v) }
 
 // memberOf follows names into objects, nil where there is nothing.
 func memberOf(v any, names ...string) any {
