@@ -122,7 +122,7 @@ func (c *Checks) Saw(name string, began time.Time, sha256 string, requests []str
 	r.Looks++
 	r.LastLook, r.SHA256, r.Requests = began, sha256, requests
 	if c.Newest != nil {
-		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, newestLook{began, sha256})
+		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, Agreed{At: began, SHA256: sha256})
 	}
 }
 
@@ -191,15 +191,10 @@ type Newest struct {
 // kind is the subject of its entries.
 type resource struct{ project, environment, kind string }
 
-type newestLook struct {
-	began  time.Time
-	sha256 string
-}
-
 // Of is when the newest good look at a resource began, and the hash of the state it saw,
 // as in a [Checked]; the zero time if there was none.
 func (n *Newest) Of(project, environment, name string) (began time.Time, sha256 string) {
 	found, _ := n.resources.Load(resource{project, environment, name})
-	l, _ := found.(newestLook)
-	return l.began, l.sha256
+	l, _ := found.(Agreed)
+	return l.At, l.SHA256
 }

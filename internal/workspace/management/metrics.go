@@ -22,15 +22,12 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, b *breaker, q *queue) *metrics {
 	const space, room = "auditrelay", "management"
 	register := promauto.With(r)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register.NewCounterVec(prometheus.CounterOpts{Namespace: space, Subsystem: room, Name: name, Help: help}, labels)
+	}
 	m := &metrics{
-		requests: register.NewCounterVec(prometheus.CounterOpts{
-			Namespace: space, Subsystem: room, Name: "requests_total",
-			Help: "Attempts at calls of the management API, by operation and HTTP status (error: no answer).",
-		}, []string{"operation", "code"}),
-		retries: register.NewCounterVec(prometheus.CounterOpts{
-			Namespace: space, Subsystem: room, Name: "retries_total",
-			Help: "Attempts after a failed one of the same call.",
-		}, []string{"operation"}),
+		requests: counter("requests_total", "Attempts at calls of the management API, by operation and HTTP status (error: no answer).", "operation", "code"),
+		retries:  counter("retries_total", "Attempts after a failed one of the same call.", "operation"),
 		seconds: register.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: space, Subsystem: room, Name: "request_duration_seconds",
 			Help:    "How long one attempt took, its answer read.",

@@ -139,10 +139,8 @@ func summary(statements []Statement, total int) string {
 		return ""
 	case total == 1:
 		return statements[0].Sentence
-	case total == 2:
-		return statements[0].Sentence + ", and 1 more change"
 	}
-	return fmt.Sprintf("%s, and %d more changes", statements[0].Sentence, total-1)
+	return statements[0].Sentence + ", and " + plural(total-1, "more change", "more changes")
 }
 
 // rank orders severities, and order directions of one severity.

@@ -1,11 +1,16 @@
 package meaning
 
-import "github.com/auditrelay/auditrelay/internal/jsontext"
+import (
+	"iter"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
 
 // explainCountries compares two sets of country codes. An empty list allows none: the
 // document says nothing else.
 func explainCountries(c *collector, before, after any) {
-	a, b := setOf(before), setOf(after)
+	a, b := setOf(slices.Values(stringsOf(before))), setOf(slices.Values(stringsOf(after)))
 	for _, code := range sortedUnion(a, b) {
 		switch {
 		case !a[code]:
@@ -43,10 +48,10 @@ func disjoint(a, b map[string]bool) bool {
 	return true
 }
 
-func setOf(v any) map[string]bool {
+func setOf(texts iter.Seq[string]) map[string]bool {
 	set := map[string]bool{}
-	for _, s := range stringsOf(v) {
-		set[s] = true
+	for text := range texts {
+		set[text] = true
 	}
 	return set
 }

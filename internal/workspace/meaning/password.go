@@ -199,10 +199,8 @@ func describe(v any) string {
 	switch v {
 	case nil:
 		return "none"
-	case "LUDS":
-		return "LUDS"
-	case "ZXCVBN":
-		return "ZXCVBN"
+	case "LUDS", "ZXCVBN":
+		return fmt.Sprint(v)
 	}
 	return visible(string(jsontext.Encode(v)), maxText)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
@@ -138,7 +139,7 @@ func hashStart(fingerprint string) string { return fingerprint[:min(len(fingerpr
 
 func (p profile) keys() {
 	a, b := keysOf(p.before), keysOf(p.after)
-	was, is := flip(a), flip(b)
+	was, is := setOf(maps.Values(a)), setOf(maps.Values(b))
 	for _, id := range sortedUnion(a, b) {
 		old, now := a[id], b[id]
 		if old == now {
@@ -176,14 +177,6 @@ func keyWitness(gained, lost bool, old, now string) string {
 		parts = append(parts, "tokens signed by the key "+hashStart(old)+" are refused now")
 	}
 	return strings.Join(parts, "; ")
-}
-
-func flip(m map[string]string) map[string]bool {
-	values := map[string]bool{}
-	for _, v := range m {
-		values[v] = true
-	}
-	return values
 }
 
 func (p profile) keysURL() {
