@@ -26,9 +26,9 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 			report(what, err.Error())
 		}
 	}
-	dir, exists := existing(filepath.Dir(s.path))
+	dir, exists := existing(filepath.Dir(s.cfg.Path))
 	fail("directory "+dir, s.checkDir(dir, exists, report))
-	fail("file "+s.path, s.checkFile(report))
+	fail("file "+s.cfg.Path, s.checkFile(report))
 	fail("free space", s.checkSpace(dir, report))
 	if first == nil {
 		first = ctx.Err()
@@ -59,7 +59,7 @@ func (s *Sink) checkDir(dir string, exists bool, report func(what, found string)
 	}
 	found := "files can be made in it"
 	if !exists {
-		found = fmt.Sprintf("%s can be made below it", filepath.Dir(s.path))
+		found = fmt.Sprintf("%s can be made below it", filepath.Dir(s.cfg.Path))
 	}
 	report("directory "+dir, found)
 	return nil
@@ -75,8 +75,8 @@ func access(path string, mode uint32) error {
 
 // checkFile requires a file that can be appended to, or none.
 func (s *Sink) checkFile(report func(what, found string)) error {
-	what := "file " + s.path
-	info, err := os.Stat(s.path)
+	what := "file " + s.cfg.Path
+	info, err := os.Stat(s.cfg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		report(what, "does not exist yet, and will be made")
 		return nil
@@ -87,10 +87,10 @@ func (s *Sink) checkFile(report func(what, found string)) error {
 	if !info.Mode().IsRegular() {
 		return errors.New("it is not a regular file")
 	}
-	if err := access(s.path, unix.R_OK|unix.W_OK); err != nil {
+	if err := access(s.cfg.Path, unix.R_OK|unix.W_OK); err != nil {
 		return err
 	}
-	f, err := os.Open(s.path)
+	f, err := os.Open(s.cfg.Path)
 	if err != nil {
 		return err
 	}

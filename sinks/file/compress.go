@@ -41,7 +41,7 @@ type compressor struct {
 
 func newCompressor(s *Sink) *compressor {
 	c := &compressor{
-		path: s.path, logger: s.logger, disk: s.disk, names: &s.names,
+		path: s.cfg.Path, logger: s.opts.Logger, disk: s.disk, names: &s.names,
 		due: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
@@ -187,7 +187,7 @@ func (c *compressor) replace(a archive) error {
 
 // sweep removes what interrupted compressions left. None may be under way.
 func (s *Sink) sweep() error {
-	found, err := archives(s.path)
+	found, err := archives(s.cfg.Path)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *Sink) sweep() error {
 			continue
 		}
 		if err := s.disk.remove(a.partialName()); err != nil {
-			s.logger.Warn("rest of a compression could not be removed", "path", a.partialName(), "err", err)
+			s.opts.Logger.Warn("rest of a compression could not be removed", "path", a.partialName(), "err", err)
 		}
 	}
 	return nil

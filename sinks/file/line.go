@@ -18,7 +18,7 @@ func AppendLine(dst []byte, e *relay.Event) []byte {
 
 // appendLine appends e in the sink's form.
 func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
-	if !s.bodies {
+	if !s.opts.Bodies {
 		return append(s.json.Append(dst, e), '\n')
 	}
 	return append(append(dst, e.Body...), '\n')
@@ -27,7 +27,7 @@ func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
 // ours reports whether this sink wrote the start of a torn line, perhaps before its form was
 // changed.
 func (s *Sink) ours(torn []byte) bool {
-	return slices.ContainsFunc([]string{lineStart, s.bodyStart}, func(start string) bool {
+	return slices.ContainsFunc([]string{lineStart, s.opts.BodyStart}, func(start string) bool {
 		n := min(len(torn), len(start))
 		return start != "" && start[:n] == string(torn[:n])
 	})

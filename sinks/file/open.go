@@ -12,15 +12,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
-// follow makes sure that s.file is the file at s.path.
+// follow makes sure that s.file is the file at s.cfg.Path.
 func (s *Sink) follow() error {
 	if s.file != nil {
 		held, heldErr := s.file.Stat()
-		found, err := os.Stat(s.path)
+		found, err := os.Stat(s.cfg.Path)
 		if err == nil && heldErr == nil && os.SameFile(held, found) && found.Size() == s.size {
 			return nil
 		}
-		s.logger.Warn("file was changed by something else and is opened again", "path", s.path)
+		s.opts.Logger.Warn("file was changed by something else and is opened again", "path", s.cfg.Path)
 		s.release()
 	}
 	return s.open()
@@ -28,7 +28,7 @@ func (s *Sink) follow() error {
 
 // open opens the file, or makes it, and cuts off a torn last line.
 func (s *Sink) open() error {
-	if err := makeDir(filepath.Dir(s.path)); err != nil {
+	if err := makeDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
 	if !s.swept {
@@ -37,7 +37,7 @@ func (s *Sink) open() error {
 		}
 		s.swept = true
 	}
-	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(s.cfg.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open file: %w", err)
 	}
@@ -57,14 +57,14 @@ func (s *Sink) adopt(f *os.File) error {
 		return fmt.Errorf("open file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("open file: %s is not a regular file", s.path)
+		return fmt.Errorf("open file: %s is not a regular file", s.cfg.Path)
 	}
 	size, err := s.repair(f, info.Size())
 	if err != nil {
 		return err
 	}
 	// The name must be on disk before anything in the file is acknowledged.
-	if err := s.disk.syncDir(filepath.Dir(s.path)); err != nil {
+	if err := s.disk.syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
 	s.file, s.size, s.period = f, size, s.periodOf(info.ModTime())
@@ -82,7 +82,7 @@ func (s *Sink) repair(f *os.File, size int64) (int64, error) {
 	if err := f.Truncate(whole); err != nil {
 		return 0, fmt.Errorf("cut off a torn line: %w", err)
 	}
-	s.logger.Warn("torn last line cut off", "path", s.path, "bytes", size-whole)
+	s.opts.Logger.Warn("torn last line cut off", "path", s.cfg.Path, "bytes", size-whole)
 	return whole, nil
 }
 
@@ -92,14 +92,14 @@ func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	if err != nil || whole == size {
 		return whole, err
 	}
-	torn := make([]byte, min(size-whole, int64(max(len(lineStart), len(s.bodyStart)))))
+	torn := make([]byte, min(size-whole, int64(max(len(lineStart), len(s.opts.BodyStart)))))
 	if _, err := f.ReadAt(torn, whole); err != nil {
-		return 0, fmt.Errorf("read %s: %w", s.path, err)
+		return 0, fmt.Errorf("read %s: %w", s.cfg.Path, err)
 	}
 	// After a power cut, blocks that were not written may read as zeros.
 	torn = bytes.TrimRight(torn, "\x00")
 	if !s.ours(torn) {
-		return 0, fmt.Errorf("%s ends in the middle of a line, and this sink did not write it: move the file away", s.path)
+		return 0, fmt.Errorf("%s ends in the middle of a line, and this sink did not write it: move the file away", s.cfg.Path)
 	}
 	return whole, nil
 }

@@ -34,22 +34,22 @@ func (a archive) partialName() string { return a.name + partialExt }
 
 // rotate gives the file its final name and opens an empty one.
 //
-// A crash after the rename leaves no file at s.path, and the next open makes it. A crash before
+// A crash after the rename leaves no file at s.cfg.Path, and the next open makes it. A crash before
 // it leaves the file where it was, a little longer than intended.
 func (s *Sink) rotate() error {
 	if err := s.disk.sync(s.file); err != nil { // with NoSync something may not be synced yet
 		return fmt.Errorf("sync before rotation: %w", err)
 	}
-	old, err := archives(s.path)
+	old, err := archives(s.cfg.Path)
 	if err != nil {
 		return err
 	}
 	s.release()
-	name := rotatedName(s.path, nextStamp(s.path, old, time.Now()))
-	if err := s.disk.rename(s.path, name); err != nil {
+	name := rotatedName(s.cfg.Path, nextStamp(s.cfg.Path, old, time.Now()))
+	if err := s.disk.rename(s.cfg.Path, name); err != nil {
 		return fmt.Errorf("rotate: %w", err)
 	}
-	s.logger.Info("file rotated", "path", name, "bytes", s.size)
+	s.opts.Logger.Info("file rotated", "path", name, "bytes", s.size)
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -59,15 +59,15 @@ func (s *Sink) rotate() error {
 
 // removeOld keeps the newest archives. After an error, the next rotation tries again.
 func (s *Sink) removeOld(all []archive) {
-	if s.keep <= 0 || len(all) <= s.keep {
+	if s.cfg.Keep <= 0 || len(all) <= s.cfg.Keep {
 		return
 	}
 	s.names.Lock() // so that a compression does not bring one back
 	defer s.names.Unlock()
-	for _, a := range all[:len(all)-s.keep] {
+	for _, a := range all[:len(all)-s.cfg.Keep] {
 		for _, name := range []string{a.partialName(), a.packedName(), a.name} {
 			if err := s.disk.remove(name); err != nil && !os.IsNotExist(err) {
-				s.logger.Warn("old file could not be removed", "path", name, "err", err)
+				s.opts.Logger.Warn("old file could not be removed", "path", name, "err", err)
 			}
 		}
 	}

@@ -41,16 +41,10 @@ import (
 //
 // Deliver heeds its context before it writes; a write or fsync that hangs cannot be given up.
 type Sink struct {
-	path        string
-	rotateBytes int64         // 0 for never
-	rotateEvery time.Duration // 0 for never
-	keep        int           // how many rotated files; 0 for all
-	noSync      bool
-	bodies      bool   // Options.Bodies
-	bodyStart   string // Options.BodyStart
-	logger      *slog.Logger
-	disk        disk
-	compressor  *compressor // nil if rotated files stay as they are
+	cfg        config.File
+	opts       Options
+	disk       disk
+	compressor *compressor // nil if rotated files stay as they are
 
 	names sync.Mutex // held where archives get their names or lose them; taken after mu
 
@@ -97,17 +91,9 @@ var errClosed = errors.New("the sink is closed")
 // New makes a sink from a complete section (see config.Sink.Complete). It opens the file at the
 // first delivery, so a failure is an error of Deliver.
 func New(cfg config.File, opts Options) *Sink {
-	s := &Sink{
-		path:        filepath.Clean(cfg.Path),
-		rotateBytes: max(0, int64(cfg.RotateBytes)),
-		rotateEvery: max(0, cfg.RotateEvery),
-		keep:        cfg.Keep,
-		noSync:      cfg.NoSync,
-		bodies:      opts.Bodies,
-		bodyStart:   opts.BodyStart,
-		logger:      cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
-		disk:        realDisk(),
-	}
+	cfg.Path = filepath.Clean(cfg.Path)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	s := &Sink{cfg: cfg, opts: opts, disk: realDisk()}
 	if cfg.Gzip {
 		s.compressor = newCompressor(s)
 	}
@@ -142,7 +128,7 @@ func (s *Sink) ready(n int64) error {
 		return err
 	}
 	period := s.periodOf(time.Now())
-	full := s.rotateBytes > 0 && s.size+n > s.rotateBytes
+	full := s.cfg.RotateBytes > 0 && s.size+n > int64(s.cfg.RotateBytes)
 	if s.size > 0 && (full || period.After(s.period)) {
 		if err := s.rotate(); err != nil {
 			return err
@@ -153,10 +139,10 @@ func (s *Sink) ready(n int64) error {
 }
 
 func (s *Sink) periodOf(t time.Time) time.Time {
-	if s.rotateEvery <= 0 {
+	if s.cfg.RotateEvery <= 0 {
 		return time.Time{}
 	}
-	return t.UTC().Truncate(s.rotateEvery)
+	return t.UTC().Truncate(s.cfg.RotateEvery)
 }
 
 // append writes b and syncs it, or leaves the file as it was.
@@ -165,7 +151,7 @@ func (s *Sink) periodOf(t time.Time) time.Time {
 // ones. open cuts the torn one off, and the pump delivers all of b again.
 func (s *Sink) append(b []byte) error {
 	_, err := s.disk.write(s.file, b)
-	if err == nil && !s.noSync {
+	if err == nil && !s.cfg.NoSync {
 		err = s.disk.sync(s.file)
 	}
 	if err == nil {
@@ -217,7 +203,7 @@ func (s *Sink) closeFile() error {
 	err := s.disk.sync(s.file)
 	s.release()
 	if err != nil {
-		return fmt.Errorf("sync %s: %w", s.path, err)
+		return fmt.Errorf("sync %s: %w", s.cfg.Path, err)
 	}
 	return nil
 }

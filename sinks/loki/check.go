@@ -72,10 +72,10 @@ func (s *Sink) checkLimits(ctx context.Context, tenant string, report func(what,
 		return nil
 	}
 	l := found.Limits
-	report("max_line_size", fmt.Sprintf("%s; the sink's line_bytes is %d", l.MaxLineSize, s.lineBytes))
-	report("max_structured_metadata_size", fmt.Sprintf("%s; the sink's metadata_bytes is %d", l.MetadataSize, s.metadataBytes))
-	report("max_structured_metadata_entries_count", fmt.Sprintf("%d; the sink's metadata_entries is %d", l.MaxMetadataCount, s.metadataEntries))
-	report("max_chunk_age", fmt.Sprintf("%s; the sink's late_after is %v, and should be at most half of it", found.Ingester.MaxChunkAge, s.lateAfter))
+	report("max_line_size", fmt.Sprintf("%s; the sink's line_bytes is %d", l.MaxLineSize, s.cfg.LineBytes))
+	report("max_structured_metadata_size", fmt.Sprintf("%s; the sink's metadata_bytes is %d", l.MetadataSize, s.cfg.MetadataBytes))
+	report("max_structured_metadata_entries_count", fmt.Sprintf("%d; the sink's metadata_entries is %d", l.MaxMetadataCount, s.cfg.MetadataEntries))
+	report("max_chunk_age", fmt.Sprintf("%s; the sink's late_after is %v, and should be at most half of it", found.Ingester.MaxChunkAge, s.cfg.LateAfter))
 	report("max_label_names_per_series", fmt.Sprintf("%d; the sink has %d, and one more for late entries", l.MaxLabelNames, len(s.labels)))
 	if l.RejectOld {
 		report("reject_old_samples_max_age", l.RejectOldAge+"; older events go to the dead letters")
@@ -89,11 +89,11 @@ func (s *Sink) judgeSettings(found *settings) error {
 	if l.Metadata != nil && !*l.Metadata {
 		return errors.New("loki takes no structured metadata: set allow_structured_metadata in its limits_config")
 	}
-	if size, ok := readSize(l.MaxLineSize); ok && l.Truncate && size > 0 && size < s.lineBytes {
+	if size, ok := readSize(l.MaxLineSize); ok && l.Truncate && size > 0 && size < int(s.cfg.LineBytes) {
 		return fmt.Errorf("loki cuts lines at max_line_size, %s, and acknowledges them: set line_bytes to at most %d, or max_line_size_truncate to false",
 			l.MaxLineSize, size)
 	}
-	if age, err := time.ParseDuration(found.Ingester.MaxChunkAge); err == nil && age/2 < s.lateAfter {
+	if age, err := time.ParseDuration(found.Ingester.MaxChunkAge); err == nil && age/2 < s.cfg.LateAfter {
 		return fmt.Errorf("set late_after to at most %v, half of Loki's max_chunk_age: above that, a busy Loki can leave out events and still acknowledge them", age/2)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (w *worker) tooLate(st *stream, run []int32) int {
 	if st.level == byHour {
 		return 0
 	}
-	bound := st.lateBefore(w.lateAfter)
+	bound := st.lateBefore(w.cfg.LateAfter)
 	for n, i := range run {
 		if w.events[i].Time.UnixNano() >= bound {
 			return n
@@ -261,7 +261,7 @@ func (w *worker) refused(ctx context.Context, st *stream, run []int32, a *answer
 		}
 	}
 	if !r.oldest.IsZero() {
-		st.reach(r.oldest.Add(w.lateAfter).UnixNano())
+		st.reach(r.oldest.Add(w.cfg.LateAfter).UnixNano())
 	}
 	return w.send(ctx, st, again)
 }

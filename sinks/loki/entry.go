@@ -17,14 +17,14 @@ import (
 
 // check refuses events that Loki would refuse for good.
 func (s *Sink) check(e *relay.Event) error {
-	if len(e.Body) > s.lineBytes {
-		return fmt.Errorf("the body has %d bytes, and the sink's line_bytes is %d", len(e.Body), s.lineBytes)
+	if len(e.Body) > int(s.cfg.LineBytes) {
+		return fmt.Errorf("the body has %d bytes, and the sink's line_bytes is %d", len(e.Body), s.cfg.LineBytes)
 	}
 	if sec := e.Time.Unix(); sec < -maxSeconds || sec >= maxSeconds {
 		return fmt.Errorf("the time %v is out of Loki's range", e.Time)
 	}
-	if n := s.ownSize(e); n+droppedSize > s.metadataBytes {
-		return fmt.Errorf("the attributes have %d bytes, and the sink's metadata_bytes is %d", n, s.metadataBytes)
+	if n := s.ownSize(e); n+droppedSize > int(s.cfg.MetadataBytes) {
+		return fmt.Errorf("the attributes have %d bytes, and the sink's metadata_bytes is %d", n, s.cfg.MetadataBytes)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (c *encoder) addLabels(start int, labels []relay.Label) {
 		}
 		name := unique(c.meta[first:], c.name(l.Name))
 		size += len(name) + len(l.Value)
-		if size+droppedSize > c.metadataBytes || len(c.meta)-start+1 >= c.metadataEntries {
+		if size+droppedSize > int(c.cfg.MetadataBytes) || len(c.meta)-start+1 >= c.cfg.MetadataEntries {
 			c.add(dropped, strconv.Itoa(filled(labels[i:])))
 			return
 		}

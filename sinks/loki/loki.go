@@ -76,7 +76,7 @@ type Sink struct {
 	credential string // of the header Authorization; empty for none
 	log        *slog.Logger
 
-	limits
+	cfg    config.Loki
 	tenant *relay.Template // nil if none is sent
 	labels []label         // sorted by name
 	own    attributes      // those that are sent as metadata

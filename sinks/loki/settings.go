@@ -3,19 +3,10 @@ package loki
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
 )
-
-// limits are Loki's limits, as they are configured.
-type limits struct {
-	lineBytes       int
-	metadataBytes   int
-	metadataEntries int
-	lateAfter       time.Duration
-}
 
 // Loki's own limits, which are seldom changed.
 const (
@@ -34,12 +25,7 @@ const lateLabel = "late"
 
 // configure reads cfg, except for what the client needs.
 func (s *Sink) configure(cfg config.Loki) {
-	s.limits = limits{
-		lineBytes:       int(cfg.LineBytes),
-		metadataBytes:   int(cfg.MetadataBytes),
-		metadataEntries: cfg.MetadataEntries,
-		lateAfter:       cfg.LateAfter,
-	}
+	s.cfg = cfg
 	if cfg.Tenant != "" {
 		s.tenant = relay.ParseTemplate(cfg.Tenant)
 	}

@@ -52,12 +52,8 @@ type FormerStatus struct {
 // event logs may still be streamed here: by their refused pushes, and by the API. It sets
 // nothing.
 type Formers struct {
-	client   *management.Client // if nil, the API is not asked
-	store    *credentials.Store
-	interval time.Duration
-	log      *slog.Logger
-	known    []config.Environment // the configured ones: none of them is lost this way
-	hosts    map[string]bool      // this relay's names, in lower case; empty: none is known
+	options Options         // with the defaults; none of its environments is lost this way
+	hosts   map[string]bool // this relay's names, in lower case; empty: none is known
 
 	mu    sync.Mutex // guards looks
 	looks map[credentials.Environment]formerLook
@@ -75,15 +71,11 @@ type formerLook struct {
 // NewFormers makes a Formers; [Formers.Run] does the looking. It needs the credentials, the
 // logger and the interval of the options; without a client it knows only of refused pushes.
 func NewFormers(o Options) *Formers {
-	f := &Formers{
-		store: o.Credentials, interval: cmp.Or(o.Interval, time.Minute), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		known: o.Environments, hosts: hostsOf(o.Environments),
-		looks: map[credentials.Environment]formerLook{}, said: map[string]bool{},
-	}
+	o.Interval, o.Logger = cmp.Or(o.Interval, time.Minute), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Client != nil {
-		f.client = o.Client.GivingWay()
+		o.Client = o.Client.GivingWay()
 	}
-	return f
+	return &Formers{options: o, hosts: hostsOf(o.Environments), looks: map[credentials.Environment]formerLook{}, said: map[string]bool{}}
 }
 
 // hostsOf are the host names by which environments stream to this relay.
@@ -100,14 +92,14 @@ func hostsOf(environments []config.Environment) map[string]bool {
 // Run looks until ctx ends.
 func (f *Formers) Run(ctx context.Context) {
 	for {
-		for _, one := range f.store.Formers() {
+		for _, one := range f.options.Credentials.Formers() {
 			f.look(ctx, one)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		f.tell(time.Now())
-		if retry.Sleep(ctx, f.interval) != nil {
+		if retry.Sleep(ctx, f.options.Interval) != nil {
 			return
 		}
 	}
@@ -119,7 +111,7 @@ func (f *Formers) look(ctx context.Context, one credentials.Former) {
 	f.mu.Lock()
 	l := f.looks[one.Environment]
 	f.mu.Unlock()
-	if f.client == nil || now.Before(l.next) {
+	if f.options.Client == nil || now.Before(l.next) {
 		return
 	}
 	hostname, err := f.pointsTo(ctx, one)
@@ -131,7 +123,7 @@ func (f *Formers) look(ctx context.Context, one credentials.Former) {
 		l.hostname, l.good, l.next = hostname, now, time.Time{}
 	}
 	if l.hostname == "" {
-		l.next = now.Add(elsewhereLooks * f.interval)
+		l.next = now.Add(elsewhereLooks * f.options.Interval)
 	}
 	if errors.Is(err, management.ErrUnreachable) {
 		l.next = time.Time{} // the next one is asked once the API can be used
@@ -146,7 +138,7 @@ func (f *Formers) look(ctx context.Context, one credentials.Former) {
 // The end of the password is compared too, because another relay may have made a credential for
 // it since, and the host name, because a person may have changed nothing else.
 func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string, error) {
-	a, err := f.client.EventLogStreaming(ctx, one.Project, one.Environment.Environment, management.GrafanaLoki)
+	a, err := f.options.Client.EventLogStreaming(ctx, one.Project, one.Environment.Environment, management.GrafanaLoki)
 	if management.IsNotFound(err) {
 		return "", nil
 	}
@@ -170,10 +162,10 @@ func (f *Formers) tell(now time.Time) {
 		name := s.Project + "/" + s.Environment
 		switch {
 		case s.Losing && !f.said[name]:
-			f.log.Error("an environment that is not in the configuration still streams its event log here; its events are lost",
+			f.options.Logger.Error("an environment that is not in the configuration still streams its event log here; its events are lost",
 				"project", s.Project, "environment", s.Environment, "reason", s.Reason, "action", s.Action)
 		case !s.Losing && f.said[name]:
-			f.log.Info("an environment that is not in the configuration streams its event log here no more", "project", s.Project, "environment", s.Environment)
+			f.options.Logger.Info("an environment that is not in the configuration streams its event log here no more", "project", s.Project, "environment", s.Environment)
 		}
 		f.said[name] = s.Losing
 	}
@@ -186,7 +178,7 @@ func (f *Formers) status(now time.Time) []FormerStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := []FormerStatus{}
-	for _, one := range f.store.Formers() {
+	for _, one := range f.options.Credentials.Formers() {
 		l := f.looks[one.Environment]
 		s := FormerStatus{
 			Project: one.Project, Environment: one.Environment.Environment, PointsHere: l.hostname != "", Hostname: l.hostname,
@@ -239,7 +231,7 @@ func (f *Formers) Describe(ch chan<- *prometheus.Desc) { ch <- formerDesc }
 
 // Collect implements [prometheus.Collector].
 func (f *Formers) Collect(ch chan<- prometheus.Metric) {
-	for _, e := range f.known { // an alert on a series that does not exist could not be tested
+	for _, e := range f.options.Environments { // an alert on a series that does not exist could not be tested
 		ch <- prometheus.MustNewConstMetric(formerDesc, prometheus.GaugeValue, 0, e.Project, e.Environment)
 	}
 	for _, s := range f.Status() {

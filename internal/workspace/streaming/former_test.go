@@ -27,7 +27,7 @@ func (g *rig) formers() (*Formers, *credentials.Store) {
 // lookAll looks at every one, whenever the next look is due.
 func (f *Formers) lookAll(t *testing.T) FormerStatus {
 	t.Helper()
-	for _, one := range f.store.Formers() {
+	for _, one := range f.options.Credentials.Formers() {
 		delete(f.looks, one.Environment)
 		f.look(t.Context(), one)
 	}
