@@ -49,7 +49,7 @@ type WatcherOptions struct {
 //
 // States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
 // lists keyed by an id, do not change when reordered; an unknown field is compared as it
-// stands. See [jsondiff.Diff]. The answers' envelopes (request_id, status_code) are no
+// stands. See [jsontext.Diff]. The answers' envelopes (request_id, status_code) are no
 // part of a state; the request ids stand in the entry's Detail.
 //
 // A failed read changes nothing: the old state stands, and an entry names the cause once.

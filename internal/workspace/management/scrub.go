@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // A scrubber removes known secrets from the API's answers: a message may echo one of
@@ -70,12 +70,12 @@ func redact(raw json.RawMessage) (json.RawMessage, error) {
 	if !json.Valid(raw) { // this bounds the depth, too
 		return nil, errors.New("redact the answer: it is not JSON")
 	}
-	state, err := jsondiff.ReadCanonical(raw) // any form will do
+	state, err := jsontext.ReadCanonical(raw) // any form will do
 	if err != nil {
 		return nil, fmt.Errorf("redact the answer: %w", err)
 	}
 	hideSecrets(state.Value)
-	return jsondiff.Encode(state.Value), nil
+	return jsontext.Encode(state.Value), nil
 }
 
 // hideSecrets replaces the secrets in a decoded value.

@@ -4,7 +4,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 )
 
 // explainCountries compares two sets of country codes. An empty list allows none: the
