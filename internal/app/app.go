@@ -68,7 +68,7 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}, places: map[string]*place{}},
 	}
 	r.apply(cfg)
-	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
+	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
 	return r
 }
 

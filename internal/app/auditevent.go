@@ -35,9 +35,6 @@ func (c *control) forwardEntry(ctx context.Context, e audit.Recorded) error {
 	if err != nil {
 		return err
 	}
-	if err := c.turn.Await(ctx); err != nil { // another relay may have forwarded it meanwhile
-		return err
-	}
 	if err := c.appendEvent(ctx, &event); err != nil {
 		return err
 	}
@@ -46,7 +43,12 @@ func (c *control) forwardEntry(ctx context.Context, e audit.Recorded) error {
 	return nil
 }
 
+// appendEvent puts an event into the journal, under the turn: another relay may have forwarded it
+// meanwhile.
 func (c *control) appendEvent(ctx context.Context, event *relay.Event) error {
+	if err := c.turn.Await(ctx); err != nil {
+		return err
+	}
 	var b record.Batch
 	b.AddEvent(event)
 	return c.journal.Append(ctx, &b)

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +21,7 @@ import (
 // certificates tells when the relay's certificates expire. It reads replaced files again,
 // as the listeners and the sinks do.
 type certificates struct {
-	mu      sync.Mutex
-	current map[string]*certificate // replaced as a whole; guarded by mu
+	current atomic.Pointer[map[string]*certificate]
 
 	seen, said map[string]string // of watch's goroutine: the faults of the last look, and those in the log
 }
@@ -39,6 +38,7 @@ var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp
 // startCertificates comes first: an expired certificate may be why nothing else starts.
 func (r *process) startCertificates(context.Context) error {
 	c := &certificates{said: map[string]string{}}
+	c.current.Store(&map[string]*certificate{})
 	if err := c.follow(r.cfg()); err != nil {
 		return err
 	}
@@ -67,17 +67,11 @@ func (c *certificates) follow(cfg *config.Config) error {
 		}
 		now[name] = &certificate{section, used}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = now
+	c.current.Store(&now)
 	return nil
 }
 
-func (c *certificates) all() map[string]*certificate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.current
-}
+func (c *certificates) all() map[string]*certificate { return *c.current.Load() }
 
 // faults are by name what is wrong with the certificates: with those on disk, and with
 // those in use. The one read before stays in use while the files cannot be used.

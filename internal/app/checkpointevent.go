@@ -29,11 +29,10 @@ type signedBody struct {
 // checkpointEvent makes a kept checkpoint an event: the same one at each call. It is no entry of
 // the trail, so it makes no further checkpoint.
 func checkpointEvent(c audit.Kept) (relay.Event, error) {
-	raw, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
-	if err != nil {
-		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
+	body, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
+	if err == nil {
+		body, err = jsondiff.Canonical(body)
 	}
-	body, err := jsontext.Canonical(raw)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
 	}
@@ -49,9 +48,6 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 func (c *control) forwardCheckpoint(ctx context.Context, k audit.Kept) error {
 	event, err := checkpointEvent(k)
 	if err != nil {
-		return err
-	}
-	if err := c.turn.Await(ctx); err != nil {
 		return err
 	}
 	if err := c.appendEvent(ctx, &event); err != nil {

@@ -82,45 +82,36 @@ func (s *ClusterStatus) jobOf(name string) *JobStatus {
 }
 
 // clusterMetrics reads the table when it is scraped.
-type clusterMetrics struct {
-	process             *process
-	relays, held, epoch *prometheus.Desc
-}
+type clusterMetrics struct{ *process }
 
-func newClusterMetrics(r *process) *clusterMetrics {
-	return &clusterMetrics{
-		process: r,
-		relays:  prometheus.NewDesc("auditrelay_cluster_relays", "Relays that take part in the cluster, and that nobody has declared dead.", nil, nil),
-		held:    prometheus.NewDesc("auditrelay_cluster_job_held", "1 if this relay does the job of the cluster, 0 if another one or none does.", []string{"job"}, nil),
-		epoch:   prometheus.NewDesc("auditrelay_cluster_job_epoch", "How many holders the job of the cluster has had.", []string{"job"}, nil),
-	}
-}
+var (
+	relaysDesc = prometheus.NewDesc("auditrelay_cluster_relays", "Relays that take part in the cluster, and that nobody has declared dead.", nil, nil)
+	heldDesc   = prometheus.NewDesc("auditrelay_cluster_job_held", "1 if this relay does the job of the cluster, 0 if another one or none does.", []string{"job"}, nil)
+	epochDesc  = prometheus.NewDesc("auditrelay_cluster_job_epoch", "How many holders the job of the cluster has had.", []string{"job"}, nil)
+)
 
 // Describe implements [prometheus.Collector].
-func (m *clusterMetrics) Describe(to chan<- *prometheus.Desc) {
-	to <- m.relays
-	to <- m.held
-	to <- m.epoch
+func (clusterMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- relaysDesc
+	to <- heldDesc
+	to <- epochDesc
 }
 
 // clusterAnswers bounds the question at a scrape. Without an answer the metrics are left out.
 const clusterAnswers = 3 * time.Second
 
 // Collect implements [prometheus.Collector].
-func (m *clusterMetrics) Collect(to chan<- prometheus.Metric) {
+func (m clusterMetrics) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), clusterAnswers)
 	defer cancel()
-	s, err := m.process.clusterStatus(ctx, nil)
+	s, err := m.clusterStatus(ctx, nil)
 	if err != nil {
 		return
 	}
-	to <- prometheus.MustNewConstMetric(m.relays, prometheus.GaugeValue, float64(len(s.Relays)))
+	to <- prometheus.MustNewConstMetric(relaysDesc, prometheus.GaugeValue, float64(len(s.Relays)))
 	for _, job := range s.Jobs {
-		held := 0.0
-		if job.Holder != "" && job.Holder == s.This {
-			held = 1
-		}
-		to <- prometheus.MustNewConstMetric(m.held, prometheus.GaugeValue, held, job.Name)
-		to <- prometheus.MustNewConstMetric(m.epoch, prometheus.GaugeValue, float64(job.Epoch), job.Name)
+		held := job.Holder != "" && job.Holder == s.This
+		to <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, oneIf(held), job.Name)
+		to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue, float64(job.Epoch), job.Name)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -22,11 +22,7 @@ func (r *process) startElsewhere(ctx context.Context) error {
 		return err
 	}
 	r.console.Store(server)
-	var once sync.Once
-	r.endElsewhere = func(ctx context.Context) (err error) {
-		once.Do(func() { err = server.Close(ctx) })
-		return err
-	}
+	r.endElsewhere = server.Close
 	r.stack.push("console without control", r.endElsewhere)
 	return nil
 }
@@ -39,6 +35,7 @@ func (c *control) startConsole(ctx context.Context) error {
 			return err
 		}
 	}
+	c.silences = health.NewSilences(c.trail, c.environments()) // the health's writer reads them from the trail
 	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
 		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, History: c.deliveries.History, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
@@ -61,6 +58,7 @@ func (c *control) startTimeline(context.Context) error {
 		Looked: func(s timeline.Where) (time.Time, string) { return c.newest.Of(s.Project, s.Environment, s.Setting) },
 	})
 	c.stack.push("trail index", background(c.timeline.Keep))
+	c.admin.AddStatus("changes", c.changes)
 	return nil
 }
 

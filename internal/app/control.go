@@ -58,7 +58,7 @@ func newControl(r *process) *control {
 // begin takes the first step, under the turn of this relay.
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
-	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startChanges, c.startSilences, c.startConsole,
+	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startConsole,
 		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth,
 		func(context.Context) error { c.begun = true; return nil })
 }

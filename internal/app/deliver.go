@@ -30,17 +30,14 @@ func (d *delivery) run(ctx context.Context) error {
 func (d *delivery) close() error { return d.stack.unwind(context.Background()) }
 
 // openSink opens a sink and its position under a turn.
-func (r *process) openSink(ctx context.Context, cfg config.Sink, shard int, turn *lease.Turn) (*delivery, error) {
-	d := &delivery{stack: stack{log: r.log}}
-	if err := r.openInto(ctx, d, cfg, r.journal.Logs()[shard], turn); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return d, nil
-}
-
-// openInto opens what a delivery needs. What it has opened is in the delivery's stack, also
-// where it fails.
-func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, from *journal.Journal, turn *lease.Turn) error {
+func (r *process) openSink(ctx context.Context, cfg config.Sink, shard int, turn *lease.Turn) (d *delivery, err error) {
+	d = &delivery{stack: stack{log: r.log}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	from := r.journal.Logs()[shard]
 	var instances []relay.Sink
 	live := r.sinkDeps()
 	live.Journal = &sinks.Journal{
@@ -50,7 +47,7 @@ func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, fr
 	for range max(1, cfg.Parallel) {
 		sink, err := sinks.Open(cfg, live)
 		if err != nil {
-			return err
+			return d, err
 		}
 		d.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
 		instances = append(instances, sink)
@@ -58,7 +55,7 @@ func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, fr
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
 	source, err := from.SourceUnder(ctx, turn, cfg.Name, limit)
 	if err != nil {
-		return err
+		return d, err
 	}
 	if cfg.ExactlyOnce() {
 		source.Place()
@@ -71,7 +68,7 @@ func (r *process) openInto(ctx context.Context, d *delivery, cfg config.Sink, fr
 		// An event that is set aside would be passed over by the position of those after it.
 		Permit: turn.Await, ReadAhead: !cfg.ExactlyOnce(), Limit: limit, Timeout: cfg.Timeout, Logger: r.log, Metrics: r.deliveries,
 	}
-	return nil
+	return d, nil
 }
 
 // traced has spans made of the deliveries. Of several logs none are, since a push only knows its

@@ -31,12 +31,8 @@ func (r *process) insist(ctx context.Context, what string, do func(context.Conte
 }
 
 func (c *control) deskForPeople() (*workspace.Desk, error) {
-	switch desk := c.desk.Load(); {
-	case c.cfg().Workspace == nil:
+	if c.cfg().Workspace == nil {
 		return nil, errors.New("the configuration has no workspace section, so the workspace cannot be asked")
-	case desk == nil:
-		return nil, errors.New("the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")
-	default:
-		return desk, nil
 	}
+	return ifStarted(&c.desk, "the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")
 }

@@ -26,9 +26,7 @@ func freeOn(dir string) (config.Size, error) {
 
 // diskFree is the room of the data directory's disk; NaN where it cannot be asked.
 func diskFree(dir string) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_disk_free_bytes", Help: "Free room on the data directory's disk.",
-	}, func() float64 {
+	return gauge("auditrelay_disk_free_bytes", "Free room on the data directory's disk.", func() float64 {
 		free, err := freeOn(dir)
 		if err != nil {
 			return math.NaN()

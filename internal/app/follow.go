@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -74,17 +72,11 @@ type follower struct {
 
 // followFiles looks at the files until the relay stops.
 func (r *process) followFiles() {
-	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_config_files_usable",
-		Help: "1 if the files that the configuration names are used as they are on disk; 0 if a changed one cannot be used, so that what it held before is.",
-	}, func() float64 {
-		if r.reload.filesError() != "" {
-			return 0
-		}
-		return 1
-	}))
+	r.reg.MustRegister(gauge("auditrelay_config_files_usable",
+		"1 if the files that the configuration names are used as they are on disk; 0 if a changed one cannot be used, so that what it held before is.",
+		func() float64 { return oneIf(*r.reload.files.Load() == "") }))
 	r.admin.AddCheck(admin.Check{Name: "files", Probe: func(context.Context) (string, error) {
-		if text := r.reload.filesError(); text != "" {
+		if text := *r.reload.files.Load(); text != "" {
 			return "warning: " + text, nil
 		}
 		return "those that the configuration names are used as they are on disk", nil
@@ -140,7 +132,11 @@ func steadyFields(files map[string]string, before, now contents) []string {
 
 // tell says once which files cannot be used, and why.
 func (f *follower) tell(refused []string, err error) {
-	f.reload.setFilesError(err)
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	f.reload.files.Store(&wrong)
 	f.failing.Tell(f.log.With("fields", strings.Join(refused, ", ")), err,
 		"changed files cannot be used; what they held before is used, and they are tried again", "all files can be used again")
 }
@@ -247,20 +243,4 @@ func (r *process) tryFiles(ctx context.Context, part, fresh []string) (*Loaded, 
 func hasFile(cfg *config.Config, sink string, fields []string) bool {
 	of := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
 	return slices.ContainsFunc(fields, func(field string) bool { return strings.HasPrefix(field, fmt.Sprintf("sinks[%d].", of)) })
-}
-
-// filesError is why changed files are not used; empty if they are.
-func (s *reloading) filesError() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.files
-}
-
-func (s *reloading) setFilesError(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files = ""
-	if err != nil {
-		s.files = err.Error()
-	}
 }

@@ -13,13 +13,12 @@ import (
 
 // startHealth judges the environments from before the first push until after the last.
 func (c *control) startHealth(context.Context) (err error) {
-	options := health.Options{
+	c.health, err = health.New(health.Options{
 		Environments: c.cfg().Environments, Anonymous: anonymous(c.cfg().Ingest), Book: c.arrivals,
 		Interval: c.cfg().Streaming.Interval, Trail: c.trail, Reviewed: c.timeline.Reviewed, Silences: c.silences, File: filepath.Join(c.cfg().DataDir, health.FileName),
-		Logger: c.log, Registerer: c.reg,
-	}
-	options.Declared = c.declaredOrNil()
-	if c.health, err = health.New(options); err != nil {
+		Declared: c.declaredOrNil(), Logger: c.log, Registerer: c.reg,
+	})
+	if err != nil {
 		return err
 	}
 	c.lastPushes.tell(c.health.Noted)
@@ -44,12 +43,6 @@ func (c *control) startForeign() error {
 		}
 	}
 	c.runActing("foreign destinations", func(ctx context.Context) { health.WatchDestinations(ctx, targets, c.log) })
-	return nil
-}
-
-// startSilences only makes them; the health's writer reads them from the trail.
-func (c *control) startSilences(context.Context) error {
-	c.silences = health.NewSilences(c.trail, c.environments())
 	return nil
 }
 

@@ -134,7 +134,7 @@ func (r *process) joinCluster(ctx context.Context) error {
 		}
 	}))
 	r.admin.AddCheck(admin.Check{Name: "cluster", Probe: func(context.Context) (string, error) { return r.work.remark(), nil }})
-	r.reg.MustRegister(newClusterMetrics(r))
+	r.reg.MustRegister(clusterMetrics{r})
 	return nil
 }
 

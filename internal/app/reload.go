@@ -37,7 +37,7 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 	defer r.reload.turn.Unlock()
 	if r.reload.Begun != nil && !req.DryRun {
 		ended := r.reload.Begun()
-		defer func() { ended(r.reload.state().Error) }()
+		defer func() { ended(r.reload.now.Load().Error) }()
 	}
 	loaded, err := r.reload.Load(req.File)
 	used := contentsOf(loaded.Files)
@@ -51,8 +51,11 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 	return r.reloadWith(ctx, loaded, used, req.DryRun)
 }
 
+// reloadFailed notes why a reload was not applied. The turn is held.
 func (r *process) reloadFailed(err error) {
-	r.reload.failed(err)
+	now := *r.reload.now.Load()
+	now.Error, now.Failed = err.Error(), time.Now()
+	r.reload.now.Store(&now)
 	r.log.Error("the configuration was not reloaded; the relay goes on with the one before", "error", err)
 }
 
@@ -71,7 +74,10 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	}
 	if err := r.prepare(ctx, &report, loaded.Config, nil); err != nil {
 		r.reloadFailed(err)
-		return report, ignore(err, errTakesRestart)
+		if errors.Is(err, errTakesRestart) { // the report tells of it
+			err = nil
+		}
+		return report, err
 	}
 	fresh := r.switchTo(ctx, loaded.Config, report.Files)
 	r.reload.loaded, r.reload.used, r.reload.sure = loaded, used, false
@@ -84,14 +90,6 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	report.ChangingOver = append(report.ChangingOver, untilOpened(ctx, fresh, r.reload.Patience)...)
 	r.log.Info("the configuration was reloaded", "changes", len(report.Changes), "fields", fieldsOf(report.Changes), "config_sha256", hash, "changing_over", report.ChangingOver)
 	return report, nil
-}
-
-// ignore returns nil for one error, which the report tells of.
-func ignore(err, known error) error {
-	if errors.Is(err, known) {
-		return nil
-	}
-	return err
 }
 
 // changes are those of a configuration. In a cluster the jobs of a relay are those that it joined

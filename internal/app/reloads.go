@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/console"
@@ -82,35 +81,23 @@ type reloading struct {
 	used   contents      // of its files; guarded by turn
 	sure   bool          // that no file changed between reading loaded and used; guarded by turn
 
-	mu    sync.Mutex
-	now   ConfigState // guarded by mu
-	files string      // why changed files are not used; empty if they are; guarded by mu
+	now   atomic.Pointer[ConfigState] // stored by the holder of the turn
+	files atomic.Pointer[string]      // why changed files are not used; empty if they are
 }
 
 func newReloading(cfg *config.Config, o Options) *reloading {
-	return &reloading{
+	s := &reloading{
 		Reloads: o.Reloads, done: make(chan struct{}, 1),
 		loaded: Loaded{cfg, o.Reloads.Source}, used: contentsOf(o.Reloads.Source.Files),
 	}
-}
-
-func (s *reloading) state() ConfigState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
+	s.now.Store(&ConfigState{})
+	s.files.Store(new(string))
+	return s
 }
 
 func (s *reloading) succeeded(cfg *config.Config, reloads int) {
 	hash, _ := hashOf(cfg) // its outline could be encoded at the start
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = ConfigState{SHA256: hash, Loaded: time.Now(), Reloads: s.now.Reloads + reloads}
-}
-
-func (s *reloading) failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now.Error, s.now.Failed = err.Error(), time.Now()
+	s.now.Store(&ConfigState{SHA256: hash, Loaded: time.Now(), Reloads: s.now.Load().Reloads + reloads})
 }
 
 // hashOf is the hash of a configuration's outline.
@@ -119,21 +106,16 @@ func hashOf(cfg *config.Config) (string, error) {
 	return jsontext.Hash(raw), err
 }
 
-// startReloads shows the state of the reloads.
+// startReloads shows the state of the reloads, and the room that is left.
 func (r *process) startReloads(context.Context) error {
 	r.reload.succeeded(r.cfg(), 0)
-	gauge := func(name, help string, value func(ConfigState) float64) {
-		r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "auditrelay_config_" + name, Help: help}, func() float64 { return value(r.reload.state()) }))
-	}
-	gauge("last_reload_successful", "1 if the last reload of the configuration was applied, or none was tried; 0 if it was refused.", func(s ConfigState) float64 {
-		if s.Error != "" {
-			return 0
-		}
-		return 1
-	})
-	gauge("last_reload_success_timestamp_seconds", "When the configuration was read and applied: at the start, or at the last reload.", func(s ConfigState) float64 {
-		return float64(s.Loaded.UnixMilli()) / 1e3
-	})
+	r.reg.MustRegister(
+		diskFree(r.cfg().DataDir),
+		gauge("auditrelay_config_last_reload_successful", "1 if the last reload of the configuration was applied, or none was tried; 0 if it was refused.",
+			func() float64 { return oneIf(r.reload.now.Load().Error == "") }),
+		gauge("auditrelay_config_last_reload_success_timestamp_seconds", "When the configuration was read and applied: at the start, or at the last reload.",
+			func() float64 { return float64(r.reload.now.Load().Loaded.UnixMilli()) / 1e3 }),
+	)
 	return nil
 }
 

@@ -26,19 +26,13 @@ const changesShown = 5
 func (r *process) startStatus(context.Context) error {
 	began := time.Now()
 	r.admin.AddStatus("relay", func(context.Context) (any, error) {
-		return About{Version: r.version, Started: began, Now: time.Now(), DataDir: r.cfg().DataDir, Config: r.reload.state()}, nil
+		return About{Version: r.version, Started: began, Now: time.Now(), DataDir: r.cfg().DataDir, Config: *r.reload.now.Load()}, nil
 	})
 	return nil
 }
 
-// startChanges adds a section about the changes of the workspace.
-func (c *control) startChanges(context.Context) error {
-	c.admin.AddStatus("changes", func(ctx context.Context) (any, error) { return c.changes(ctx) })
-	return nil
-}
-
 // changes are the newest changes of the workspace, the newest first.
-func (c *control) changes(ctx context.Context) ([]timeline.Row, error) {
+func (c *control) changes(ctx context.Context) (any, error) {
 	all := []timeline.Row{}
 	for _, typ := range []string{"streaming.*changed", "settings.changed"} {
 		if _, err := c.timeline.List(ctx, timeline.Filter{Type: typ, Limit: changesShown}, func(row timeline.Row) error {

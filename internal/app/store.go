@@ -43,7 +43,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
-	if err := r.refusingMeanwhile(ctx, r.openStore); err != nil {
+	if err := r.openStore(ctx); err != nil {
 		return err
 	}
 	if err := r.noteHome(); err != nil {
@@ -60,18 +60,13 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// refusingMeanwhile takes a step of the start that may wait for a cluster. Pushes are refused
+// openStore opens the store of the process. It may wait for a cluster, and pushes are refused
 // meanwhile.
-func (r *process) refusingMeanwhile(ctx context.Context, step func(context.Context) error) (err error) {
-	if r.cfg().Journal.URL != "" {
+func (r *process) openStore(ctx context.Context) (err error) {
+	if r.inCluster() {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
-	return step(ctx)
-}
-
-// openStore opens the store of the process.
-func (r *process) openStore(ctx context.Context) (err error) {
 	r.store, err = openStore(ctx, r.cfg(), StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail}, r.homes.Logs)
 	if err != nil {
 		return err

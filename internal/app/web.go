@@ -1,8 +1,8 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -35,33 +35,26 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 	pages := web.New(web.Options{Ask: r.askAs, Trail: r.publishedTrail, Access: r.visitors, Policies: func() config.Policies { return r.cfg().Policies }, Logger: r.log})
 	address, err := r.serve(ctx, &r.stack, listen, cfg.ServerConfig, serverOf(pages, 30*time.Second), connlimit.Options{Name: "console", Total: webConnections})
 	r.stack.push("streams of the console", func(context.Context) error { pages.EndStreams(); return nil })
-	switch {
-	case cfg.URL != "":
-		r.webURL = strings.TrimSuffix(cfg.URL, "/")
-	case cfg.TLS != nil:
-		r.webURL = "https://" + address
-	default:
-		r.webURL = "http://" + address
+	scheme := "http://"
+	if cfg.TLS != nil {
+		scheme = "https://"
 	}
+	r.webURL = cmp.Or(strings.TrimSuffix(cfg.URL, "/"), scheme+address)
 	return err
 }
 
 // askAs lets a person ask this relay.
 func (r *process) askAs(by workspace.Person) (*console.Client, error) {
-	server := r.console.Load()
-	if server == nil {
-		return nil, errors.New("the relay is still starting")
+	server, err := ifStarted(&r.console, "the relay is still starting")
+	if err != nil {
+		return nil, err
 	}
 	return server.Client(by), nil
 }
 
 // publishedTrail is what browsers prove the trail with.
 func (r *process) publishedTrail() (*web.Trail, error) {
-	trail := r.published.Load()
-	if trail == nil {
-		return nil, errors.New("this relay does not write the trail at present, so it has no files of it")
-	}
-	return trail, nil
+	return ifStarted(&r.published, "this relay does not write the trail at present, so it has no files of it")
 }
 
 // trailPolicy names the trail's newest key, and the configured witnesses.

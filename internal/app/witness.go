@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
@@ -48,13 +45,7 @@ const (
 
 // RunWitness runs a witness until ctx ends.
 func RunWitness(ctx context.Context, o WitnessOptions) error {
-	r := &process{
-		log: o.Logger, version: o.Version, reg: prometheus.NewRegistry(),
-		stack:  stack{log: o.Logger},
-		failed: make(chan error, 1),
-	}
-	r.apply(&config.Config{DataDir: o.DataDir, Admin: o.Admin, ShutdownTimeout: witnessShutdown})
-	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(o.Version))
+	r := newProcess(&config.Config{DataDir: o.DataDir, Admin: o.Admin, ShutdownTimeout: witnessShutdown}, Options{Logger: o.Logger, Version: o.Version})
 	var listen, public string
 	start := func(ctx context.Context) (err error) {
 		listen, public, err = r.startWitness(ctx, o)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,9 +24,10 @@ func (c *control) startWorkspace(context.Context) error {
 	if w == nil {
 		return c.startFormers(nil, shown)
 	}
+	needed := c.cfg().Round().PerSecond
 	shown.MustRegister(
-		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", c.cfg().Round().PerSecond),
-		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
+		gauge("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", func() float64 { return needed }),
+		gauge("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", func() float64 { return w.RequestsPerSecond }),
 	)
 	options := clientOptions(c.cfg())
 	options.Registerer, options.Permit = shown, c.turn.Await
@@ -115,17 +117,29 @@ func exceptionsOf(p config.Policies) (all []workspace.PolicyException) {
 
 // streaming keeps the streaming configs; its error is for people.
 func (c *control) streaming() (*streaming.Reconciler, error) {
-	reconciler := c.reconciler.Load()
-	switch {
-	case c.cfg().Workspace == nil:
+	if c.cfg().Workspace == nil {
 		return nil, errors.New("the configuration has no workspace section to reach the streaming configs through")
-	case reconciler == nil:
-		return nil, errors.New("the relay is still starting; try again")
 	}
-	return reconciler, nil
+	return ifStarted(&c.reconciler, "the relay is still starting; try again")
 }
 
-// constant is a gauge whose value the configuration decides.
-func constant(name, help string, value float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value })
+// ifStarted is a part that starts later than others that ask it; without it the error is for people.
+func ifStarted[T any](part *atomic.Pointer[T], without string) (*T, error) {
+	if it := part.Load(); it != nil {
+		return it, nil
+	}
+	return nil, errors.New(without)
+}
+
+// gauge is a metric whose value is asked for at each scrape.
+func gauge(name, help string, value func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// oneIf is the value of a metric that says whether something is so.
+func oneIf(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }
