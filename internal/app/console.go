@@ -17,7 +17,7 @@ import (
 // startElsewhere tells the command line that another relay of the cluster answers, until this one
 // has control.
 func (r *process) startElsewhere(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, OpenWeb: r.openWeb, Logger: r.log}, r.fail)
+	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, Visitors: r.visitors, WebURL: r.webURL, Logger: r.log}, r.fail)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (c *control) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
 		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, History: c.deliveries.History, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
-		Timeline: c.timeline, Trail: c.trail, Event: c.auditEvent,
-		ArchiveTrail: c.archiveTrail, Status: c.admin.Status, Reload: c.Reload, OpenWeb: c.openWeb, Visitors: c.visitors, Redact: c.cfg().Console.Redact, Logger: c.log,
+		Timeline: c.timeline, Trail: c.trail, Files: c.tiles(), Event: c.auditEvent,
+		Status: c.admin.Status, Reload: c.Reload, Visitors: c.visitors, WebURL: c.webURL, Redact: c.cfg().Console.Redact, Logger: c.log,
 	}, c.fail)
 	if err != nil {
 		return err

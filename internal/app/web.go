@@ -65,12 +65,3 @@ func (c *control) trailPolicy() (string, error) {
 	}
 	return proof.PolicyText([]proof.Log{{Key: key}}, witness.ForPolicy(c.cfg().Audit.Witnesses), c.cfg().Audit.Quorum), nil
 }
-
-// openWeb makes a link into the console for a person at the command line.
-func (r *process) openWeb(by workspace.Person) (console.Opened, error) {
-	if r.visitors == nil {
-		return console.Opened{}, console.ErrNoWeb
-	}
-	path, until := r.visitors.Link(by)
-	return console.Opened{URL: r.webURL + path, Until: until}, nil
-}

@@ -54,25 +54,12 @@ func Heartbeat(ctx context.Context, o HeartbeatOptions) {
 	var failing retry.Failure
 	for {
 		if o.Alive(ctx) {
-			tellHeartbeat(&failing, beat(ctx, client, o.URL), o.Logger)
+			failing.Tell(o.Logger, beat(ctx, client, o.URL), "the heartbeat does not arrive; its receiver will raise an alarm", "the heartbeat arrives again")
 		}
 		if retry.Sleep(ctx, o.Every) != nil {
 			client.CloseIdleConnections()
 			return
 		}
-	}
-}
-
-func tellHeartbeat(failing *retry.Failure, err error, log *slog.Logger) {
-	if err == nil {
-		if fields, was := failing.Over(); was {
-			log.Info("the heartbeat arrives again", fields...)
-		}
-		return
-	}
-	if !errors.Is(err, context.Canceled) && failing.Again("") {
-		log.Warn("the heartbeat does not arrive; its receiver will raise an alarm",
-			append(failing.Fields(), "error", plaintext.Line(err.Error(), maxHeartbeatReason))...)
 	}
 }
 
@@ -84,12 +71,15 @@ func beat(ctx context.Context, client *http.Client, to secret.Text) error {
 	}
 	req.Header.Set("User-Agent", "auditrelay")
 	resp, err := client.Do(req)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
 		var about *url.Error
 		if errors.As(err, &about) {
 			err = about.Err
 		}
-		return fmt.Errorf("post to %s: %w", req.URL.Hostname(), err)
+		return fmt.Errorf("post to %s: %s", req.URL.Hostname(), plaintext.Line(err.Error(), maxHeartbeatReason))
 	}
 	defer func() { _ = resp.Body.Close() }() // was only read
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))

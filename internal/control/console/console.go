@@ -39,7 +39,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -56,13 +56,12 @@ type Options struct {
 	Sinks func() []config.Sink
 	// Reload applies the edited configuration, or tells in a dry run what it would change.
 	Reload func(ctx context.Context, req Reload) (Reloaded, error)
-	// OpenWeb gives a link into the console in the browser, valid once until a time; its error says
-	// why there is none.
-	OpenWeb func(by workspace.Person) (Opened, error)
 	// Redact is what viewers in the browser do not see; nil: they see neither bodies nor labels.
 	Redact *config.Redact
-	// Visitors are the people in the browser; nil without a console there.
+	// Visitors are the people in the browser, and WebURL is where they find the console; nil and empty
+	// without one.
 	Visitors *access.Access
+	WebURL   string
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
 	// History tells how it went.
@@ -86,17 +85,16 @@ type Options struct {
 	// Elsewhere is set where another relay of the cluster has control: only Status, Reload and OpenWeb
 	// are answered.
 	Elsewhere bool
-	// Trail is the audit trail, and Timeline its index.
+	// Trail is the audit trail, Timeline its index, and Files are made of it.
 	Trail    *audit.Trail
 	Timeline *timeline.Index
+	Files    *tiles.Store
 	// Event makes an entry the same event as live delivery did.
 	Event func(context.Context, audit.Recorded) (relay.Event, error)
 	// Status gives the named sections of /status; all of them where none is named. The map is the
 	// caller's.
 	Status func(ctx context.Context, names ...string) map[string]any
-	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
-	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]proof.Archived, error)
-	Logger       *slog.Logger
+	Logger *slog.Logger
 }
 
 // Server serves a console.
@@ -130,12 +128,8 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
 		return nil, errors.Join(err, socket.close(), socket.listener.Close())
 	}
-	routes := s.routes
-	if opts.Elsewhere {
-		routes = s.elsewhere
-	}
 	s.http = &http.Server{
-		Handler: withPerson(cutOff(routes())), ReadHeaderTimeout: 10 * time.Second,
+		Handler: withPerson(cutOff(s.routes())), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
 	}
@@ -148,25 +142,27 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	return s, nil
 }
 
-// elsewhere are the routes of a relay that does not have its cluster's trail.
-func (s *Server) elsewhere() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/status", answers(s.status))
-	mux.HandleFunc("POST /v1/reload", answers(s.reload))
-	mux.HandleFunc("POST /v1/console/open", answers(s.openWeb))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
-	})
-	return mux
-}
-
-// routes are the questions and commands.
+// routes are the questions and commands. A relay that does not have its cluster's trail answers some.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	for path, handle := range map[string]http.HandlerFunc{
-		"/v1/status":                  answers(s.status),
-		"/v1/reload":                  answers(s.reload),
-		"/v1/console/open":            answers(s.openWeb),
+	handle := func(all map[string]http.HandlerFunc) *http.ServeMux {
+		for path, answer := range all {
+			mux.HandleFunc("POST "+path, answer)
+		}
+		return mux
+	}
+	handle(map[string]http.HandlerFunc{
+		"/v1/status":       answers(s.status),
+		"/v1/reload":       answers(s.reload),
+		"/v1/console/open": answers(s.openWeb),
+	})
+	if s.opts.Elsewhere {
+		mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+			fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
+		})
+		return mux
+	}
+	return handle(map[string]http.HandlerFunc{
 		"/v1/console/sessions":        answers(s.listSessions),
 		"/v1/console/sessions/revoke": answers(s.revokeSession),
 		"/v1/console/stop":            answers(s.enterStop),
@@ -207,10 +203,7 @@ func (s *Server) routes() *http.ServeMux {
 		}),
 		"/v1/damage":        answers(func(context.Context, none) (journal.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
 		"/v1/damage/accept": answers(s.acceptDamage),
-	} {
-		mux.HandleFunc("POST "+path, handle)
-	}
-	return mux
+	})
 }
 
 // Close ends the work under way, each piece at a point without loss,

@@ -139,8 +139,8 @@ type Loss struct {
 	Detail               any // encoded as a JSON object
 }
 
-// NoProject stands in the trail for entries without a single project; no slug is so.
-const NoProject = "-"
+// noProject stands in the trail for entries without a single project; no slug is so.
+const noProject = "-"
 
 // Entry is the entry of the trail that accounts for the loss. Its detail has the person as one more
 // member.
@@ -149,7 +149,7 @@ func (l Loss) Entry() (audit.Entry, error) {
 	if l.Sink != "" {
 		subject = "sinks/" + l.Sink
 	}
-	e := audit.Entry{Type: l.Type, Project: cmp.Or(l.Project, NoProject), Environment: l.Environment, Subject: subject, Time: time.Now()}
+	e := audit.Entry{Type: l.Type, Project: cmp.Or(l.Project, noProject), Environment: l.Environment, Subject: subject, Time: time.Now()}
 	raw, err := json.Marshal(l.Detail)
 	members := map[string]json.RawMessage{}
 	if err == nil {

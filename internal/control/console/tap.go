@@ -187,11 +187,11 @@ type shownEvent struct {
 	received time.Time
 }
 
-// shown makes an event for the client, or says how it counts.
-func (t *tap) shown(e *relay.Event) (shownEvent, func(*TapCounts)) {
-	shown, outcome := t.choose(e)
-	if outcome != nil {
-		return shownEvent{}, outcome
+// shown makes an event for the client, or gives the count that it belongs to.
+func (t *tap) shown(e *relay.Event) (shownEvent, *int64) {
+	shown, count := t.choose(e)
+	if count != nil {
+		return shownEvent{}, count
 	}
 	w := shownEvent{Tapped: Tapped{CloudEvent: cloudevents.AppendJSON(nil, &shown), Labels: slices.Clone(shown.Labels)}, received: e.Received}
 	w.size = int64(len(w.CloudEvent))
@@ -201,15 +201,15 @@ func (t *tap) shown(e *relay.Event) (shownEvent, func(*TapCounts)) {
 	return w, nil
 }
 
-// choose gives the event as it is shown, or says how it counts.
-func (t *tap) choose(e *relay.Event) (relay.Event, func(*TapCounts)) {
+// choose gives the event as it is shown, or the count that it belongs to.
+func (t *tap) choose(e *relay.Event) (relay.Event, *int64) {
 	shown := *e
 	if t.route != nil {
 		switch trial := t.route.Try(shown); {
 		case trial.Withheld:
-			return shown, func(c *TapCounts) { c.Withheld++ }
+			return shown, &t.counts.Withheld
 		case !trial.Delivered:
-			return shown, func(c *TapCounts) { c.LeftOut++ }
+			return shown, &t.counts.LeftOut
 		default:
 			shown = trial.Event
 		}
@@ -220,9 +220,9 @@ func (t *tap) choose(e *relay.Event) (relay.Event, func(*TapCounts)) {
 	if t.match != nil {
 		switch trial := t.match.Try(shown); {
 		case trial.Withheld:
-			return shown, func(c *TapCounts) { c.Failed++ }
+			return shown, &t.counts.Failed
 		case !trial.Delivered:
-			return shown, func(c *TapCounts) { c.Other++ }
+			return shown, &t.counts.Other
 		}
 	}
 	return shown, nil

@@ -10,6 +10,8 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
+	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
@@ -113,14 +115,35 @@ func (s *Server) archiveTrail(ctx context.Context, req ArchiveTrail, j *job) err
 		defer s.archiving.Unlock()
 	}
 	j.begin("entries")
-	list, err := s.opts.ArchiveTrail(ctx, req, personOf(ctx), func(done, total int64) {
-		j.update(func(p *Progress) { p.Done, p.Total = uint64(done), uint64(total) })
-	})
+	if _, _, err := s.opts.Trail.Last(ctx, noProject, "", archiveSubject); err != nil { // it waits until the trail was read
+		return err
+	}
+	a := &tiles.Archiver{
+		Store: s.opts.Files, Generations: s.opts.Trail.Generations(), Dir: req.Dir, Before: req.Before, Enter: s.enterArchive,
+		Progress: func(done, total int64) { j.update(func(p *Progress) { p.Done, p.Total = uint64(done), uint64(total) }) },
+	}
+	move := a.Run
+	if req.DryRun {
+		move = a.Plan
+	}
+	list, err := move(ctx)
 	j.update(func(p *Progress) { p.Archived = list })
 	if !req.DryRun {
 		s.logEnd("archiving of the audit trail by command", err, "dir", req.Dir, "before", req.Before)
 	}
 	return err
+}
+
+// archiveSubject is the subject of the entries about archives.
+const archiveSubject = "trail_archives"
+
+// enterArchive adds an entry, unless the newest one says the same already.
+func (s *Server) enterArchive(ctx context.Context, moved proof.Archived) error {
+	last, found, err := s.opts.Trail.Last(ctx, noProject, "", archiveSubject)
+	if err != nil || found && moved.InDetail(last.Detail) {
+		return err
+	}
+	return s.record(ctx, Loss{Type: proof.TypeArchived, Subject: archiveSubject, Detail: moved})
 }
 
 func (s *Server) proveEvent(ctx context.Context, q eventproof.Query) (*eventproof.Bundle, error) {

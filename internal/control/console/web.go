@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -18,11 +17,11 @@ type Opened struct {
 }
 
 func (s *Server) openWeb(ctx context.Context, _ none) (Opened, error) {
-	opened, err := s.opts.OpenWeb(personOf(ctx))
-	if err != nil {
-		return opened, refuse(http.StatusConflict, "%v", err)
+	if s.opts.Visitors == nil {
+		return Opened{}, errNoWeb
 	}
-	return opened, nil
+	path, until := s.opts.Visitors.Link(personOf(ctx))
+	return Opened{URL: s.opts.WebURL + path, Until: until}, nil
 }
 
 // OpenWeb asks for a link into the console in the browser.
@@ -39,13 +38,8 @@ type RevokeSession struct {
 	ID string `json:"id"`
 }
 
-// ErrNoWeb means that no console in the browser is configured.
-var ErrNoWeb = errors.New("this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
-
-// loggedOut is the Detail of an entry.
-type loggedOut struct {
-	Sessions []access.Session `json:"sessions"`
-}
+// errNoWeb means that no console in the browser is configured.
+var errNoWeb = refuse(http.StatusConflict, "this relay has no console: set console.listen in its configuration, such as 127.0.0.1:9180, and restart it")
 
 // StoppedWork tells that a person stops a piece of work of the console in the browser.
 type StoppedWork struct {
@@ -67,7 +61,7 @@ func (c *Client) EnterStop(ctx context.Context, req StoppedWork) error {
 
 func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
 	if s.opts.Visitors == nil {
-		return nil, refuse(http.StatusConflict, "%v", ErrNoWeb)
+		return nil, errNoWeb
 	}
 	return s.opts.Visitors.Sessions(), nil
 }
@@ -83,7 +77,7 @@ func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access
 	if len(list) == 0 {
 		return nil, refuse(http.StatusNotFound, "nobody is logged in by a session %q; 'auditrelay console sessions list' shows all of them", req.ID)
 	}
-	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: loggedOut{list}}); err != nil {
+	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: map[string]any{"sessions": list}}); err != nil {
 		return nil, err
 	}
 	for _, o := range list {

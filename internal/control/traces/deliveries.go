@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -110,10 +111,7 @@ func (d *deliveries) Ack(ctx context.Context, p relay.Position) error {
 
 // delivered makes the span of a delivery at its end.
 func (d *deliveries) delivered(w waiting) {
-	begun := w.read
-	if begun.IsZero() {
-		begun = w.committed
-	}
+	begun := cmp.Or(w.read, w.committed)
 	w.push.child("deliver "+d.sink, begun, time.Now(), trace.SpanKindProducer,
 		attribute.String("auditrelay.sink", d.sink), attribute.Float64("auditrelay.journal_seconds", begun.Sub(w.committed).Seconds()))
 }

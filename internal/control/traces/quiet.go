@@ -2,6 +2,7 @@ package traces
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 
@@ -34,13 +35,10 @@ type quiet struct {
 func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	before := *q.headers.now.Load()
 	err := q.SpanExporter.ExportSpans(ctx, spans)
-	if err == nil {
-		if fields, was := q.failing.Over(); was {
-			q.log.Info("traces can be sent again", fields...)
-		}
-	} else if q.failing.Again("") {
-		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", q.reason(err, before, *q.headers.now.Load()))...)
+	if err != nil {
+		err = errors.New(q.reason(err, before, *q.headers.now.Load()))
 	}
+	q.failing.Tell(q.log, err, "traces cannot be sent, and are dropped", "traces can be sent again")
 	return nil
 }
 

@@ -45,10 +45,7 @@ type segment struct {
 
 // add adds the part of a segment that is on the axis.
 func (l *lane) add(x axis, s segment) {
-	end := s.Until
-	if end.IsZero() {
-		end = s.From.Add(1)
-	}
+	end := cmp.Or(s.Until, s.From.Add(1))
 	if s.From.Before(x.From) {
 		s.From = x.From
 	}
@@ -84,22 +81,15 @@ func (l *lane) bars(x axis, colour string, numbers []int64) {
 // first one is that of the last entry before the axis; without it nothing is known, and the lane begins
 // with a hole.
 func (p *historyPage) states(a *asked, setting, name string, stateIn func(*timeline.Entry) (state, colour string)) (lane, error) {
-	var about []timeline.Entry
-	take := func(e timeline.Entry) error {
-		if e.Setting == setting {
-			about = append(about, e)
-		}
-		return nil
-	}
+	about := p.Entries
 	if !p.Cut() {
-		f := timeline.Filter{Project: p.Project, Environment: p.Environment, Setting: setting, Until: p.Axis.From, Limit: 1}
-		if err := a.client.Entries(a.ctx, f, take); err != nil {
+		before, err := entries(a, timeline.Filter{Project: p.Project, Environment: p.Environment, Setting: setting, Until: p.Axis.From, Limit: 1})
+		if err != nil {
 			return lane{}, err
 		}
+		about = append(before, about...)
 	}
-	for i := range p.Entries {
-		_ = take(p.Entries[i]) // is always nil
-	}
+	about = slices.DeleteFunc(slices.Clone(about), func(e timeline.Entry) bool { return e.Setting != setting })
 	l := lane{Name: name}
 	for i := 0; i < len(about); {
 		state, colour := stateIn(&about[i])

@@ -74,15 +74,14 @@ func wholeEntry(a *asked) (e timeline.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	found := false
-	err = a.client.Entries(a.ctx, timeline.Filter{Index: &index}, func(one timeline.Entry) error {
-		e, found = one, true
-		return nil
-	})
-	if err == nil && !found {
+	found, err := entries(a, timeline.Filter{Index: &index})
+	if err == nil && len(found) == 0 {
 		err = &problem{http.StatusNotFound, fmt.Sprintf("The trail has no entry %d.", index), "The newest ones are on the page Changes."}
 	}
-	return e, err
+	if err != nil {
+		return e, err
+	}
+	return found[0], nil
 }
 
 func partOf(e timeline.Entry, part string) json.RawMessage {
@@ -174,13 +173,9 @@ func entryText(a *asked, w http.ResponseWriter) error {
 	if len(raw) == 0 {
 		return &problem{http.StatusNotFound, "The entry has no such part.", "Go back to the entry."}
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err = w.Write([]byte(prettyJSON(raw)))
-	return ignoreGone(err)
+	write(w, http.StatusOK, "text/plain; charset=utf-8", []byte(prettyJSON(raw)))
+	return nil
 }
-
-// ignoreGone is for the last write of an answer: the browser has gone.
-func ignoreGone(error) error { return nil }
 
 // annotate reads what a reviewer has entered.
 func annotate(a *asked) (prepared, error) {

@@ -61,8 +61,7 @@ func writeEntries(a *asked, w io.Writer, f timeline.Filter, form string) error {
 	return err
 }
 
-// download is the body of an answer that a browser saves. Its time limit is for each piece, not for
-// the whole.
+// download is the body of an answer that a browser saves.
 type download struct {
 	w           http.ResponseWriter
 	media, name string
@@ -76,8 +75,7 @@ func (d *download) Write(p []byte) (int, error) {
 		d.w.Header().Set("Content-Disposition", `attachment; filename="`+d.name+`"`)
 	}
 	const patience = 30 * time.Second
-	_ = http.NewResponseController(d.w).SetWriteDeadline(time.Now().Add(patience)) // without, the server's limit counts
-	return d.w.Write(p)
+	return writeWithin(d.w, patience, p)
 }
 
 // writeProofs writes for each chosen entry the two files of 'auditrelay trail prove', and one with

@@ -33,10 +33,7 @@ func filterOf(form url.Values) (f timeline.Filter, err error) {
 		Text: value("text"), Project: value("project"), Environment: value("environment"), Setting: value("setting"), Severity: value("severity"),
 		Direction: value("direction"), Cause: value("cause"), Actor: value("actor"), Unreviewed: value("unreviewed") != "",
 	}
-	if f.Since, err = parseTime(value("since")); err != nil {
-		return f, err
-	}
-	if f.Until, err = parseTime(value("until")); err != nil {
+	if f.Since, f.Until, err = timesIn(form); err != nil {
 		return f, err
 	}
 	if value("all") == "" && f.Setting == "" {
@@ -59,6 +56,14 @@ func parseTime(text string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("the time %q cannot be read: write it as 2026-03-01T08:00, in UTC", cut(text, 40))
+}
+
+// timesIn reads the fields "since" and "until" of a form.
+func timesIn(form url.Values) (since, until time.Time, err error) {
+	if since, err = parseTime(strings.TrimSpace(form.Get("since"))); err == nil {
+		until, err = parseTime(strings.TrimSpace(form.Get("until")))
+	}
+	return since, until, err
 }
 
 // chosen are the fields of a filter in a form, without empty ones.

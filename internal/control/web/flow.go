@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -110,11 +111,8 @@ func (p *historyPage) read(a *asked) error {
 		Type: "streaming.*,health.*,silence.*,credential*", Without: "streaming.checked",
 		Project: p.Project, Environment: p.Environment, Since: p.Axis.From, Limit: mostHistory,
 	}
-	err := a.client.Entries(a.ctx, f, func(e timeline.Entry) error {
-		p.Entries = append(p.Entries, e)
-		return nil
-	})
-	if err != nil {
+	var err error
+	if p.Entries, err = entries(a, f); err != nil {
 		return err
 	}
 	declared, err := p.declared(a)
@@ -151,11 +149,7 @@ func (p *historyPage) gaps() lane {
 		all = append(all, *p.Gap)
 	}
 	for _, g := range all {
-		end := g.Ended
-		if end.IsZero() {
-			end = p.Axis.Until
-		}
-		l.add(p.Axis, segment{From: g.Begun, Until: end, State: g.Reason + "; " + strings.TrimSuffix(g.Lost(), ","), Colour: "bad"})
+		l.add(p.Axis, segment{From: g.Begun, Until: cmp.Or(g.Ended, p.Axis.Until), State: g.Reason + "; " + strings.TrimSuffix(g.Lost(), ","), Colour: "bad"})
 	}
 	return l
 }
@@ -169,6 +163,15 @@ func (p *historyPage) happened() lane {
 		}
 	}
 	return l
+}
+
+// entries reads the entries that a filter chooses, whole.
+func entries(a *asked, f timeline.Filter) (all []timeline.Entry, err error) {
+	err = a.client.Entries(a.ctx, f, func(e timeline.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	return all, err
 }
 
 // listed reads the rows that a filter chooses.

@@ -104,7 +104,7 @@ func (c *Console) follow(w http.ResponseWriter, a *asked) {
 	}
 }
 
-func (c *Console) sendSample(out *eventStream, live sample, further string) error {
+func (c *Console) sendSample(out eventStream, live sample, further string) error {
 	var html bytes.Buffer
 	if err := c.templates["live.html"].ExecuteTemplate(&html, "sample", live); err != nil {
 		c.opts.Logger.Error("the live events cannot be shown", "error", err)
@@ -119,22 +119,24 @@ func dataLines(text string) string {
 	return "data: " + strings.ReplaceAll(text, "\n", "\ndata: ") + "\n"
 }
 
-// eventStream is an answer with server-sent events. Its time limit is for each piece.
-type eventStream struct {
-	w      http.ResponseWriter
-	answer *http.ResponseController
-}
+// eventStream is an answer with server-sent events.
+type eventStream struct{ http.ResponseWriter }
 
-func newEventStream(w http.ResponseWriter) *eventStream {
+func newEventStream(w http.ResponseWriter) eventStream {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy passes each piece on at once
-	return &eventStream{w, http.NewResponseController(w)}
+	return eventStream{w}
 }
 
-func (s *eventStream) write(text string) error {
-	_ = s.answer.SetWriteDeadline(time.Now().Add(streamPatience)) // without, the server's limit counts
-	if _, err := s.w.Write([]byte(text)); err != nil {
+func (s eventStream) write(text string) error {
+	if _, err := writeWithin(s.ResponseWriter, streamPatience, []byte(text)); err != nil {
 		return err
 	}
-	return s.answer.Flush()
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// writeWithin writes a piece of an answer whose time limit is for each piece, not for the whole.
+func writeWithin(w http.ResponseWriter, patience time.Duration, piece []byte) (int, error) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // without, the server's limit counts
+	return w.Write(piece)
 }

@@ -62,12 +62,7 @@ func (s *sample) add(t *console.Tapped) error {
 // liveOf shows the newest events, and says where to read those to come.
 func liveOf(a *asked) (any, error) {
 	p := livePage{Form: a.request.Form, Veiled: a.role < access.Auditor, Address: a.request.URL.RequestURI()}
-	fields := url.Values{}
-	for _, name := range []string{"sink", "match"} {
-		if v := a.value(name); v != "" {
-			fields.Set(name, v)
-		}
-	}
+	fields := with(with(url.Values{}, "sink", a.value("sink")), "match", a.value("match"))
 	if a.value("hold") == "" {
 		p.Stream, p.Other = address(streamPath, fields), address(livePath, with(fields, "hold", "yes"))
 	} else {

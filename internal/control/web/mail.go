@@ -93,9 +93,8 @@ func entryMail(a *asked, w http.ResponseWriter) error {
 	}
 	w.Header().Set("Content-Security-Policy", mailPolicy)
 	w.Header().Set("X-DNS-Prefetch-Control", "off")
-	w.Header().Set("Content-Type", form)
-	_, err = w.Write(text)
-	return ignoreGone(err)
+	write(w, http.StatusOK, form, text)
+	return nil
 }
 
 // calling are elements that a policy does not keep from looking up a host, or that show nothing in

@@ -39,8 +39,7 @@ func trailPolicy(a *asked, w http.ResponseWriter) error {
 	}
 	text, err := trail.Policy()
 	if err == nil {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte(text)) // the browser has gone
+		write(w, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
 	}
 	return err
 }

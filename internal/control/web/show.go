@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"html/template"
 	"net/http"
 
@@ -91,12 +92,7 @@ func (c *Console) page(p page) func(http.ResponseWriter, *asked) {
 			c.fail(w, a, err)
 			return
 		}
-		notice := takeNotice(w, a.request)
-		path := p.under
-		if path == "" {
-			path = p.path
-		}
-		c.render(w, a, http.StatusOK, p.file, shown{Title: p.title, Path: path, Notice: notice, Data: data})
+		c.render(w, a, http.StatusOK, p.file, shown{Title: p.title, Path: cmp.Or(p.under, p.path), Notice: takeNotice(w, a.request), Data: data})
 	}
 }
 
@@ -119,7 +115,12 @@ func (c *Console) render(w http.ResponseWriter, a *asked, status int, file strin
 		http.Error(w, "this page cannot be shown; the relay's log says why", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	write(w, status, "text/html; charset=utf-8", body.Bytes())
+}
+
+// write writes a whole answer.
+func write(w http.ResponseWriter, status int, media string, body []byte) {
+	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the browser has gone
+	_, _ = w.Write(body) // the browser has gone
 }

@@ -97,9 +97,7 @@ const lettersShown = 100
 // letterFilter reads the filter of a page or an action.
 func letterFilter(a *asked) (f deadletters.Filter, err error) {
 	f = deadletters.Filter{Sink: a.value("sink"), Reason: a.value("reason"), ID: a.value("id"), Project: a.value("project"), Environment: a.value("environment")}
-	if f.Since, err = parseTime(a.value("since")); err == nil {
-		f.Until, err = parseTime(a.value("until"))
-	}
+	f.Since, f.Until, err = timesIn(a.request.Form)
 	for name, into := range map[string]*uint64{"number": &f.Sequence, "through": &f.Through} {
 		if text := a.value(name); text != "" && err == nil {
 			if *into, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -208,10 +206,7 @@ func discardLetters(a *asked) (prepared, error) {
 func replaySpan(a *asked) (prepared, error) {
 	req := console.ReplaySpan{Sink: a.value("sink"), Match: a.value("match")}
 	var err error
-	if req.Since, err = parseTime(a.value("since")); err == nil {
-		req.Until, err = parseTime(a.value("until"))
-	}
-	if err == nil && req.Since.IsZero() {
+	if req.Since, req.Until, err = timesIn(a.request.Form); err == nil && req.Since.IsZero() {
 		err = errors.New("a replay by time needs the time that it begins at")
 	}
 	return piece{
