@@ -63,11 +63,12 @@ func newProcess(cfg *config.Config, opts Options) *process {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1), up: make(chan struct{}), calm: make(chan struct{}),
 		live:  map[string][]relay.Sink{},
-		kinds: opts.Kinds, socket: opts.Socket, arrivals: newArrivals(cfg.Environments),
+		kinds: opts.Kinds, socket: opts.Socket, arrivals: received.New(time.Now),
 		lastPushes: lastPushes{at: map[credentials.Environment]time.Time{}},
 		reload:     newReloading(cfg, opts), couriers: couriers{working: map[string]bool{}, places: map[string]*place{}},
 	}
 	r.apply(cfg)
+	r.turnPages(&config.Config{})
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
 	return r
 }
@@ -172,15 +173,8 @@ func (r *process) start(ctx context.Context) error {
 	if err := makeDataDir(r.cfg().DataDir); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startReloads, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
-		r.startWeb, r.startJobs, r.startRecent, r.startIngest, r.startActing,
-	} {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return startAll(ctx, r.startAdmin, r.startReloads, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startCredentials, r.startStatus,
+		r.startWeb, r.startJobs, r.startRecent, r.startIngest, r.startActing)
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {

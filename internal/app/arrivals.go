@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/ingest/received"
@@ -15,14 +14,6 @@ import (
 // that from the journal, which has every acknowledged event and nothing else. So an environment is
 // not called silent as its pushes go to another relay, and a repeated push is recognised wherever
 // it comes. Refused pushes are known only where they were refused.
-
-func newArrivals(environments []config.Environment) *received.Book {
-	book := received.New(time.Now)
-	for _, e := range environments {
-		book.Of(credentials.EnvironmentOf(e))
-	}
-	return book
-}
 
 // othersTook notes events that another relay has taken. epoch is that of the recent events from
 // before they were read.

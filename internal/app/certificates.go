@@ -23,7 +23,7 @@ import (
 type certificates struct {
 	current atomic.Pointer[map[string]*certificate]
 
-	seen, said map[string]string // of watch's goroutine: the faults of the last look, and those in the log
+	seen, said map[string]string // of one goroutine: the faults of the last look, and those in the log
 }
 
 // certificate is one in files.
@@ -43,7 +43,11 @@ func (r *process) startCertificates(context.Context) error {
 		return err
 	}
 	r.certificates = c
-	r.stack.push("certificates", background(func(ctx context.Context) { c.watch(ctx, r.log) }))
+	r.stack.push("certificates", background(func(ctx context.Context) {
+		for retry.Sleep(ctx, certificatesEvery) == nil {
+			c.look(r.log)
+		}
+	}))
 	r.admin.AddCheck(admin.Check{Name: "certificates", Probe: func(context.Context) (string, error) { return c.remark(), nil }})
 	return r.reg.Register(c)
 }
@@ -110,15 +114,8 @@ func (c *certificates) remark() string {
 // certificatesEvery is the time between two looks at the files.
 const certificatesEvery = time.Minute
 
-// watch logs each fault once, and its end.
-func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
-	for retry.Sleep(ctx, certificatesEvery) == nil {
-		c.look(log)
-	}
-}
-
-// look logs a fault that it has seen twice: the files of a pair are not replaced in one
-// step.
+// look logs each fault once, when it has seen it twice, and its end: the files of a pair are not
+// replaced in one step.
 func (c *certificates) look(log *slog.Logger) {
 	now := c.faults()
 	for name, fault := range now {

@@ -99,12 +99,7 @@ func (c *control) take(ctx context.Context, parts ...func(context.Context) error
 	if c.over {
 		return context.Canceled
 	}
-	for _, part := range parts {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return startAll(ctx, parts...)
 }
 
 // runActing has work done as a part of the second step, until the relay begins to stop.

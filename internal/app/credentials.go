@@ -53,10 +53,7 @@ func (c *control) startDamage(context.Context) error {
 // recordDamaged enters damage of a credential record into the trail, as soon as the
 // trail can be used. After a crash before that, the next start reports the damage again.
 func (c *control) recordDamaged(ctx context.Context, d credentials.Damage) {
-	detail, err := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost})
-	if err != nil {
-		return // of a text and a bool: never
-	}
+	detail, _ := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost}) // a text and a bool can be encoded
 	e := audit.Entry{
 		Type: "credentials.damaged", Project: d.Environment.Project, Environment: d.Environment.Environment,
 		Subject: "push_credential", Time: time.Now(), Detail: detail,

@@ -41,6 +41,16 @@ func (s *stack) unwind(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// startAll starts parts, each on those before it.
+func startAll(ctx context.Context, parts ...func(context.Context) error) error {
+	for _, part := range parts {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // background runs work in a goroutine of its own and returns its end: a step to cancel
 // work's context and to wait for it, no longer than its own.
 func background(work func(ctx context.Context)) (stop func(ctx context.Context) error) {

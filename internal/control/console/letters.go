@@ -255,9 +255,11 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 	again := map[string][]relay.Rejection{} // by the sink of the refusal first
 	for i := range rejections {
 		r, owner := rejections[i], to
-		if old := l.find(&r.Event); old != nil {
-			owner = old.Sink
-			r.Attempts += old.Attempts
+		// If the same event stands twice in the batch either will do, as both are settled with it.
+		is := func(d deadletters.Letter) bool { return d.Event.ID == r.Event.ID && d.Event.Source == r.Event.Source }
+		if at := slices.IndexFunc(l.batch, is); at >= 0 {
+			owner = l.batch[at].Sink
+			r.Attempts += l.batch[at].Attempts
 		}
 		if owner != to {
 			r.Reason = "sink " + to + ": " + r.Reason
@@ -270,16 +272,6 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 		}
 	}
 	return nil
-}
-
-// find returns the letter of an event in the batch. If the same event stands twice
-// either will do, as both are settled with the batch.
-func (l *letterSource) find(e *relay.Event) *deadletters.Letter {
-	i := slices.IndexFunc(l.batch, func(d deadletters.Letter) bool { return d.Event.ID == e.ID && d.Event.Source == e.Source })
-	if i < 0 {
-		return nil
-	}
-	return &l.batch[i]
 }
 
 // Ack implements relay.Source. The sink has each letter of the batch, or it is kept as

@@ -24,18 +24,16 @@ type confirming struct {
 	Fields url.Values
 }
 
-func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
-	return func(w http.ResponseWriter, a *asked) {
+func (c *Console) action(t action) handler {
+	return func(w http.ResponseWriter, a *asked) error {
 		it, err := t.prepare(a)
 		if err != nil {
-			c.fail(w, a, err)
-			return
+			return err
 		}
 		if a.value(confirmName) == "" {
 			p, err := it.plan()
 			if err != nil {
-				c.fail(w, a, err)
-				return
+				return err
 			}
 			if p.Button != "" {
 				p.With = with(p.With, onceName, rand.Text())
@@ -43,16 +41,16 @@ func (c *Console) action(t action) func(http.ResponseWriter, *asked) {
 			fields := maps.Clone(a.request.PostForm)
 			maps.Copy(fields, p.With)
 			c.render(w, a, http.StatusOK, confirmFile, shown{Title: t.title, Data: confirming{p, a.request.URL.Path, fields}})
-			return
+			return nil
 		}
 		end, err := c.opts.deeds.once(a, it.do)
 		if err != nil {
-			c.fail(w, a, err)
-			return
+			return err
 		}
 		c.opts.Logger.Info("a person has acted in the console", "action", t.path, "person", a.person.String(), "result", end.message)
 		setNotice(w, end.message)
 		http.Redirect(w, a.request, end.path, http.StatusSeeOther)
+		return nil
 	}
 }
 

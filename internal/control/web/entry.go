@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -133,24 +132,13 @@ func depth(raw []byte) (most int) {
 	return most
 }
 
-// escapes are all escapes in JSON, so that the second half of one is not taken for another.
-var escapes = regexp.MustCompile(`\\(?:u003[ce]|u0026|.)`)
+// unescaped shows the characters of markup. An escaped backslash stays, so that its second half is not
+// taken for the beginning of another escape.
+var unescaped = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
 
 // readable shows the characters of markup, which JSON on the wire has as escapes, and escapes those
 // that steer.
-func readable(raw []byte) string {
-	return escapes.ReplaceAllStringFunc(plaintext.JSON(raw), func(escape string) string {
-		switch escape {
-		case `\u003c`:
-			return "<"
-		case `\u003e`:
-			return ">"
-		case `\u0026`:
-			return "&"
-		}
-		return escape
-	})
-}
+func readable(raw []byte) string { return unescaped.Replace(plaintext.JSON(raw)) }
 
 func diffLines(diff string) (lines []diffLine) {
 	kinds := map[byte]string{'+': "added", '-': "removed", '@': "place"}
@@ -164,7 +152,7 @@ func diffLines(diff string) (lines []diffLine) {
 }
 
 // entryText is a whole state as plain text.
-func entryText(a *asked, w http.ResponseWriter) error {
+func entryText(w http.ResponseWriter, a *asked) error {
 	e, err := wholeEntry(a)
 	if err != nil {
 		return err

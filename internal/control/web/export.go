@@ -23,7 +23,7 @@ const mostProofs = 1000
 
 // exportChanges writes the chosen entries as a file. An error in the middle breaks the download off,
 // so that a part is not taken for the whole.
-func exportChanges(a *asked, w http.ResponseWriter) error {
+func exportChanges(w http.ResponseWriter, a *asked) error {
 	f, err := filterOf(a.request.Form)
 	if err != nil {
 		return &problem{http.StatusBadRequest, err.Error(), remedies[http.StatusBadRequest]}

@@ -67,7 +67,7 @@ func (s *streams) begin(of access.Visitor, end context.CancelCauseFunc) (ended f
 // follow streams the live events as they pass, as server-sent events, each of them the whole of what
 // a page shows. So a browser that reads slowly misses nothing but what has passed meanwhile, and one
 // that does not read ends its stream.
-func (c *Console) follow(w http.ResponseWriter, a *asked) {
+func (c *Console) follow(w http.ResponseWriter, a *asked) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.stopping, func() { cancel(errStopping) })()
@@ -102,6 +102,7 @@ func (c *Console) follow(w http.ResponseWriter, a *asked) {
 		live.Error = refused.Reason
 		_ = c.sendSample(out, live, "") // likewise
 	}
+	return nil
 }
 
 func (c *Console) sendSample(out eventStream, live sample, further string) error {

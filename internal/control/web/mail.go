@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -37,16 +38,12 @@ const mostMails = 20
 // mailsOf are the templates with HTML that differ, as many as a page shows, and how many more there are.
 func mailsOf(e timeline.Entry) (list []mail, more int) {
 	before, after := templatesIn(e.Before), templatesIn(e.After)
-	var ids []string
-	for _, side := range []map[string]mailTemplate{before, after} {
-		for id := range side {
-			if before[id] != after[id] {
-				ids = append(ids, id)
-			}
+	both := maps.Clone(before)
+	maps.Copy(both, after)
+	for _, id := range slices.Sorted(maps.Keys(both)) {
+		if before[id] == after[id] {
+			continue
 		}
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
 		look := func(side string, t mailTemplate) string {
 			if t.Custom.HTML == "" {
 				return ""
@@ -77,7 +74,7 @@ func templatesIn(raw json.RawMessage) map[string]mailTemplate {
 const mailPolicy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
 // entryMail is the look of a template, for a sandboxed frame.
-func entryMail(a *asked, w http.ResponseWriter) error {
+func entryMail(w http.ResponseWriter, a *asked) error {
 	e, err := wholeEntry(a)
 	if err != nil {
 		return err

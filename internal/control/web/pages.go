@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"net/url"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
@@ -50,12 +49,11 @@ type plan struct {
 // done is the end of an action: a message to the person, and the page to see it on.
 type done struct{ message, path string }
 
-// feed answers with something other than a page: a file, a picture, or a stream. An error counts
-// only before its first byte.
+// feed answers with something other than a page: a file, a picture, or a stream.
 type feed struct {
 	path  string
 	least access.Role
-	serve func(*asked, http.ResponseWriter) error
+	serve handler
 }
 
 // pages are all pages, in the order of the navigation.

@@ -24,7 +24,7 @@ type Trail struct {
 func proveOf(a *asked) (any, error) { return struct{ Entry string }{a.value("entry")}, nil }
 
 // trailFiles gives what the scripts of the page ask for.
-func trailFiles(a *asked, w http.ResponseWriter) error {
+func trailFiles(w http.ResponseWriter, a *asked) error {
 	trail, err := a.opts.Trail()
 	if err == nil {
 		trail.Files.ServeHTTP(w, a.request)
@@ -32,7 +32,7 @@ func trailFiles(a *asked, w http.ResponseWriter) error {
 	return err
 }
 
-func trailPolicy(a *asked, w http.ResponseWriter) error {
+func trailPolicy(w http.ResponseWriter, a *asked) error {
 	trail, err := a.opts.Trail()
 	if err != nil {
 		return err

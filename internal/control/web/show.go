@@ -51,13 +51,16 @@ func navigation(role access.Role) (all []named) {
 	return all
 }
 
+// handler answers a request. Its error, before the first byte, is shown as a problem.
+type handler func(http.ResponseWriter, *asked) error
+
 // guard lets those in who have a session and at least a role.
-func (c *Console) guard(least access.Role, next func(http.ResponseWriter, *asked)) http.Handler {
+func (c *Console) guard(least access.Role, next handler) http.Handler {
 	return c.guardOf(c.opts.Access.Of, least, next)
 }
 
 // guardOf is guard with a way to know the visitor.
-func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least access.Role, next func(http.ResponseWriter, *asked)) http.Handler {
+func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least access.Role, next handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const limit = 1 << 20
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
@@ -77,30 +80,23 @@ func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least a
 		default:
 			a.client, err = c.opts.Ask(a.person)
 		}
+		if err == nil {
+			err = next(w, a)
+		}
 		if err != nil {
 			c.fail(w, a, err)
-			return
 		}
-		next(w, a)
 	})
 }
 
-func (c *Console) page(p page) func(http.ResponseWriter, *asked) {
-	return func(w http.ResponseWriter, a *asked) {
+func (c *Console) page(p page) handler {
+	return func(w http.ResponseWriter, a *asked) error {
 		data, err := p.data(a)
 		if err != nil {
-			c.fail(w, a, err)
-			return
+			return err
 		}
 		c.render(w, a, http.StatusOK, p.file, shown{Title: p.title, Path: cmp.Or(p.under, p.path), Notice: takeNotice(w, a.request), Data: data})
-	}
-}
-
-func (c *Console) feed(f feed) func(http.ResponseWriter, *asked) {
-	return func(w http.ResponseWriter, a *asked) {
-		if err := f.serve(a, w); err != nil {
-			c.fail(w, a, err)
-		}
+		return nil
 	}
 }
 

@@ -69,7 +69,7 @@ func New(o Options) *Console {
 		mux.Handle("POST "+a.path, c.guard(a.least, c.action(a)))
 	}
 	for _, f := range feeds {
-		mux.Handle("GET "+f.path, c.guard(f.least, c.feed(f)))
+		mux.Handle("GET "+f.path, c.guard(f.least, f.serve))
 	}
 	mux.Handle("GET "+streamPath, c.guardOf(o.Access.Still, access.Viewer, c.follow))
 	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func New(o Options) *Console {
 	})
 	mux.Handle("GET "+scriptsPath+"{hash}/{name}", serveScript)
 	o.Access.Register(mux)
-	mux.Handle("/", c.guard(access.Viewer, func(w http.ResponseWriter, a *asked) {
-		c.fail(w, a, &problem{http.StatusNotFound, "There is no such page.", "Choose one in the navigation."})
+	mux.Handle("/", c.guard(access.Viewer, func(http.ResponseWriter, *asked) error {
+		return &problem{http.StatusNotFound, "There is no such page.", "Choose one in the navigation."}
 	}))
 	c.all = http.NewCrossOriginProtection().Handler(mux)
 	return c

@@ -316,7 +316,7 @@ func TestARoleIsAskedFor(t *testing.T) {
 	t.Parallel()
 	c, server := serve(t)
 	cookie := login(t, c, server.URL)
-	resp, body := fits(t, c.guard(access.Operator+1, func(http.ResponseWriter, *asked) { t.Error("the row was asked") }), http.MethodGet, "", cookie)
+	resp, body := fits(t, c.guard(access.Operator+1, func(http.ResponseWriter, *asked) error { t.Error("the row was asked"); return nil }), http.MethodGet, "", cookie)
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
 	assert.Contains(t, body, "Your role is operator")
 }
