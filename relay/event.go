@@ -18,37 +18,38 @@ import (
 type Event struct {
 	// ID is the CloudEvents id. It stays the same when the event is pushed again or delivered
 	// again: it is the body's own event_id, or else a hash of source, time and body.
-	ID string
+	ID string `json:"id"`
 	// Source is the CloudEvents source: "/projects/P/environments/E" for the pushed events of
 	// an environment, and [TrailSource] for the relay's own. ID is unique within a Source.
-	Source string
+	Source string `json:"source,omitempty"`
 	// Type is the CloudEvents type: "event_log.ACTION" for pushed events, and
 	// "settings.changed", "streaming.changed" and the like for the relay's own.
-	Type string
+	Type string `json:"type,omitempty"`
 	// Subject is the CloudEvents subject. It may be empty.
-	Subject string
+	Subject string `json:"subject,omitempty"`
 	// Time is when the event happened according to its sender, with a precision of a
 	// nanosecond. It may be hours in the past, or in the future.
-	Time time.Time
+	Time time.Time `json:"time,omitzero"`
 	// Received is when the relay received the event, by the relay's clock. For the entries and
 	// checkpoints of the audit trail it is Time, since nothing vouches for another.
-	Received time.Time
+	Received time.Time `json:"received,omitzero"`
 	// ContentType is the media type of Body.
-	ContentType string
+	ContentType string `json:"content_type,omitempty"`
 	// Project and Environment are slugs of the workspace; Environment is empty if the event
 	// concerns a whole project.
-	Project, Environment string
+	Project     string `json:"project,omitempty"`
+	Environment string `json:"environment,omitempty"`
 	// Labels are the sender's stream labels (Loki) or tags (Datadog), followed
 	// by the entry's own structured metadata. Names may repeat.
-	Labels []Label
+	Labels []Label `json:"labels,omitempty"`
 	// Body is the event as received, byte for byte.
-	Body []byte
+	Body []byte `json:"body_base64,omitempty"`
 
 	// Record is the record of the journal that the event stands in, as its event number Index, from
 	// 0. The journal sets both where a sink asks for them, so that the sink knows an event again
 	// that is delivered again. A dead letter and a replay have no Record.
-	Record *Record
-	Index  int
+	Record *Record `json:"-"`
+	Index  int     `json:"-"`
 }
 
 // Record is a record of a journal: its position, and its checksum, by which a journal that was

@@ -26,8 +26,6 @@ type control struct {
 
 	starting sync.Mutex      // held while parts are started or stopped
 	over     bool            // nothing is started any more; guarded by starting
-	begun    bool            // the first step was taken; guarded by starting
-	acts     bool            // the second one was; guarded by starting
 	stack    stack           // of the first step; guarded by starting
 	acting   stack           // of the second one; guarded by starting
 	life     context.Context // ends when the relay begins to stop
@@ -38,7 +36,7 @@ type control struct {
 	files      *tiles.Keeper // of the trail
 	timeline   *timeline.Index
 	silences   *health.Silences
-	health     *health.Keeper
+	health     *health.Keeper                       // the last part of the first step
 	spans      []*eventproof.Keeper                 // of each log of the journal; nil: no spans are made
 	forwarded  atomic.Int64                         // how many entries of the trail are in the journal
 	covered    atomic.Int64                         // how many of them have a checkpoint there
@@ -59,13 +57,12 @@ func newControl(r *process) *control {
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
 	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startConsole,
-		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth,
-		func(context.Context) error { c.begun = true; return nil })
+		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
 }
 
 // act takes the second step.
 func (c *control) act(ctx context.Context) error {
-	return c.take(ctx, c.startAsking, func(context.Context) error { c.acts = true; return nil })
+	return c.take(ctx, c.startAsking)
 }
 
 // startAsking starts what reads the sections of the configuration that a reload may change.
@@ -78,12 +75,12 @@ func (c *control) startAsking(ctx context.Context) error {
 func (c *control) reconfigure(ctx context.Context) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	if c.over || !c.begun {
+	if c.over || c.health == nil {
 		return nil
 	}
 	c.silences.Reconfigure(c.environments())
 	c.health.Reconfigure(c.cfg().Environments, c.cfg().Streaming.Interval, c.declaredOrNil())
-	if !c.acts {
+	if len(c.acting.steps) == 0 { // the second step was not taken yet
 		return nil
 	}
 	if err := c.acting.unwind(ctx); err != nil {

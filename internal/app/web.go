@@ -28,7 +28,7 @@ func (r *process) startWeb(ctx context.Context) (err error) {
 		return nil
 	}
 	cfg := r.cfg().Console
-	if r.visitors, err = access.New(ctx, access.Options{Console: cfg, Table: r.store.Table(), Logger: r.log}); err != nil {
+	if r.visitors, err = access.New(ctx, cfg, r.store.Table(), r.log); err != nil {
 		return err
 	}
 	r.stack.push("sessions of the console", background(r.visitors.Follow))

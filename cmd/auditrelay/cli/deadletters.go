@@ -121,7 +121,7 @@ func showLetter(p *page, l *console.Letter) {
 	p.field("reason", l.Reason)
 	p.field("attempts", strconv.Itoa(l.Attempts))
 	p.field("unreadable", l.Damage)
-	event := l.Event()
+	event := l.Event
 	event.Attributes(func(name, value string) bool {
 		p.field(name, value)
 		return true
@@ -150,7 +150,7 @@ func newDeadlettersExport() *cobra.Command {
 					return nil
 				}
 				events++
-				event := l.Event()
+				event := l.Event
 				_, err := w.Write(file.AppendLine(nil, &event))
 				return err
 			})

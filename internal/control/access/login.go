@@ -49,13 +49,6 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "templates/login.html"))
 
-// Options give an access its parts.
-type Options struct {
-	Console config.Console
-	Table   store.Table
-	Logger  *slog.Logger
-}
-
 // Access knows who visits the console. It is safe for concurrent use.
 type Access struct {
 	cfg      config.Console
@@ -74,16 +67,16 @@ type Visitor struct {
 }
 
 // New makes an access, with the sessions that the table has.
-func New(ctx context.Context, o Options) (*Access, error) {
-	p, err := newProvider(o.Console.OIDC, o.Console.URL)
+func New(ctx context.Context, cfg config.Console, table store.Table, log *slog.Logger) (*Access, error) {
+	p, err := newProvider(cfg.OIDC, cfg.URL)
 	if err != nil {
 		return nil, err
 	}
-	a := &Access{cfg: o.Console, log: o.Logger, provider: p, sessions: &sessions{
-		table: o.Table, length: o.Console.SessionLength, idle: o.Console.IdleLength, rules: fingerprint(o.Console), log: o.Logger,
+	a := &Access{cfg: cfg, log: log, provider: p, sessions: &sessions{
+		table: table, length: cfg.SessionLength, idle: cfg.IdleLength, rules: fingerprint(cfg), log: log,
 	}}
 	if err := a.sessions.load(ctx); err != nil {
-		o.Logger.Warn("people have to log in to the console again", "error", err)
+		log.Warn("people have to log in to the console again", "error", err)
 	}
 	return a, nil
 }

@@ -97,7 +97,7 @@ func newStand(t *testing.T) *stand {
 func (s *stand) open(t *testing.T) {
 	t.Helper()
 	var err error
-	s.Access, err = New(t.Context(), Options{Console: s.cfg, Table: s.table, Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	s.Access, err = New(t.Context(), s.cfg, s.table, slog.New(slog.NewTextHandler(s.log, nil)))
 	require.NoError(t, err)
 }
 

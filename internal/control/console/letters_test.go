@@ -28,7 +28,7 @@ func TestLettersAreListed(t *testing.T) {
 	all := s.letters(deadletters.Filter{}, true)
 	require.Equal(t, eventIDs(events), letterIDs(all))
 	for i := range all {
-		assert.Equal(t, events[i], all[i].Event())
+		assert.Equal(t, events[i], all[i].Event)
 	}
 	assert.Equal(t, "message is Too Large", all[0].Reason)
 	assert.Equal(t, 3, all[0].Attempts)
@@ -83,7 +83,7 @@ func TestLettersAreReplayed(t *testing.T) {
 	assert.Equal(t, "a", left[0].Sink)
 	assert.Equal(t, "an event is refused", left[0].Reason, "its new reason")
 	assert.Greater(t, left[0].Attempts, 3, "the attempts are added up")
-	assert.Equal(t, events[7], left[0].Event())
+	assert.Equal(t, events[7], left[0].Event)
 }
 
 func TestLettersGoToAnotherSink(t *testing.T) {

@@ -39,42 +39,20 @@ type Letter struct {
 	Refused  time.Time `json:"refused"`
 	Damage   string    `json:"damage,omitempty"` // why the event cannot be read
 
-	letterEvent
-	BodyBytes int `json:"body_bytes"`
-}
-
-// letterEvent is the event of a letter as JSON.
-type letterEvent struct {
-	ID          string        `json:"id"`
-	Source      string        `json:"source,omitempty"`
-	Type        string        `json:"type,omitempty"`
-	Subject     string        `json:"subject,omitempty"`
-	Time        time.Time     `json:"time,omitzero"`
-	Received    time.Time     `json:"received,omitzero"`
-	ContentType string        `json:"content_type,omitempty"`
-	Project     string        `json:"project,omitempty"`
-	Environment string        `json:"environment,omitempty"`
-	Labels      []relay.Label `json:"labels,omitempty"`
-	// Body is left out of lists: it may hold personal data.
-	Body []byte `json:"body_base64,omitempty"`
-	// A letter has no place in the journal any more.
-	Record *relay.Record `json:"-"`
-	Index  int           `json:"-"`
+	relay.Event     // without its body in lists, since it may hold personal data
+	BodyBytes   int `json:"body_bytes"`
 }
 
 func letterOf(d *deadletters.Letter, withBody bool) *Letter {
 	l := &Letter{
 		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
-		letterEvent: letterEvent(d.Event), BodyBytes: len(d.Event.Body),
+		Event: d.Event, BodyBytes: len(d.Event.Body),
 	}
 	if !withBody {
 		l.Body = nil
 	}
 	return l
 }
-
-// Event gives back the event of a letter with its body.
-func (l *Letter) Event() relay.Event { return relay.Event(l.letterEvent) }
 
 // ListLetters asks for dead letters.
 type ListLetters struct {

@@ -96,11 +96,11 @@ func (s *stage) begin(t testing.TB, log *slog.Logger, stopTrail func()) {
 		Policy: func() (string, error) { return "log KEY\n", nil },
 		Dir:    filepath.Join(s.dir, tiles.Dir),
 	}
-	visitors, err := access.New(ctx, access.Options{
-		Console: config.Console{SessionLength: 8 * time.Hour, IdleLength: time.Hour, Certificates: &config.ConsoleCertificates{Roles: []config.CertificateRole{
+	visitors, err := access.New(ctx, config.Console{
+		SessionLength: 8 * time.Hour, IdleLength: time.Hour, Certificates: &config.ConsoleCertificates{Roles: []config.CertificateRole{
 			{Role: "viewer", Subject: "CN=viewer"}, {Role: "auditor", Subject: "CN=auditor"}, {Role: "operator", Subject: "CN=operator"},
-		}}}, Table: kept.Table(), Logger: log,
-	})
+		}},
+	}, kept.Table(), log)
 	require.NoError(t, err)
 	s.Console = New(Options{
 		Logger: log, Trail: func() (*Trail, error) { return files, nil }, Access: visitors,
