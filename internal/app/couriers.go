@@ -15,14 +15,14 @@ type edition struct {
 	cfg    config.Sink
 	over   context.Context // ends when a reload has changed or removed the sink
 	end    context.CancelFunc
-	opened chan struct{} // closed once it is delivered to
-	open   func()        // closes opened
+	opened context.Context // ends once it is delivered to
+	open   context.CancelFunc
 }
 
 func newEdition(cfg config.Sink) *edition {
-	e := &edition{cfg: cfg, opened: make(chan struct{})}
+	e := &edition{cfg: cfg}
 	e.over, e.end = context.WithCancel(context.Background())
-	e.open = sync.OnceFunc(func() { close(e.opened) })
+	e.opened, e.open = context.WithCancel(context.Background())
 	return e
 }
 
@@ -126,17 +126,7 @@ func (c *couriers) leave(key string, p *place) {
 }
 
 // isOpen reports whether there is such an edition, and it is delivered to, or was.
-func (e *edition) isOpen() bool {
-	if e == nil {
-		return false
-	}
-	select {
-	case <-e.opened:
-		return true
-	default:
-		return false
-	}
-}
+func (e *edition) isOpen() bool { return e != nil && e.opened.Err() != nil }
 
 // startSinks begins to deliver to the sinks, on a disk, and returns once each is open. They stop
 // together.
@@ -161,7 +151,7 @@ func (r *process) startSinks(ctx context.Context) error {
 	})
 	for _, e := range r.couriers.replace(r.cfg().Sinks, func(string) bool { return false }) {
 		select {
-		case <-e.opened:
+		case <-e.opened.Done():
 		case err := <-r.failed:
 			return err
 		case <-ctx.Done():

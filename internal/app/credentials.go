@@ -38,14 +38,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 // startDamage enters the damage of credentials into the trail.
 func (c *control) startDamage(context.Context) error {
 	c.stack.push("entries of damaged credentials", background(func(ctx context.Context) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case d := <-c.damaged:
-				c.recordDamaged(ctx, d)
-			}
-		}
+		each(ctx, c.damaged, func(d credentials.Damage) { c.recordDamaged(ctx, d) })
 	}))
 	return nil
 }

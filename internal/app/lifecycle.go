@@ -141,18 +141,13 @@ func (c *control) startLifecycle(context.Context) error {
 // enterReloads enters what each reload has changed, until ctx ends. Two that follow each other
 // closely may be one entry. A crash before it leaves it to the entry of the next start.
 func (c *control) enterReloads(ctx context.Context, l *lifecycle) {
-	for {
-		select {
-		case <-c.reload.done:
-		case <-ctx.Done():
-			return
-		}
+	each(ctx, c.reload.done, func(struct{}) {
 		if err := l.runsWith(c.cfg()); err != nil {
 			c.log.Warn("a reload cannot be entered into the audit trail", "error", err)
-			continue
+			return
 		}
 		_ = c.insist(ctx, "entering a reload into the audit trail", l.reloaded) // the context's end
-	}
+	})
 }
 
 // reloaded enters what differs from the configuration of the newest entry.
@@ -228,9 +223,7 @@ func (c *control) haveAll(index int64) bool {
 
 // started enters the start, with what changed in the configuration since the last entry.
 func (l *lifecycle) started(ctx context.Context) error {
-	_, err := audit.Update(ctx, l.trail, ownProject, "", l.subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
-		return l.start(last, found)
-	})
+	_, err := audit.Update(ctx, l.trail, ownProject, "", l.subject, l.start)
 	return err
 }
 

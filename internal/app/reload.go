@@ -245,7 +245,7 @@ func untilOpened(ctx context.Context, fresh []*edition, patience time.Duration) 
 	defer cancel()
 	for _, e := range fresh {
 		select {
-		case <-e.opened:
+		case <-e.opened.Done():
 		case <-e.over.Done():
 		case <-ctx.Done():
 			if !e.isOpen() {

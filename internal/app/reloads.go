@@ -122,13 +122,8 @@ func (r *process) startReloads(context.Context) error {
 // followReloads reloads when somebody asks for it by a signal.
 func (r *process) followReloads() {
 	r.stack.push("reloads", background(func(ctx context.Context) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.reload.Asked:
-				_, _ = r.Reload(ctx, console.Reload{}) // it is in the log, and in /status
-			}
-		}
+		each(ctx, r.reload.Asked, func(os.Signal) {
+			_, _ = r.Reload(ctx, console.Reload{}) // it is in the log, and in /status
+		})
 	}))
 }

@@ -51,6 +51,18 @@ func startAll(ctx context.Context, parts ...func(context.Context) error) error {
 	return nil
 }
 
+// each calls do with what a channel gives, until ctx ends.
+func each[T any](ctx context.Context, from <-chan T, do func(T)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case one := <-from:
+			do(one)
+		}
+	}
+}
+
 // background runs work in a goroutine of its own and returns its end: a step to cancel
 // work's context and to wait for it, no longer than its own.
 func background(work func(ctx context.Context)) (stop func(ctx context.Context) error) {

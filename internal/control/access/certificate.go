@@ -48,15 +48,7 @@ func namesIn(leaf *x509.Certificate) []string {
 }
 
 func attributes(n pkix.Name, kind string) []string {
-	switch kind {
-	case "CN":
-		return []string{n.CommonName}
-	case "O":
-		return n.Organization
-	case "OU":
-		return n.OrganizationalUnit
-	}
-	return nil
+	return map[string][]string{"CN": {n.CommonName}, "O": n.Organization, "OU": n.OrganizationalUnit}[kind]
 }
 
 // nameIn is what people call the certificate's holder.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -254,9 +255,9 @@ func (s *sessions) list() []Session {
 }
 
 // end ends the chosen sessions. They have ended in this process even if that is not durable.
-func (s *sessions) end(ctx context.Context, chosen func(*kept) bool) (ended []Session, err error) {
+func (s *sessions) end(ctx context.Context, chosen func(*kept) bool) ([]Session, error) {
 	gone := map[string]Session{}
-	err = s.change(ctx, func(live []kept) []kept {
+	err := s.change(ctx, func(live []kept) []kept {
 		return slices.DeleteFunc(live, func(k kept) bool {
 			if chosen(&k) {
 				gone[k.ID] = k.Session
@@ -264,10 +265,7 @@ func (s *sessions) end(ctx context.Context, chosen func(*kept) bool) (ended []Se
 			return chosen(&k)
 		})
 	})
-	for _, session := range gone {
-		ended = append(ended, session)
-	}
-	return ended, err
+	return slices.Collect(maps.Values(gone)), err
 }
 
 // link makes the token of a link.

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/config"
 )
@@ -37,13 +38,8 @@ type Reloaded struct {
 }
 
 // Restarts are the changes that take a restart.
-func (r *Reloaded) Restarts() (all []config.Change) {
-	for _, c := range r.Changes {
-		if c.Rule == config.Restart {
-			all = append(all, c)
-		}
-	}
-	return all
+func (r *Reloaded) Restarts() []config.Change {
+	return slices.DeleteFunc(slices.Clone(r.Changes), func(c config.Change) bool { return c.Rule != config.Restart })
 }
 
 func (s *Server) reload(ctx context.Context, req Reload) (Reloaded, error) {

@@ -16,7 +16,7 @@ type sinkPage struct {
 	Hours   int // of the axis
 	Axis    axis
 	Spans   []span // of the axis, the newest first
-	Reasons []reason
+	Reasons []*reason
 	Cut     bool // there are more letters than were read for Reasons
 }
 

@@ -25,7 +25,7 @@ const (
 // sinksPage has the sinks, and why letters are dead.
 type sinksPage struct {
 	Sinks   []console.Sink
-	Reasons []reason
+	Reasons []*reason
 	// Cut: there are more letters than were read for Reasons.
 	Cut    bool
 	MayAct bool
@@ -53,7 +53,7 @@ func sinksOf(a *asked) (any, error) {
 
 // reasonsOf groups the dead letters of a sink, or of all, by their reasons. It tells whether there are
 // more letters than were read.
-func reasonsOf(a *asked, sink string) (list []reason, cut bool, err error) {
+func reasonsOf(a *asked, sink string) (list []*reason, cut bool, err error) {
 	by, n := map[[2]string]*reason{}, 0
 	err = a.client.Letters(a.ctx, console.ListLetters{Filter: deadletters.Filter{Sink: sink, Limit: mostGrouped}, Veiled: true}, func(l *console.Letter) error {
 		key := [2]string{l.Sink, relay.Digitless(l.Reason)}
@@ -65,10 +65,7 @@ func reasonsOf(a *asked, sink string) (list []reason, cut bool, err error) {
 		n++
 		return nil
 	})
-	for _, r := range by {
-		list = append(list, *r)
-	}
-	slices.SortFunc(list, func(a, b reason) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason)) })
+	list = slices.SortedFunc(maps.Values(by), func(a, b *reason) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason)) })
 	return list[:min(len(list), 50)], n >= mostGrouped, err
 }
 
