@@ -2,10 +2,17 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -91,4 +98,94 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 		Source: relay.TrailSource, Project: e.Project, Environment: e.Environment,
 		Time: e.Time, Received: e.Time, ContentType: audit.EventContentType, Body: body,
 	}, nil
+}
+
+// signedBody is the body of a checkpoint's event.
+type signedBody struct {
+	Type string `json:"type"`
+	// Checkpoint is the signed note (C2SP tlog-checkpoint), verbatim; it alone is signed. The
+	// other members repeat it for searches, except Base, the index of the tree's first entry.
+	Checkpoint string    `json:"checkpoint"`
+	Origin     string    `json:"origin"`
+	Base       int64     `json:"base"`
+	Size       int64     `json:"size"`
+	Root       tlog.Hash `json:"root"`
+	Time       time.Time `json:"time"`
+}
+
+// checkpointEvent makes a kept checkpoint an event: the same one at each call. It is no entry of
+// the trail, so it makes no further checkpoint.
+func checkpointEvent(c audit.Kept) (relay.Event, error) {
+	body, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
+	if err == nil {
+		body, err = jsondiff.Canonical(body)
+	}
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
+	}
+	return relay.Event{
+		ID: fmt.Sprintf("%s@checkpoint-%d-%d", audit.NameOf(c.PublicKey), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
+		Source: relay.TrailSource, Project: ownProject,
+		Time: c.Time, Received: c.Time, ContentType: audit.EventContentType, Body: body,
+	}, nil
+}
+
+// forwardCheckpoint puts a checkpoint into the journal. After a crash the follower may
+// ask again, and the event has the same id.
+func (c *control) forwardCheckpoint(ctx context.Context, k audit.Kept) error {
+	event, err := checkpointEvent(k)
+	if err != nil {
+		return err
+	}
+	if err := c.appendEvent(ctx, &event); err != nil {
+		return err
+	}
+	c.covered.Store(k.Base + k.Size)
+	return nil
+}
+
+// startSpans enters digests of the event stream into the trail. Late ones are a warning:
+// nothing waits for them.
+func (c *control) startSpans(context.Context) error {
+	cfg := c.cfg().Audit.Spans
+	if cfg.Disabled {
+		return nil
+	}
+	for shard, log := range c.journal.Logs() {
+		keeper := eventproof.New(eventproof.Options{Subject: eventproof.SubjectOf(shard), Interval: cfg.Interval, Events: cfg.Events, Logger: c.log})
+		log.Seal(keeper.Note)
+		log.KeepAfter(func() uint64 { return keeper.State().Through })
+		c.spans = append(c.spans, keeper)
+		c.stack.push("event spans", background(func(ctx context.Context) {
+			select {
+			case <-c.calm: // an earlier process may have left much of the journal to be digested
+				keeper.Run(ctx, log, c.trail)
+			case <-ctx.Done():
+			}
+		}))
+	}
+	c.admin.AddCheck(admin.Check{Name: "event spans", Probe: c.spansRemark})
+	c.admin.AddStatus("spans", func(context.Context) (any, error) { return c.spanStates(), nil })
+	return nil
+}
+
+// spanStates are how far the spans have come: in each log, where there are several.
+func (c *control) spanStates() any {
+	if len(c.spans) == 1 {
+		return c.spans[0].State()
+	}
+	states := make([]eventproof.State, len(c.spans))
+	for i, keeper := range c.spans {
+		states[i] = keeper.State()
+	}
+	return states
+}
+
+func (c *control) spansRemark(context.Context) (string, error) {
+	for _, keeper := range c.spans {
+		if s := keeper.State(); s.Failing != "" {
+			return "warning: the digests of the event stream are late: " + s.Failing, nil
+		}
+	}
+	return "none are late", nil
 }

@@ -2,13 +2,18 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/store/durable"
 )
 
 // littleRoom on the disk is no room for all that is not an event: the trail, and how far sinks are. Pushes
@@ -45,4 +50,22 @@ func (r *process) diskRemark(context.Context) (string, error) {
 		return fmt.Sprintf("warning: the disk of %s has %v left, so that the audit trail and the positions of sinks may not be written; make room", dir, free), nil
 	}
 	return fmt.Sprintf("%v are free", free), nil
+}
+
+// makeDataDir makes the data directory where there is none, and says what keeps this user from it.
+func makeDataDir(dir string) error {
+	err := durable.MakeDir(dir)
+	if err == nil {
+		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.R_OK|unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	}
+	advice := ""
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		advice = fmt.Sprintf("; run the relay as the user whom the folder belongs to, or give the folder to this user (uid %d)", os.Geteuid())
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		advice = "; it, or what it is in, is a file: set another data_dir"
+	}
+	return fmt.Errorf("data_dir %s: %w%s", dir, err, advice)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
@@ -142,4 +144,69 @@ func oneIf(so bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// startFormers watches the environments that were taken out of the configuration. client
+// is nil without a workspace: then only their refused pushes tell of them.
+func (c *control) startFormers(client *management.Client, shown *shown) error {
+	formers := streaming.NewFormers(streaming.Options{
+		Environments: c.cfg().Environments, Client: client, Credentials: c.credentials, Interval: c.cfg().Streaming.Interval, Logger: c.log,
+	})
+	if err := shown.Register(formers); err != nil {
+		return fmt.Errorf("register the metrics of former environments: %w", err)
+	}
+	c.runActing("former environments", formers.Run)
+	shown.addStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
+	shown.addCheck(admin.Check{Name: "config", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
+	return nil
+}
+
+// mostFormers bounds how many of them are named in one line.
+const mostFormers = 3
+
+// formersRemark names the environments whose events are lost because they are not
+// configured. No push would be saved by sending it elsewhere, so the relay stays ready.
+func formersRemark(all []streaming.FormerStatus) string {
+	var losing []string
+	for _, s := range all {
+		if s.Losing {
+			losing = append(losing, fmt.Sprintf("%s/%s: %s. Do: %s", s.Project, s.Environment, s.Reason, s.Action))
+		}
+	}
+	if len(losing) == 0 {
+		return "every environment whose event log comes here is configured"
+	}
+	more := ""
+	if n := len(losing) - mostFormers; n > 0 {
+		losing, more = losing[:mostFormers], fmt.Sprintf("; and %d more, in /status", n)
+	}
+	return "warning: " + strings.Join(losing, "; ") + more
+}
+
+// startDesk lets people act on the workspace, once it has ended an earlier process's open
+// actions in the trail.
+func (c *control) startDesk(client *management.Client) {
+	set := c.cfg().Environments
+	if c.cfg().Streaming.DryRun {
+		set = nil // the relay sets none of them
+	}
+	desk := workspace.New(client, c.trail, set, c.log)
+	c.acting.push("questions to the desk", func(context.Context) error { c.desk.Store(nil); return nil })
+	c.runActing("desk", func(ctx context.Context) {
+		if c.insist(ctx, "ending the actions on the workspace that an earlier process left open", desk.EndOpen) == nil {
+			c.desk.Store(desk)
+		}
+	})
+}
+
+// insist calls do until it succeeds or ctx ends.
+func (r *process) insist(ctx context.Context, what string, do func(context.Context) error) error {
+	return retry.Insist(ctx, r.log, what, func(error) bool { return false }, func() error { return do(ctx) })
+}
+
+func (c *control) deskForPeople() (*workspace.Desk, error) {
+	if c.cfg().Workspace == nil {
+		return nil, errors.New("the configuration has no workspace section, so the workspace cannot be asked")
+	}
+	return ifStarted(&c.desk, "the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")
 }

@@ -8,11 +8,57 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
 	"github.com/auditrelay/auditrelay/relay"
 )
+
+// Letter is a dead letter.
+type Letter struct {
+	Sequence uint64    `json:"sequence"`
+	Sink     string    `json:"sink"`
+	Reason   string    `json:"reason"` // as the sink said
+	Attempts int       `json:"attempts"`
+	Refused  time.Time `json:"refused"`
+	Damage   string    `json:"damage,omitempty"` // why the event cannot be read
+
+	relay.Event     // without its body in lists, since it may hold personal data
+	BodyBytes   int `json:"body_bytes"`
+}
+
+func letterOf(d *deadletters.Letter, withBody bool) *Letter {
+	l := &Letter{
+		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
+		Event: d.Event, BodyBytes: len(d.Event.Body),
+	}
+	if !withBody {
+		l.Body = nil
+	}
+	return l
+}
+
+// ListLetters asks for dead letters.
+type ListLetters struct {
+	Filter deadletters.Filter `json:"filter"`
+	Bodies bool               `json:"bodies,omitempty"`
+	// Veiled shows the events as viewers of the console in the browser may see them.
+	Veiled bool `json:"veiled,omitempty"`
+}
+
+// ReplayLetters asks to hand dead letters to their sink again, or to To.
+type ReplayLetters struct {
+	Filter deadletters.Filter `json:"filter"`
+	To     string             `json:"to,omitempty"`
+	DryRun bool               `json:"dry_run,omitempty"`
+}
+
+// DiscardLetters asks to remove dead letters.
+type DiscardLetters struct {
+	Filter deadletters.Filter `json:"filter"`
+	DryRun bool               `json:"dry_run,omitempty"`
+}
 
 func (s *Server) listLetters(ctx context.Context, req ListLetters, out *stream) (err error) {
 	if err := s.knownToLetters(ctx, req.Filter.Sink); err != nil {

@@ -15,6 +15,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
+// ReplaySpan asks to hand the kept events from Since until Until to a sink again. A
+// zero Until means now.
+type ReplaySpan struct {
+	Sink   string    `json:"sink"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
+	Match  string    `json:"match,omitempty"` // a CEL expression, as in a sink's match
+	DryRun bool      `json:"dry_run,omitempty"`
+}
+
 // replayable gives events to a pump, and takes those that are refused.
 type replayable interface {
 	relay.Source

@@ -14,10 +14,53 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
+
+// Progress is the progress of a piece of work.
+type Progress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+	Unit  string `json:"unit"` // of both: "records" or "dead letters"
+
+	Matched   uint64 `json:"matched"`           // chosen events, as far as the job has looked
+	Delivered uint64 `json:"delivered"`         // acknowledged by the sink
+	Refused   uint64 `json:"refused"`           // refused by it for good; they are in the dead letters
+	Removed   uint64 `json:"removed,omitempty"` // removed dead letters
+	Damaged   uint64 `json:"damaged,omitempty"` // of Unit: could not be read
+	Missing   uint64 `json:"missing,omitempty"` // of Unit: were gone before they could be read
+
+	// Sinks counts the chosen letters by sink.
+	Sinks map[string]uint64 `json:"sinks,omitempty"`
+	// Last is the newest chosen dead letter.
+	Last uint64 `json:"last,omitempty"`
+	// Failing is the error under retry; empty while it works.
+	Failing string `json:"failing,omitempty"`
+	// Archived are the entries moved to an archive, or to be moved.
+	Archived []proof.Archived `json:"archived,omitempty"`
+	// Notes are for a person.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// frame is one line of a stream, apart from the item in it.
+type frame struct {
+	Progress *Progress  `json:"progress,omitempty"`
+	Taps     *TapCounts `json:"tap_counts,omitempty"`
+	// Following: all rows before this index have come.
+	Following *int64 `json:"following,omitempty"`
+
+	Finished bool   `json:"finished,omitempty"` // the last line, all is well
+	Error    string `json:"error,omitempty"`    // the last line, it is not
+}
+
+// item is a line with something that was asked for.
+type item[T any] struct {
+	Item *T `json:"item,omitempty"`
+	frame
+}
 
 // none is the request of a question that needs no further words.
 type none struct{}
