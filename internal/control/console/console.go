@@ -243,7 +243,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-func refuse(status int, format string, args ...any) error {
+func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 

@@ -67,7 +67,7 @@ type none struct{}
 
 // request reads the request of a call strictly: an older relay must not pass over a field that
 // it does not know. A request with a method Check is checked by it.
-func request[Req any](w http.ResponseWriter, r *http.Request) (req Req, err error) {
+func request[Req any](w http.ResponseWriter, r *http.Request) (req Req, wrong *refusal) {
 	const limit = 1 << 20
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	d.DisallowUnknownFields()
@@ -97,18 +97,16 @@ func answers[Req, Answer any](answer func(context.Context, Req) (Answer, error))
 // of its own.
 func lists[Req any](list func(ctx context.Context, req Req, out *stream) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		req, err := request[Req](w, r)
-		if err != nil {
-			fail(w, err)
+		req, refused := request[Req](w, r)
+		if refused != nil {
+			fail(w, refused)
 			return
 		}
 		out := newStream(w)
-		if err = list(r.Context(), req, out); err != nil && !out.began {
-			var refused *refusal
-			if errors.As(explained(err), &refused) {
-				fail(w, err)
-				return
-			}
+		err := list(r.Context(), req, out)
+		if !out.began && errors.As(explained(err), &refused) {
+			fail(w, refused)
+			return
 		}
 		out.end(r.Context(), err)
 	}
@@ -173,16 +171,10 @@ func explained(err error) error {
 	return err
 }
 
-func fail(w http.ResponseWriter, err error) {
-	err = explained(err)
-	status := http.StatusInternalServerError
-	var r *refusal
-	if errors.As(err, &r) {
-		status = r.status
-	}
+func fail(w http.ResponseWriter, r *refusal) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answerError{err.Error()}) // the client has gone
+	w.WriteHeader(r.status)
+	_ = json.NewEncoder(w).Encode(answerError{r.text}) // the client has gone
 }
 
 // progressInterval is the time between two reports of progress to a client.
