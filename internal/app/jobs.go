@@ -143,31 +143,26 @@ func (r *process) joinCluster(ctx context.Context) error {
 
 // work knows which jobs are under way in this process.
 type work struct {
-	mu    sync.Mutex
-	names []string // sorted; guarded by mu
+	names sync.Map // the values mean nothing
 }
 
 // noted is work that is known while it is under way.
 func (w *work) noted(name string, do lease.Work) lease.Work {
 	return func(ctx context.Context, turn *lease.Turn) error {
-		w.change(func(names []string) []string { return slices.Sorted(slices.Values(append(names, name))) })
-		defer w.change(func(names []string) []string {
-			return slices.DeleteFunc(names, func(n string) bool { return n == name })
-		})
+		w.names.Store(name, nil)
+		defer w.names.Delete(name)
 		return do(ctx, turn)
 	}
 }
 
-func (w *work) change(f func([]string) []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.names = f(w.names)
-}
-
+// list is sorted.
 func (w *work) list() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]string{}, w.names...)
+	all := []string{}
+	for name := range w.names.Range {
+		all = append(all, name.(string))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // remark names what this relay does besides taking pushes.
