@@ -145,24 +145,24 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 // routes are the questions and commands. A relay that does not have its cluster's trail answers some.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	handle := func(all map[string]http.HandlerFunc) *http.ServeMux {
-		for path, answer := range all {
-			mux.HandleFunc("POST "+path, answer)
-		}
-		return mux
-	}
-	handle(map[string]http.HandlerFunc{
-		"/v1/status":       answers(s.status),
-		"/v1/reload":       answers(s.reload),
-		"/v1/console/open": answers(s.openWeb),
-	})
+	mux.HandleFunc("POST /v1/status", answers(s.status))
+	mux.HandleFunc("POST /v1/reload", answers(s.reload))
+	mux.HandleFunc("POST /v1/console/open", answers(s.openWeb))
 	if s.opts.Elsewhere {
 		mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 			fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
 		})
 		return mux
 	}
-	return handle(map[string]http.HandlerFunc{
+	for path, answer := range s.controlRoutes() {
+		mux.HandleFunc("POST "+path, answer)
+	}
+	return mux
+}
+
+// controlRoutes are those of the relay that has control.
+func (s *Server) controlRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
 		"/v1/console/sessions":        answers(s.listSessions),
 		"/v1/console/sessions/revoke": answers(s.revokeSession),
 		"/v1/console/stop":            answers(s.enterStop),
@@ -203,7 +203,7 @@ func (s *Server) routes() *http.ServeMux {
 		}),
 		"/v1/damage":        answers(func(context.Context, none) (journal.Damage, error) { return s.opts.Quarantine.Damage(), nil }),
 		"/v1/damage/accept": answers(s.acceptDamage),
-	})
+	}
 }
 
 // Close ends the work under way, each piece at a point without loss,
