@@ -10,7 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/journal/record"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/relay"
@@ -118,7 +118,7 @@ type signedBody struct {
 func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	body, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
 	if err == nil {
-		body, err = jsondiff.Canonical(body)
+		body, err = jsontext.Canonical(body)
 	}
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/admin"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 	"github.com/auditrelay/auditrelay/internal/workspace/meaning"
-	"github.com/auditrelay/auditrelay/internal/workspace/settings"
 	"github.com/auditrelay/auditrelay/internal/workspace/streaming"
 )
 
@@ -331,7 +331,7 @@ func (v *Verdict) workspace(sections map[string]any) {
 		v.Unknown = append(v.Unknown, Finding{"workspace", "the management API has not been asked yet", ""})
 	}
 	failing := 0
-	for _, s := range of[[]settings.Status](sections, "settings") {
+	for _, s := range of[[]workspace.SettingStatus](sections, "settings") {
 		if s.Error != "" {
 			failing++
 		}
