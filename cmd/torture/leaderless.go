@@ -28,8 +28,8 @@ func leaderless(ctx context.Context, t *trial) error {
 	}
 	defer servers.Close()
 	s, err := t.newScene(ctx, setting{
-		// All fully delivered events are beyond the replay window at each trim.
-		rate: t.rate / 8, more: fmt.Sprintf("journal: {url: %q, replay_window: 1s}\n", servers.URL),
+		// All fully delivered events are beyond the replay window at each trim, and in a span of the trail.
+		rate: t.rate / 8, more: fmt.Sprintf("journal: {url: %q, replay_window: 1s}\naudit: {spans: {interval: 1s}}\n", servers.URL),
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ func TestNoSinkWritesIntoTheRelaysOwnFiles(t *testing.T) {
 	stopped, err := os.ReadDir(cfg.DataDir)
 	require.NoError(t, err)
 	for _, f := range append(files, stopped...) {
+		if filepath.Ext(f.Name()) == ".tmp" { // it was being written, and nobody can know its name before
+			continue
+		}
 		cfg.Sinks[0].File.Path = filepath.Join(cfg.DataDir, f.Name())
 		assert.ErrorContains(t, cfg.Validate(), "is what the relay itself keeps there", f.Name())
 	}

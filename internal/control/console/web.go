@@ -66,6 +66,11 @@ func (s *Server) listSessions(context.Context, none) ([]access.Session, error) {
 	return s.opts.Visitors.Sessions(), nil
 }
 
+// loggedOut is the Detail of an entry.
+type loggedOut struct {
+	Sessions []access.Session `json:"sessions"`
+}
+
 // revokeSession ends sessions. A crash between the two steps leaves an entry of the intent; the
 // command, given again, makes another.
 func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access.Session, error) {
@@ -77,7 +82,7 @@ func (s *Server) revokeSession(ctx context.Context, req RevokeSession) ([]access
 	if len(list) == 0 {
 		return nil, refuse(http.StatusNotFound, "nobody is logged in by a session %q; 'auditrelay console sessions list' shows all of them", req.ID)
 	}
-	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: map[string]any{"sessions": list}}); err != nil {
+	if err := s.record(ctx, Loss{Type: "console.session_revoked", Subject: "console_sessions", Detail: loggedOut{list}}); err != nil {
 		return nil, err
 	}
 	for _, o := range list {
