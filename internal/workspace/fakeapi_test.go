@@ -33,6 +33,7 @@ type fakeAPI struct {
 type badAnswer struct {
 	status     int
 	kind, body string
+	once       bool // the next read succeeds
 }
 
 func newWorkspace() *fakeAPI {
@@ -120,6 +121,9 @@ func (w *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 func (w *fakeAPI) answer(r Resource, field string) (int, string) {
 	f, failing := w.fail[r]
 	state, ok := w.state[r]
+	if f.once {
+		delete(w.fail, r)
+	}
 	switch {
 	case w.all != 0:
 		f = badAnswer{status: w.all, kind: "unauthorized_credentials"}

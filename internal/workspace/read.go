@@ -59,8 +59,18 @@ func readState(raw json.RawMessage) (jsontext.State, error) {
 	return state, nil
 }
 
-// read reads a resource. It believes a 404 if [management.Client.Confirm] does.
+// read reads a resource, and once more where an environment has come back between a 404 and the read
+// that was to confirm it.
 func (w *Watcher) read(ctx context.Context, g *group, x *watch) (reading, error) {
+	got, err := w.readOnce(ctx, g, x)
+	if errors.Is(err, management.ErrBack) {
+		return w.readOnce(ctx, g, x)
+	}
+	return got, err
+}
+
+// readOnce reads a resource. It believes a 404 if [management.Client.Confirm] does.
+func (w *Watcher) readOnce(ctx context.Context, g *group, x *watch) (reading, error) {
 	switch {
 	case x.kind.Each != nil:
 		return w.readEach(ctx, g, x.kind)

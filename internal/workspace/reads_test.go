@@ -149,6 +149,20 @@ func TestRemovedEnvironment(t *testing.T) {
 	})
 }
 
+// An environment that is back before its 404 was confirmed is read once more, and is no failure.
+func TestAnEnvironmentThatIsBackAtOnceIsRead(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	entered := len(trail.entries)
+	space.set(at(RBACPolicy, "live"), `{"custom_roles":[],"custom_scopes":[],"custom_resources":[{"resource_id":"d","available_actions":["read"]}]}`)
+	space.setFault(at(RBACPolicy, "live"), badAnswer{status: 404, kind: "environment_not_found", once: true})
+	require.NoError(t, w.Snapshot(t.Context()))
+	require.Len(t, trail.of(typeSettingChanged), 1)
+	require.Len(t, trail.entries, entered+1)
+}
+
 // TestRemovedSetting: the environment stands, and has no such setting any more.
 func TestRemovedSetting(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,10 @@ import (
 // ErrUnproven marks an unbelieved 404: the resource may well exist.
 var ErrUnproven = errors.New("this 404 proves nothing")
 
+// ErrBack marks an unbelieved 404 that names what a read after it has found. Another read may
+// well succeed.
+var ErrBack = errors.New("what it names can be read all the same")
+
 // Absence is the error of a believed 404, see [Client.Confirm]. errors.As finds it.
 type Absence struct {
 	// WholeEnvironment: the environment is gone, and not only the resource.
@@ -142,7 +146,7 @@ func ConfirmBy(parent Receipt, err error) error {
 	case said == nil:
 		return unproven(err, reason)
 	case said.scope != aResource:
-		return unproven(err, "what it names can be read all the same")
+		return fmt.Errorf("%w: %w: %w", err, ErrUnproven, ErrBack)
 	}
 	return &Absence{Type: said.kind, RequestID: said.requestID, ParentRequestID: parent.RequestID}
 }
