@@ -76,7 +76,7 @@ func (d *decoder) value(node *yaml.Node, path string, v reflect.Value) {
 		d.sequence(node, line, path, v)
 	case kind == reflect.Map:
 		d.named(node, line, path, v)
-	case kind == reflect.Struct && !isSecret && !(readsText && single):
+	case kind == reflect.Struct && !isSecret && (!readsText || !single):
 		d.section(node, line, path, v)
 	case !single:
 		d.fail(line, path, "", notSingle(node))

@@ -1,9 +1,10 @@
 package file
 
 import (
+	"slices"
+
 	"github.com/auditrelay/auditrelay/internal/routing/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
-	"slices"
 )
 
 // lineStart is how every CloudEvents line begins. It tells a torn line of ours from somebody

@@ -110,7 +110,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		clear(usage)
 	}
 	for _, sink := range *c.sinks.Load() {
-		usage[sink] = usage[sink] // one without letters has metrics, too
+		u := usage[sink]
+		usage[sink] = u // one without letters has metrics, too
 	}
 	for sink, u := range usage {
 		_, fullest := u.Fullest()
