@@ -1,10 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
@@ -281,11 +280,28 @@ func within(what string, err error) error {
 
 var errTime = errors.New("it is no count of nanoseconds since 1970, in decimal, within 64 bits")
 
-// parseTime reads a decimal int64.
+// parseTime reads a decimal int64. It stands in each event, and strconv takes twice as long.
 func parseTime(s []byte) (int64, error) {
-	v, err := strconv.ParseInt(view(s), 10, 64)
-	if digits := bytes.TrimPrefix(s, []byte("-")); err != nil || len(digits) > 19 || digits[0] == '+' {
+	digits, limit := s, uint64(math.MaxInt64)
+	negative := len(s) > 0 && s[0] == '-'
+	if negative {
+		digits, limit = s[1:], limit+1
+	}
+	if len(digits) == 0 || len(digits) > 19 {
 		return 0, errTime
 	}
-	return v, nil
+	var v uint64 // 19 digits cannot overflow it
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, errTime
+		}
+		v = v*10 + uint64(c-'0')
+	}
+	if v > limit {
+		return 0, errTime
+	}
+	if negative {
+		return -int64(v), nil //nolint:gosec // wraps to the least int64, as it must
+	}
+	return int64(v), nil
 }
