@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// certainty is how long the leader of a replicated stream has to insist on an earlier
-	// end: a new or a deposed leader may lack the newest records for a while.
-	certainty = 5 * time.Second
+	// certainty is how long the leader of a replicated stream has to insist on an earlier end. A new
+	// leader may lack the newest records for a while, and one that is cut off from the other servers
+	// answers as it knew the stream: every 10 s it looks whether it has heard from a majority for 10 s
+	// (lostQuorumInterval and lostQuorumCheck in nats-server), and steps down only then.
+	certainty = 25 * time.Second
 	// certaintyPause is the wait between two looks.
 	certaintyPause = 500 * time.Millisecond
 )
