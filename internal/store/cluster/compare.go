@@ -15,11 +15,9 @@ import (
 )
 
 const (
-	// certainty is how long the leader of a replicated stream has to insist on an earlier end. A new
-	// leader may lack the newest records for a while, and one that is cut off from the other servers
-	// answers as it knew the stream: every 10 s it looks whether it has heard from a majority for 10 s
-	// (lostQuorumInterval and lostQuorumCheck in nats-server), and steps down only then.
-	certainty = 25 * time.Second
+	// certainty is how long the leader of a replicated stream has to insist on an earlier end, since a
+	// new leader may lack the newest records for a while, and in contact with the other servers: see leads.
+	certainty = 5 * time.Second
 	// certaintyPause is the wait between two looks.
 	certaintyPause = 500 * time.Millisecond
 )
@@ -55,7 +53,7 @@ func (l *Log) compare(ctx context.Context) error {
 				l.known.settle()
 				return nil
 			}
-			if late || info.Config.Replicas < 2 {
+			if info.Config.Replicas < 2 || late && leads(info) {
 				return l.goBack(ctx, info, newest)
 			}
 		}
@@ -63,6 +61,22 @@ func (l *Log) compare(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// leads reports whether the leader that gave an answer has heard from a majority of the stream's servers
+// in a time that is too short for it to be deposed. One that is cut off answers as it knew the stream,
+// for 10 to 20 s: lostQuorumInterval and lostQuorumCheck in nats-server.
+func leads(info *jetstream.StreamInfo) bool {
+	if info.Cluster == nil {
+		return false
+	}
+	heard := 1 // from itself
+	for _, server := range info.Cluster.Replicas {
+		if server.Active > 0 && server.Active < certainty { // 0: never
+			heard++
+		}
+	}
+	return 2*heard > info.Config.Replicas
 }
 
 // replacedMeanwhile ends the relay: the next start makes the stream if it is missing, and

@@ -102,7 +102,7 @@ func (t *Table) compare(ctx context.Context) error {
 		switch {
 		case made == d.meta.Created && uint64(d.meta.end(last)) >= d.newest:
 			return nil
-		case info.Config.Replicas < 2 || time.Now().After(until):
+		case info.Config.Replicas < 2 || time.Now().After(until) && leads(info):
 			t.store.log.Error("the cluster lost the newest values of the table; those that are left are in doubt until they are written again",
 				"stream", t.stream, "newest", last)
 			t.mu.Lock()

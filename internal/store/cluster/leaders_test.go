@@ -393,3 +393,28 @@ func (c *contest) end() {
 		}
 	}
 }
+
+// A leader that is cut off answers as it knew a stream until it steps down. That is no word of the cluster's.
+func TestALeaderThatIsCutOffIsKnown(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	b := newBackend(t, c.URL, 3)
+	stream := b.store.table.stream
+	_, err := b.Table().Put(t.Context(), "a", []byte("1"), store.If{})
+	require.NoError(t, err)
+	var answered bool
+	believed := func() bool {
+		info, err := b.store.info(t.Context(), stream)
+		answered = err == nil
+		return answered && leads(info)
+	}
+	waiting.Until(t, believed, "it hears from the others")
+	leader := leaderOf(t, c, stream)
+	for i := range natstest.Nodes {
+		if i != leader {
+			c.Kill(i)
+		}
+	}
+	b.store.opened = time.Now().Add(-startPatience) // a question is asked once
+	waiting.Until(t, func() bool { return !believed() && answered }, "it answers, and is not believed")
+}
