@@ -28,8 +28,8 @@ const (
 
 // bombed pushes bodies of all formats that are small to send and large to decode, together with
 // good ones. Bodies within the limits are stored, and read back at every sink; Kafka is away,
-// and gets them after a restart. The relay survives, within bombMemory by
-// its peak RSS and within bombData by RLIMIT_DATA, and every acknowledged event arrives.
+// and gets them after a restart. The relay survives, within bombMemory by its peak RSS and within
+// bombData by RLIMIT_DATA, and every acknowledged event arrives.
 func bombed(ctx context.Context, t *trial) error {
 	s, err := t.newScene(ctx, setting{
 		rate: min(t.rate, 500), ingest: ", limits: {decompressed_bytes: 64MiB, in_flight_bytes: 192MiB}",

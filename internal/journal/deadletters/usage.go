@@ -110,8 +110,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		clear(usage)
 	}
 	for _, sink := range *c.sinks.Load() {
-		u := usage[sink]
-		usage[sink] = u // one without letters has metrics, too
+		if _, has := usage[sink]; !has { // one without letters has metrics, too
+			usage[sink] = Usage{}
+		}
 	}
 	for sink, u := range usage {
 		_, fullest := u.Fullest()

@@ -126,9 +126,10 @@ const (
 // that was put meanwhile stays. A failure, or a crash, leaves a tombstone to the next list.
 func (t *Table) forget(ctx context.Context, all []store.Value) {
 	var gone []uint64
+	d := t.known()
 	for _, v := range all {
 		if v.Data == nil && v.Rev > 0 && !v.Doubtful {
-			gone = append(gone, t.known().sequence(v.Rev))
+			gone = append(gone, d.sequence(v.Rev))
 		}
 	}
 	slices.Sort(gone)
