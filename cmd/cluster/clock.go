@@ -30,7 +30,7 @@ func wrongClock(ctx context.Context, r *round) error {
 		return err
 	}
 	off, ahead := r.relays[r.rng.IntN(len(r.relays))], time.Hour
-	forth, back := syscall.SIGUSR1, syscall.SIGUSR2
+	forth, back := rig.ClockAhead, rig.ClockBack
 	if r.rng.IntN(2) == 0 {
 		ahead, forth, back = -ahead, back, forth
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
@@ -32,8 +31,11 @@ func clockJumps(ctx context.Context, t *trial) error {
 		return err
 	}
 	// With this budget a segment has 4 MiB. At the trim, what reached every sink before Kafka went
-	// is older than the replay window, by the relay's own clock: it does not jump.
-	s, err := t.newScene(ctx, setting{rate: t.rate / 2, more: "journal: {max_bytes: 128MiB, replay_window: 30s}\n"})
+	// is older than the replay window, by the relay's own clock: it does not jump. The trail names
+	// events by spans of a second, since those that it has not named yet are not trimmed.
+	s, err := t.newScene(ctx, setting{
+		rate: t.rate / 2, more: "journal: {max_bytes: 128MiB, replay_window: 30s}\naudit: {spans: {interval: 1s}}\n",
+	})
 	if err != nil {
 		return err
 	}
@@ -145,9 +147,9 @@ func (c *clock) jump(ctx context.Context, by time.Duration) error {
 	if err := c.pointElsewhere(ctx); err != nil {
 		return err
 	}
-	signal := syscall.SIGUSR1
+	signal := rig.ClockAhead
 	if by < 0 {
-		signal = syscall.SIGUSR2
+		signal = rig.ClockBack
 	}
 	if err := c.relay.cmd.Process.Signal(signal); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,8 +30,8 @@ type NoClockError struct{ Reason string }
 func (e *NoClockError) Error() string { return e.Reason }
 
 // BuildWithClock begins to build a relay from the sources in the working directory, into a folder.
-// SIGUSR1 moves its wall clock ahead by an hour, SIGUSR2 moves it back, and [AtClock] says
-// where it starts.
+// [ClockAhead] and [ClockBack] are the signals that move its wall clock by an hour, and [AtClock]
+// says where it starts.
 func BuildWithClock(ctx context.Context, dir string) *ClockBuild {
 	b := &ClockBuild{done: make(chan struct{})}
 	go func() {
@@ -137,6 +138,13 @@ import "sync/atomic"
 var RigOffset atomic.Int64
 `
 
+// ClockAhead and ClockBack move the clock of such a relay by an hour. SIGUSR2 is none of them, since
+// it replaces the relay's process.
+const (
+	ClockAhead = syscall.SIGUSR1
+	ClockBack  = syscall.SIGVTALRM
+)
+
 const clockVariable = "AUDITRELAY_RIG_CLOCK"
 
 // AtClock is what the environment of such a relay has for a clock that is so far ahead at its start.
@@ -160,7 +168,7 @@ func init() {
 	seconds, _ := strconv.ParseInt(os.Getenv("` + clockVariable + `"), 10, 64)
 	time.RigOffset.Store(seconds)
 	jumps := make(chan os.Signal, 8)
-	signal.Notify(jumps, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(jumps, syscall.SIGUSR1, syscall.SIGVTALRM) // ClockAhead and ClockBack
 	go func() {
 		for s := range jumps {
 			if s == syscall.SIGUSR1 {
