@@ -157,6 +157,7 @@ func (s *sessions) change(ctx context.Context, edit func([]kept) []kept) error {
 			return failed
 		}
 	}
+	s.edited(edit) // what was read back may be without it
 	return fmt.Errorf("write the console's sessions: %w", err)
 }
 

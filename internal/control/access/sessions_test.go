@@ -216,3 +216,21 @@ func TestATableThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, s.load(t.Context()))
 	assert.Empty(t, s.list())
 }
+
+// A cluster may not say whether it has taken a write, while what it has can be read.
+func TestAWriteOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	table := &memory{}
+	s := newSessions(t, table)
+	token := s.begin(t.Context(), person("ann"), Operator)
+	table.failed = store.ErrUnknown
+	_, err := s.end(t.Context(), func(*kept) bool { return true })
+	require.ErrorIs(t, err, store.ErrUnknown)
+	_, in := s.of(t.Context(), token, true)
+	assert.False(t, in, "whoever was logged out is in again")
+	assert.Empty(t, s.list())
+
+	token = s.begin(t.Context(), person("bob"), Viewer)
+	_, in = s.of(t.Context(), token, true)
+	assert.True(t, in, "whoever has logged in is out again")
+}
