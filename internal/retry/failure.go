@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"time"
 )
 
@@ -53,14 +54,17 @@ func (f *Failure) Over() (fields []any, was bool) {
 	return fields, true
 }
 
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // Tell logs how an attempt ended: a failure as [Failure.Again] allows with the error as its reason, and
-// the end of it. The end of a context is no failure.
+// the end of it. Errors that differ by numbers alone, such as ports, are one reason. The end of a
+// context is no failure.
 func (f *Failure) Tell(log *slog.Logger, err error, failed, over string) {
 	if err == nil {
 		if fields, was := f.Over(); was {
 			log.Info(over, fields...)
 		}
-	} else if !errors.Is(err, context.Canceled) && f.Again(err.Error()) {
+	} else if !errors.Is(err, context.Canceled) && f.Again(digits.ReplaceAllString(err.Error(), "0")) {
 		log.Warn(failed, append(f.Fields(), "error", err)...)
 	}
 }

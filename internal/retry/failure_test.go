@@ -1,7 +1,11 @@
 package retry_test
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +61,20 @@ func TestManyReasonsAreNoFlood(t *testing.T) {
 		}
 		assert.LessOrEqual(t, told, 7)
 		assert.Greater(t, told, 1)
+	})
+}
+
+func TestReasonsThatDifferByANumberAreToldAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f retry.Failure
+		var log bytes.Buffer
+		for i := range 60 {
+			err := fmt.Errorf("read tcp 127.0.0.1:%d->192.0.2.1:443: connection reset by peer", 40_000+i)
+			f.Tell(slog.New(slog.NewTextHandler(&log, nil)), err, "it fails", "it is over")
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, 5, strings.Count(log.String(), "it fails"), "after 0, 1, 4, 13 and 40 minutes")
+		assert.Contains(t, log.String(), "127.0.0.1:40040->", "each line has its own reason")
 	})
 }
 
