@@ -36,10 +36,11 @@ import (
 // running is a relay in this process.
 type running struct {
 	Addresses
-	t    *testing.T
-	path string // of the file sink
-	data string // data_dir
-	stop func() error
+	t       *testing.T
+	process *process // nil: it is in a process of its own
+	path    string   // of the file sink
+	data    string   // data_dir
+	stop    func() error
 }
 
 func testConfig(dir string, sinks ...config.Sink) *config.Config {
@@ -70,17 +71,15 @@ func startWith(t *testing.T, cfg *config.Config, o Options) *running {
 	require.NoError(t, cfg.Validate())
 	ctx, cancel := context.WithCancel(context.Background())
 	started, ended := make(chan Addresses, 1), make(chan error, 1)
-	go func() {
-		told := o.Started
-		o.Started = func(a Addresses) {
-			if told != nil {
-				told(a)
-			}
-			started <- a
+	told := o.Started
+	o.Started = func(a Addresses) {
+		if told != nil {
+			told(a)
 		}
-		ended <- Run(ctx, cfg, o)
-	}()
-	r := &running{t: t, data: cfg.DataDir}
+		started <- a
+	}
+	r := &running{t: t, data: cfg.DataDir, process: newProcess(cfg, o)}
+	go func() { ended <- r.process.serveUntil(ctx, o) }() // as Run does
 	if file := cfg.Sinks[0].File; file != nil {
 		r.path = file.Path
 	}

@@ -39,11 +39,6 @@ func (r *process) startElsewhere(ctx context.Context) error {
 // startConsole answers the command line. It is stopped before the sinks and the journal
 // are.
 func (c *control) startConsole(ctx context.Context) error {
-	if c.endElsewhere != nil {
-		if err := c.endElsewhere(ctx); err != nil {
-			return err
-		}
-	}
 	c.silences = health.NewSilences(c.trail, c.environments()) // the health's writer reads them from the trail
 	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
 		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, History: c.deliveries.History, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,

@@ -29,7 +29,8 @@ type control struct {
 
 	starting sync.Mutex      // held while parts are started or stopped
 	over     bool            // nothing is started any more; guarded by starting
-	stack    stack           // of the first step; guarded by starting
+	stack    stack           // of the first step; guarded by starting, and by stopped once it is over
+	stopped  sync.Once       // undoes the first step
 	acting   stack           // of the second one; guarded by starting
 	life     context.Context // ends when the relay begins to stop
 	endLife  context.CancelFunc
@@ -56,11 +57,18 @@ func newControl(r *process) *control {
 	return c
 }
 
-// begin takes the first step, under the turn of this relay.
+// begin takes the first step, under the turn of this relay. The console without control is ended in
+// between: it waits for the questions under way, and one of them may be a reload that waits for starting.
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
-	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startConsole,
-		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
+	err := c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline)
+	if err == nil && c.endElsewhere != nil {
+		err = c.endElsewhere(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.take(ctx, c.startConsole, c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
 }
 
 // act takes the second step.
@@ -127,13 +135,15 @@ func (c *control) stopActing(ctx context.Context) error {
 	return c.acting.unwind(ctx)
 }
 
-// stop undoes the first step.
-func (c *control) stop(ctx context.Context) error {
+// stop undoes the first step. The console waits for the questions under way, and one of them may be a
+// reload that waits for starting: it finds that it is over.
+func (c *control) stop(ctx context.Context) (err error) {
 	c.endLife()
 	c.starting.Lock()
-	defer c.starting.Unlock()
 	c.over = true
-	return c.stack.unwind(ctx)
+	c.starting.Unlock()
+	c.stopped.Do(func() { err = c.stack.unwind(ctx) })
+	return err
 }
 
 // do is the job of control in a cluster. It ends with the relay: who has lost the turn cannot tell

@@ -51,6 +51,7 @@ func (g *gates) kinds() sinks.Kinds {
 		if s.Wrong {
 			return nil, errors.New("gated.wrong: it is set")
 		}
+		g.pass("opening " + s.Gate)()
 		return &gatedSink{g, s.Gate}, nil
 	}), sinks.NewKind("placed", func(s *oneWriter, _ sinks.Options) (relay.Sink, error) {
 		return &gatedSink{g, s.Gate}, nil
@@ -83,17 +84,26 @@ type gatedSink struct {
 	name  string
 }
 
-func (s *gatedSink) Deliver(_ context.Context, events []relay.Event) error {
-	s.gates.mu.Lock()
-	wait := s.gates.held[s.name]
-	s.gates.at[s.name]++
-	s.gates.mu.Unlock()
+// pass goes through a gate; passed says that what is done there has ended.
+func (g *gates) pass(name string) (passed func()) {
+	g.mu.Lock()
+	wait := g.held[name]
+	g.at[name]++
+	g.mu.Unlock()
 	if wait != nil {
 		<-wait
 	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.at[name]--
+	}
+}
+
+func (s *gatedSink) Deliver(_ context.Context, events []relay.Event) error {
+	defer s.gates.pass(s.name)()
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
-	s.gates.at[s.name]--
 	for i := range events {
 		if events[i].Source != relay.TrailSource {
 			s.gates.got[s.name] = append(s.gates.got[s.name], events[i].ID)

@@ -194,3 +194,29 @@ func TestALeaveWaitsForNoPush(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
 	require.NoError(t, errors.Join(resp.Body.Close(), <-stopped, second.stop()))
 }
+
+// A relay takes over control while a reload that was asked for at its console waits until it has.
+func TestARelayTakesControlDuringAReload(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	dir := t.TempDir()
+	first, cfg := start(t, inCluster(dir, "a", srv.ClientURL(), "one")), inCluster(dir, "b", srv.ClientURL(), "one")
+	second := startReloadable(t, cfg)
+	second.process.control.starting.Lock() // as if the trail were long
+	require.NoError(t, first.stop())
+	waiting.Until(t, func() bool { return slices.Contains(second.jobs(), controlJob) }, "it does not take control")
+	second.edit(cfg, func(c *config.Config) { c.Environments[0].Quota.EventsPerSecond = 100 })
+	reloaded := make(chan error, 1)
+	go func() {
+		_, err := second.reload()
+		reloaded <- err
+	}()
+	waiting.Until(t, func() bool { return second.process.cfg().Environments[0].Quota.EventsPerSecond == 100 })
+	second.process.control.starting.Unlock()
+	<-reloaded // it was applied, or broken off
+	waiting.Until(t, func() bool {
+		_, err := second.client.Sinks(t.Context())
+		return err == nil
+	}, "it has control, and does not answer")
+	require.NoError(t, second.stop())
+}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -172,6 +173,36 @@ func TestReloadWithASinkThatHangs(t *testing.T) {
 	waiting.Until(t, func() bool { return slices.Contains(r.gates.ids("freed"), "two") })
 	assert.Empty(t, r.gates.ids("free"), "the newest edition counts")
 	require.NoError(t, r.stop())
+}
+
+// A relay that is told to stop in the middle of a reload neither waits for it nor is held up by it.
+func TestAStopDuringAReload(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir(), gatedSinkNamed("a", "before"))
+	cfg.ShutdownTimeout = 20 * time.Second
+	r := startReloadable(t, cfg)
+	open := r.gates.hold("opening slow")
+	defer open()
+	r.edit(cfg, func(c *config.Config) {
+		c.Environments[0].Quota.EventsPerSecond = 100
+		c.Sinks[1] = gatedSinkNamed("a", "slow")
+	})
+	reloaded := make(chan error, 1)
+	go func() {
+		_, err := r.reload()
+		reloaded <- err
+	}()
+	waiting.Until(t, func() bool { return r.gates.underWay("opening slow") > 0 })
+	began, stopped := time.Now(), make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	waiting.Until(t, func() bool {
+		_, err := r.client.Sinks(t.Context())
+		return errors.Is(err, console.ErrNoRelay)
+	}, "the console does not stop")
+	open()
+	require.NoError(t, <-stopped)
+	assert.Less(t, time.Since(began), 10*time.Second)
+	<-reloaded // it was applied, or broken off
 }
 
 // Sinks that exchange what only one may write, such as their files, never write it at once.
