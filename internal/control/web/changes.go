@@ -23,9 +23,9 @@ const rowsPerPage = 50
 
 // changes is a page of the timeline, the newest entry first.
 type changes struct {
-	Form  url.Values // the applied filter, which can be edited
-	Error string     // what is wrong with it
-	Rows  []timeline.Row
+	mistake
+	Form url.Values // the applied filter, which can be edited
+	Rows []timeline.Row
 	// Newest, Newer and Older are addresses of other pages; empty where there are none.
 	Newest, Newer, Older string
 	MostProofs           int // in an export of this person; 0: proofs are for others
@@ -233,7 +233,7 @@ type states struct {
 	Former, Latter *int64
 	List           []stateOfSetting
 	More           bool // there are more settings than List has
-	Error          string
+	mistake
 }
 
 // stateOfSetting is a setting with its newest state.

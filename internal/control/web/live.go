@@ -27,12 +27,14 @@ type livePage struct {
 	Sinks                  []console.Sink
 }
 
+func (p livePage) wrong() bool { return p.Sample.wrong() }
+
 // sample is what is shown of the live events, the newest first.
 type sample struct {
+	mistake
 	Events   []liveEvent
 	Counts   console.TapCounts
 	Followed bool
-	Error    string
 }
 
 type liveEvent struct {

@@ -110,9 +110,11 @@ func TestChangesAreFiltered(t *testing.T) {
 	assert.Contains(t, body, `<option selected>high</option>`, "an applied filter cannot be edited")
 	assert.Contains(t, body, `value="&#34;&gt;&lt;b&gt;"`)
 	assert.Contains(t, body, `href="/changes?severity=high"`, "an applied filter cannot be removed")
-	_, body = get("/changes?since=yesterday")
+	resp, body := get("/changes?since=yesterday")
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "a program takes it for an empty list")
 	assert.Contains(t, body, "cannot be read: write it as")
-	resp, _ := get("/changes?before=x")
+	assert.Contains(t, body, `name="since"`, "the form cannot be corrected")
+	resp, _ = get("/changes?before=x")
 	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 }
 
@@ -328,7 +330,8 @@ func TestTheStatesAtATime(t *testing.T) {
 	assert.Equal(t, "/states?project=&environment=&entry=1", linkTo(body, `rel="next">Next change`))
 	_, body = get("/states?at=2026-03-01T08:01")
 	assert.Contains(t, body, "&#34;luds_min_password_length&#34;: 6")
-	_, body = get("/states?at=2020-01-01")
+	resp, body := get("/states?at=2020-01-01")
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	assert.Contains(t, body, "it begins later")
 }
 

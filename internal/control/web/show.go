@@ -112,10 +112,19 @@ func (c *Console) page(p page) handler {
 		if err != nil {
 			return err
 		}
-		c.render(w, a, http.StatusOK, p.file, shown{Title: p.title, Path: cmp.Or(p.under, p.path), Notice: takeNotice(w, a.request), Data: data})
+		status := http.StatusOK
+		if asks, is := data.(interface{ wrong() bool }); is && asks.wrong() {
+			status = http.StatusBadRequest
+		}
+		c.render(w, a, status, p.file, shown{Title: p.title, Path: cmp.Or(p.under, p.path), Notice: takeNotice(w, a.request), Data: data})
 		return nil
 	}
 }
+
+// mistake is what is wrong with the form of a page, which shows it next to the form.
+type mistake struct{ Error string }
+
+func (m mistake) wrong() bool { return m.Error != "" }
 
 // render writes a page once all of it is made.
 func (c *Console) render(w http.ResponseWriter, a *asked, status int, file string, s shown) {

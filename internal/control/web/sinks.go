@@ -79,10 +79,10 @@ func longestPart(text string) string {
 
 // lettersPage is a list of dead letters.
 type lettersPage struct {
+	mistake
 	Form    url.Values
 	Letters []console.Letter
 	MayAct  bool
-	Error   string
 }
 
 // Acts are what can be done to all letters that fit.
