@@ -82,6 +82,7 @@ func (r *process) reloadWith(ctx context.Context, loaded Loaded, used contents, 
 	fresh := r.switchTo(ctx, loaded.Config, report.Files)
 	r.reload.loaded, r.reload.used, r.reload.sure = loaded, used, false
 	r.reload.succeeded(loaded.Config, 1)
+	r.reload.files.Store(new(string)) // all of them were read just now
 	report.Applied = true
 	select {
 	case r.reload.done <- struct{}{}:

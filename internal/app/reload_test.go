@@ -175,6 +175,19 @@ func TestReloadWithASinkThatHangs(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
+// A reload uses the files as they are, and whoever looks at the metric right after it sees that.
+func TestAReloadMendsFilesThatCouldNotBeUsed(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	r := startReloadable(t, cfg)
+	wrong := "there is no ca.crt"
+	r.process.reload.files.Store(&wrong)
+	assert.Equal(t, "0", r.usable())
+	r.mustReload(cfg, func(*config.Config) {})
+	assert.Equal(t, "1", r.usable())
+	require.NoError(t, r.stop())
+}
+
 // A relay that is told to stop in the middle of a reload neither waits for it nor is held up by it.
 func TestAStopDuringAReload(t *testing.T) {
 	t.Parallel()

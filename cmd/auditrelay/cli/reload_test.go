@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -30,4 +31,19 @@ func TestReloadsAreShown(t *testing.T) {
 		assert.Contains(t, out.String(), want)
 		assert.Equal(t, want == "'auditrelay reload' would apply it", strings.Contains(out.String(), "would apply it"), out.String())
 	}
+}
+
+// A reload tells of what is new, and not again of what the relay has run with.
+func TestWeaknessesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	weak := &weaknesses{log: slog.New(slog.NewTextHandler(&log, nil))}
+	old, fresh := config.Problem{Line: 3, Field: "ingest.listen", Reason: "anybody can"}, config.Problem{Line: 9, Field: "sinks[0].loki.url", Reason: "it is plain"}
+	moved := old
+	moved.Line = 4
+	for _, loaded := range [][]config.Problem{{old}, {old, fresh}, {moved, fresh}, {fresh}, {fresh}, {old, fresh}} {
+		weak.tell(loaded)
+	}
+	assert.Equal(t, 2, strings.Count(log.String(), "anybody can"), "it was away in between")
+	assert.Equal(t, 1, strings.Count(log.String(), "it is plain"))
 }

@@ -105,7 +105,8 @@ func (p Program) newRun() *cobra.Command {
 		}
 		level := new(slog.LevelVar)
 		log := loggerAt(cmd.ErrOrStderr(), cfg.Log, level)
-		logWeaknesses(log, warnings)
+		weak := &weaknesses{log: log}
+		weak.tell(warnings)
 		info, _ := debug.ReadBuildInfo()
 		warnOfCgo(log, info)
 		service := newSupervisor(log)
@@ -125,7 +126,7 @@ func (p Program) newRun() *cobra.Command {
 					Load: func(file string) (app.Loaded, error) {
 						cfg, source, warnings, err := which.kinds.LoadToRun(cmp.Or(file, which.file))
 						if err == nil && file == "" {
-							logWeaknesses(log, warnings)
+							weak.tell(warnings) // reloads come one after another
 						}
 						return app.Loaded{Config: cfg, Source: source}, err
 					},
@@ -237,10 +238,22 @@ func healthcheck(ctx context.Context, url string) error {
 	return fmt.Errorf("check health: %s: %s", response.Status, strings.TrimSpace(string(body)))
 }
 
-func logWeaknesses(log *slog.Logger, warnings []config.Problem) {
-	for _, w := range warnings {
-		log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
+// weaknesses are those of a configuration that is loaded again and again. Each is told once, until a
+// configuration is without it.
+type weaknesses struct {
+	log  *slog.Logger
+	told map[string]bool
+}
+
+func (w *weaknesses) tell(warnings []config.Problem) {
+	now := map[string]bool{}
+	for _, p := range warnings {
+		key := p.Field + " " + p.Reason
+		if now[key] = true; !w.told[key] {
+			w.log.Warn("the configuration has a weakness", "line", p.Line, "field", p.Field, "reason", p.Reason)
+		}
 	}
+	w.told = now
 }
 
 // newLogger makes the process's logger; c has been validated.
