@@ -39,8 +39,9 @@ func TestWeaknessesAreToldOnce(t *testing.T) {
 	var log strings.Builder
 	weak := &weaknesses{log: slog.New(slog.NewTextHandler(&log, nil))}
 	old, fresh := config.Problem{Line: 3, Field: "ingest.listen", Reason: "anybody can"}, config.Problem{Line: 9, Field: "sinks[0].loki.url", Reason: "it is plain"}
+	old.Reason = "3762MiB are left, and anybody can"
 	moved := old
-	moved.Line = 4
+	moved.Line, moved.Reason = 4, "3761MiB are left, and anybody can"
 	for _, loaded := range [][]config.Problem{{old}, {old, fresh}, {moved, fresh}, {fresh}, {fresh}, {old, fresh}} {
 		weak.tell(loaded)
 	}

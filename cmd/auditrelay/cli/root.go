@@ -21,6 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/control/admin"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 func (p Program) newRoot() *cobra.Command {
@@ -239,7 +240,7 @@ func healthcheck(ctx context.Context, url string) error {
 }
 
 // weaknesses are those of a configuration that is loaded again and again. Each is told once, until a
-// configuration is without it.
+// configuration is without it. A number in a reason, such as the room on a disk, makes no other one.
 type weaknesses struct {
 	log  *slog.Logger
 	told map[string]bool
@@ -248,7 +249,7 @@ type weaknesses struct {
 func (w *weaknesses) tell(warnings []config.Problem) {
 	now := map[string]bool{}
 	for _, p := range warnings {
-		key := p.Field + " " + p.Reason
+		key := p.Field + " " + relay.Digitless(p.Reason)
 		if now[key] = true; !w.told[key] {
 			w.log.Warn("the configuration has a weakness", "line", p.Line, "field", p.Field, "reason", p.Reason)
 		}
