@@ -50,7 +50,11 @@ func (c *control) startConsole(ctx context.Context) error {
 		return err
 	}
 	c.console.Store(server)
-	c.stack.push("console", server.Close)
+	c.stack.push("console", func(ctx context.Context) error {
+		ctx, cancel := portion(ctx, 3) // a replay to a sink that hangs leaves the trail the time to be signed
+		defer cancel()
+		return server.Close(ctx)
+	})
 	c.admin.AddStatus("sinks", func(ctx context.Context) (any, error) { return server.Sinks(ctx) })
 	return nil
 }

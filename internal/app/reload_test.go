@@ -218,6 +218,25 @@ func TestAStopDuringAReload(t *testing.T) {
 	<-reloaded // it was applied, or broken off
 }
 
+// A replay to a sink that hangs leaves the rest of a stop the time that it needs.
+func TestAStopDuringAReplayThatHangs(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir(), gatedSinkNamed("hangs", "stuck"))
+	cfg.ShutdownTimeout = 3 * time.Second
+	r := startReloadable(t, cfg)
+	r.mustPush("one")
+	waiting.Until(t, func() bool { return slices.Contains(r.gates.ids("stuck"), "one") })
+	open := r.gates.hold("stuck")
+	defer open()
+	go func() {
+		_ = r.client.ReplaySpan(t.Context(), console.ReplaySpan{Sink: "hangs", Since: time.Now().Add(-time.Hour)}, func(*console.Progress) {}) // it is broken off
+	}()
+	waiting.Until(t, func() bool { return r.gates.underWay("stuck") > 0 })
+	err := r.stop()
+	require.ErrorContains(t, err, "stop console: ")
+	assert.NotContains(t, err.Error(), "audit trail", "it was not signed to its end")
+}
+
 // Sinks that exchange what only one may write, such as their files, never write it at once.
 func TestReloadExchangesPlaces(t *testing.T) {
 	t.Parallel()
