@@ -1,11 +1,15 @@
 package main
 
 import (
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -29,21 +33,43 @@ func TestHangupsDuringUpgrades(t *testing.T) {
 			}
 		}
 	}()
-	starts := func() int { return strings.Count(r.said(), `msg="relay is running"`) }
 	for range 3 {
-		before := starts()
-		require.NoError(t, r.process.Signal(syscall.SIGUSR2))
-		waiting.Until(t, func() bool {
-			select {
-			case <-r.ended:
-				require.Fail(t, "the process has ended", r.said())
-			default:
-			}
-			return starts() > before
-		})
+		r.upgrade(t)
 	}
 	close(enough)
 	<-over
 	_, err := r.push()
 	require.NoError(t, err)
+}
+
+// upgrade has the relay replace itself.
+func (r *limited) upgrade(t *testing.T) {
+	t.Helper()
+	starts := func() int { return strings.Count(r.said(), `msg="relay is running"`) }
+	before := starts()
+	require.NoError(t, r.process.Signal(syscall.SIGUSR2))
+	waiting.Until(t, func() bool {
+		select {
+		case <-r.ended:
+			require.Fail(t, "the process has ended", r.said())
+		default:
+		}
+		return starts() > before
+	})
+}
+
+// A relay that cannot stop as it should, here since its trail cannot be signed, is replaced all the
+// same: without a successor nobody would take pushes.
+func TestAnUpgradeWithAStopThatFails(t *testing.T) {
+	t.Parallel()
+	r := startWithDescriptors(t, 1024)
+	pin := filepath.Join(r.dir, "data", "audit.key.checkpoint")
+	waiting.Until(t, func() bool { _, err := os.Stat(pin); return err == nil })
+	require.NoError(t, os.Remove(pin))
+	require.NoError(t, os.MkdirAll(filepath.Join(pin, "in the way"), 0o700))
+	r.upgrade(t)
+	assert.Contains(t, r.said(), "it is replaced all the same")
+	code, err := r.push()
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusNoContent, code)
 }

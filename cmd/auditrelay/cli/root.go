@@ -134,10 +134,10 @@ func (p Program) newRun() *cobra.Command {
 				},
 			})
 		})
-		if err != nil {
-			return err
+		if err != nil && next.wanted.Load() {
+			log.Error("the relay has not stopped as it should; it is replaced all the same", "error", err)
 		}
-		return next.replace(cmd.Context())
+		return errors.Join(err, next.replace(cmd.Context()))
 	}, which)
 }
 
