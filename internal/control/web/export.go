@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/control/access"
 	"github.com/auditrelay/auditrelay/internal/trail/proof"
@@ -74,8 +73,7 @@ func (d *download) Write(p []byte) (int, error) {
 		d.w.Header().Set("Content-Type", d.media)
 		d.w.Header().Set("Content-Disposition", `attachment; filename="`+d.name+`"`)
 	}
-	const patience = 30 * time.Second
-	return writeWithin(d.w, patience, p)
+	return writeWithin(d.w, answerPatience, p)
 }
 
 // writeProofs writes for each chosen entry the two files of 'auditrelay trail prove', and one with
@@ -177,6 +175,7 @@ func proveOf(a *asked) (any, error) { return struct{ Entry string }{a.value("ent
 func trailFiles(w http.ResponseWriter, a *asked) error {
 	trail, err := a.opts.Trail()
 	if err == nil {
+		limit(w, answerPatience)
 		trail.Files.ServeHTTP(w, a.request)
 	}
 	return err

@@ -244,6 +244,11 @@ func (s eventStream) write(text string) error {
 
 // writeWithin writes a piece of an answer whose time limit is for each piece, not for the whole.
 func writeWithin(w http.ResponseWriter, patience time.Duration, piece []byte) (int, error) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // without, the server's limit counts
+	limit(w, patience)
 	return w.Write(piece)
+}
+
+// limit sets the time limit of an answer.
+func limit(w http.ResponseWriter, patience time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // without, the server's limit counts
 }

@@ -79,8 +79,8 @@ func (c *Console) guard(least access.Role, next handler) http.Handler {
 // guardOf is guard with a way to know the visitor.
 func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least access.Role, next handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		const limit = 1 << 20
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		const most = 1 << 20
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		a := &asked{ctx: r.Context(), request: r, opts: &c.opts}
 		visitor, in := of(r)
 		if !in {
@@ -88,6 +88,7 @@ func (c *Console) guardOf(of func(*http.Request) (access.Visitor, bool), least a
 			return
 		}
 		a.person, a.role = visitor.Person, visitor.Role
+		limit(w, longestWork)
 		err := r.ParseForm()
 		switch {
 		case err != nil:
@@ -140,11 +141,18 @@ func (c *Console) render(w http.ResponseWriter, a *asked, status int, file strin
 	write(w, status, "text/html; charset=utf-8", body.Bytes())
 }
 
+const (
+	// longestWork is the time for an answer: the plan of a replay reads the whole journal.
+	longestWork = 10 * time.Minute
+	// answerPatience is how long a browser may take for an answer, or a piece of it.
+	answerPatience = 30 * time.Second
+)
+
 // write writes a whole answer.
 func write(w http.ResponseWriter, status int, media string, body []byte) {
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the browser has gone
+	_, _ = writeWithin(w, answerPatience, body) // or the browser has gone
 }
 
 // problem is a page that says why there is no other.

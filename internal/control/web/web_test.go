@@ -320,3 +320,20 @@ func TestARoleIsAskedFor(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
 	assert.Contains(t, body, "Your role is operator")
 }
+
+// A page whose making takes longer than the server allows for an answer, such as the plan of a replay
+// of a large journal, is shown all the same. Whoever is not logged in has no more time.
+func TestAPageThatTakesLong(t *testing.T) {
+	t.Parallel()
+	c, first := serve(t)
+	cookie := login(t, c, first.URL)
+	s := httptest.NewUnstartedServer(c)
+	s.Config.WriteTimeout = time.Nanosecond
+	s.Start()
+	defer s.Close()
+	resp, body := send(t, http.MethodGet, s.URL+"/changes", cookie)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Contains(t, body, "</html>")
+	_, err := http.Get(s.URL + "/changes") //nolint:noctx,bodyclose // there is no answer
+	require.Error(t, err)
+}
