@@ -92,8 +92,10 @@ func (r *process) followFiles() {
 // look uses files that have changed, once it has seen them twice as they are: one may be written
 // at present. What cannot be used is tried again at each look.
 func (f *follower) look(ctx context.Context) {
-	f.reload.turn.Lock()
-	defer f.reload.turn.Unlock()
+	if f.reload.take(ctx) != nil {
+		return
+	}
+	defer f.reload.giveBack()
 	files := f.reload.loaded.Files
 	now, before := contentsOf(files), f.last
 	f.last = now

@@ -33,8 +33,10 @@ func (r *process) Reload(ctx context.Context, req console.Reload) (console.Reloa
 	default:
 		return console.Reloaded{}, errors.New("the relay is still starting; try again")
 	}
-	r.reload.turn.Lock()
-	defer r.reload.turn.Unlock()
+	if err := r.reload.take(ctx); err != nil {
+		return console.Reloaded{}, err
+	}
+	defer r.reload.giveBack()
 	if r.reload.Begun != nil && !req.DryRun {
 		ended := r.reload.Begun()
 		defer func() { ended(r.reload.now.Load().Error) }()

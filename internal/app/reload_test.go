@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -216,6 +217,24 @@ func TestAStopDuringAReload(t *testing.T) {
 	require.NoError(t, <-stopped)
 	assert.Less(t, time.Since(began), 10*time.Second)
 	<-reloaded // it was applied, or broken off
+}
+
+// What waits for a reload that waits for a sink that hangs, such as a look at the files, ends with the
+// relay, and leaves the rest of the stop its time.
+func TestAStopDuringAReloadThatWaits(t *testing.T) {
+	t.Parallel()
+	load := func(string) (Loaded, error) { return Loaded{}, errors.New("it was not told to stop") }
+	p := newProcess(testConfig(t.TempDir()), Options{Logger: slog.New(slog.DiscardHandler), Reloads: Reloads{Load: load}})
+	close(p.up)
+	require.NoError(t, p.reload.take(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	(&follower{process: p}).look(ctx)
+	_, err := p.Reload(ctx, console.Reload{})
+	require.ErrorIs(t, err, context.Canceled)
+	p.reload.giveBack()
+	_, err = p.Reload(t.Context(), console.Reload{})
+	require.ErrorContains(t, err, "it was not told to stop")
 }
 
 // A replay to a sink that hangs leaves the rest of a stop the time that it needs.

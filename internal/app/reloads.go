@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +74,7 @@ type ConfigState struct {
 // reloading is the state of the reloads.
 type reloading struct {
 	Reloads
-	turn   sync.Mutex    // held over a reload
+	turn   chan struct{} // takes a value over a reload
 	done   chan struct{} // takes a value after each reload that was applied
 	loaded Loaded        // what is applied; guarded by turn
 	used   contents      // of its files; guarded by turn
@@ -87,13 +86,26 @@ type reloading struct {
 
 func newReloading(cfg *config.Config, o Options) *reloading {
 	s := &reloading{
-		Reloads: o.Reloads, done: make(chan struct{}, 1),
+		Reloads: o.Reloads, turn: make(chan struct{}, 1), done: make(chan struct{}, 1),
 		loaded: Loaded{cfg, o.Reloads.Source}, used: contentsOf(o.Reloads.Source.Files),
 	}
 	s.now.Store(&ConfigState{})
 	s.files.Store(new(string))
 	return s
 }
+
+// take waits for the turn, as long as ctx lasts: a reload may wait for a sink that hangs, and a stop
+// waits neither for that nor for what comes next.
+func (s *reloading) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *reloading) giveBack() { <-s.turn }
 
 func (s *reloading) succeeded(cfg *config.Config, reloads int) {
 	hash, _ := hashOf(cfg) // its outline could be encoded at the start
