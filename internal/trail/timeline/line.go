@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -36,7 +37,7 @@ func textOf(summary, further string) string {
 
 // take adds the row of a line, whose text stands at a place in the file.
 func (t *table) take(l *line, text int64) {
-	r := row{Time: l.time.UnixNano(), Text: text, Length: uint16(len(l.text)), Levels: l.levels, Flags: l.flags}
+	r := row{Time: min(nanos(l.time), math.MaxInt64-1), Text: text, Length: uint16(len(l.text)), Levels: l.levels, Flags: l.flags}
 	for column, name := range l.names {
 		limit := maxNames - 1
 		if column == ofActor {

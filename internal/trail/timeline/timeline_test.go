@@ -175,6 +175,18 @@ func TestTheFileIsDerived(t *testing.T) {
 	assert.Equal(t, want, list(t, v, Filter{}), "lost")
 }
 
+// A clock that jumped out of the years 1678 to 2261 makes entries of the last time or the first one that the
+// index knows.
+func TestEntriesOfAFarTime(t *testing.T) {
+	t.Parallel()
+	trail := trailtest.New(t)
+	far := change(1, 8, 10)
+	far.Time = time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)
+	add(t, trail, change(0, 6, 8), far)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	assert.Equal(t, []int64{1}, indices(list(t, v, Filter{Since: at(500)})))
+}
+
 func TestEntriesWithoutAType(t *testing.T) {
 	t.Parallel()
 	trail := trailtest.New(t)
