@@ -68,7 +68,7 @@ func isOfEntries(p tlogproof.Finding) bool {
 }
 
 // fromFiles gives the entries in [from, to) that the log has lost and the files have, in order. If
-// one is gone from the files too, the trail is read back.
+// one is gone from the files too, or all files are, the trail is read back.
 func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
 	v, missing := r.view.Load(), 0
 	for index := from; index < to && len(v.copied) > 0; index++ {
@@ -76,9 +76,10 @@ func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
 			missing++
 		}
 	}
+	var failed error // of handle
 	for from < to && missing > 0 {
 		g, end := v.generationOf(from)
-		err := r.files.Records(g.Origin, from-g.Base, min(end, to)-g.Base, func(n int64, record []byte) error {
+		_ = r.files.Records(g.Origin, from-g.Base, min(end, to)-g.Base, func(n int64, record []byte) error {
 			index := g.Base + n
 			leaf, copied := v.copied[index]
 			e, err := decodeRecord(record, index)
@@ -86,10 +87,11 @@ func (r *Reader) fromFiles(from, to int64, handle func(Recorded) error) error {
 				return nil //nolint:nilerr // it is lost
 			}
 			missing--
-			return handle(Recorded{Entry: e, Record: bytes.Clone(record), Leaf: leaf})
+			failed = handle(Recorded{Entry: e, Record: bytes.Clone(record), Leaf: leaf})
+			return failed
 		})
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 		from = end
 	}

@@ -199,3 +199,21 @@ func TestACopyThatIsLostLaterIsDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, e.Unsound, "the log's entry is not the signed one")
 }
+
+// The files are lost while the relay runs, and they alone had an entry. Readers pass over it, the trail names it,
+// and the files are written again from the others.
+func TestFilesThatAreLostWhileTheRelayRunsStopNobody(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	h = h.harmed(harm{rot: []int{41}})
+	h.options.Files = h.store
+	h.open()
+	require.Len(t, h.all(), 301)
+	require.NoError(t, os.RemoveAll(h.store.dir))
+	require.Len(t, h.all(), 300)
+	h.run()
+	require.NoError(t, h.trail.Sign(t.Context())) // reads the trail back
+	list := h.all()
+	require.Equal(t, audit.TypeDamaged, list[len(list)-1].Type)
+}
