@@ -59,10 +59,24 @@ func decodeRecord(record []byte, index int64) (Entry, error) {
 // leafHash is the hash of a record's leaf.
 func leafHash(record []byte) tlog.Hash { return tlogproof.LeafHash(record) }
 
-// resource names what an entry is about. It is the key of the entry's record.
+// resource names what an entry is about. It is the key of the entry's record. Where it would be longer than
+// the store takes, the hashes of long names stand in it.
 func resource(project, environment, subject string) string {
-	return strings.Join([]string{token(project), token(environment), token(subject)}, ".")
+	tokens := []string{token(project), token(environment), token(subject)}
+	key := strings.Join(tokens, ".")
+	if len(key) <= store.MaxKey {
+		return key
+	}
+	for i, t := range tokens {
+		if len(t) > maxToken {
+			tokens[i] = "%%" + jsontext.Hash([]byte(t)) // no other token begins so
+		}
+	}
+	return strings.Join(tokens, ".")
 }
+
+// maxToken is a third of the longest key.
+const maxToken = store.MaxKey/3 - 1
 
 // resource is the one of the entry.
 func (e *Entry) resource() string { return resource(e.Project, e.Environment, e.Subject) }

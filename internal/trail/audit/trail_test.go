@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,11 @@ func TestResourcesDoNotMix(t *testing.T) {
 		{"*", ">", "s"},
 		{"ä b", "\t", "s"},
 		{"a", "b", "c s"},
+		{strings.Repeat("ä", 300) + "1", "b", "s"}, // longer than a key of the store in its own form
+		{strings.Repeat("ä", 300) + "2", "b", "s"},
+		{strings.Repeat("p", 2000), strings.Repeat("e", 2000), "s"},
+		{strings.Repeat("p", 2000), strings.Repeat("e", 2000), "t"},
+		{strings.Repeat("p", 2000), strings.Repeat("e", 2000), strings.Repeat("s", 2000)},
 	}
 	for i, n := range names {
 		e := testEntry(i)
@@ -173,6 +179,10 @@ func TestResourcesDoNotMix(t *testing.T) {
 		require.True(t, found)
 		assert.EqualValues(t, i, e.Index, "%q", n)
 	}
+	newest, err := trail.Newest(t.Context(), "t")
+	require.NoError(t, err)
+	require.Len(t, newest, 1)
+	requireWhole(t, trail, int64(len(names)))
 }
 
 func TestRestart(t *testing.T) {
