@@ -116,13 +116,16 @@ func (t *Trail) appendAll(ctx context.Context) {
 
 // appendGroup appends an entry, and others that wait.
 func (t *Trail) appendGroup(ctx context.Context, first *addition) {
-	group, size := []*addition{first}, len(first.draft.Data)
+	group, size, from := []*addition{first}, len(first.draft.Data), int64(-1)
 	place := func() error {
+		if from < 0 {
+			from = t.next()
+		}
 		for len(t.additions) > 0 && len(group) < groupEntries && size < groupBytes {
 			a := <-t.additions
 			group, size = append(group, a), size+len(a.draft.Data)
 		}
-		return t.place(ctx, group)
+		return t.place(ctx, group, from)
 	}
 	err := t.inTurn(ctx, place)
 	if errors.Is(err, ErrDamaged) { // damage is named, and then it goes on
@@ -137,10 +140,11 @@ func (t *Trail) appendGroup(ctx context.Context, first *addition) {
 
 // place adds entries after the last known one. The log takes them only there. If nobody knows
 // whether it did, or if it ends elsewhere, the entries up to its end are read, and those of the
-// group are among them that had arrived. A crash at any line leaves the first few of them in the
-// log, each whole.
-func (t *Trail) place(ctx context.Context, group []*addition) error {
+// group are among them that had arrived, at the index from at the earliest. A crash at any line leaves
+// the first few of them in the log, each whole.
+func (t *Trail) place(ctx context.Context, group []*addition, from int64) error {
 	for tries := 0; ; {
+		t.arrived(group, from)
 		last, drafts := t.next(), t.fitting(group)
 		if len(drafts) == 0 {
 			return nil
@@ -158,11 +162,22 @@ func (t *Trail) place(ctx context.Context, group []*addition) error {
 		case ctx.Err() != nil, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrGone), errors.Is(err, store.ErrTooLarge):
 			return err
 		}
-		if err := t.catchUp(ctx, group); err != nil {
+		if err := t.catchUp(ctx); err != nil {
+			t.arrived(group, from)
 			return err
 		}
 		if tries++; t.next() == last && tries >= appendAttempts { // nothing new, and yet refused: not for ever
 			return err
+		}
+	}
+}
+
+// arrived finishes the entries of a group that stand in the trail from an index on.
+func (t *Trail) arrived(group []*addition, from int64) {
+	for i, leaf := range t.known.between(from, t.next()) {
+		at := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == leaf && !a.finished })
+		if at >= 0 {
+			group[at].finish(from+int64(i), nil)
 		}
 	}
 }
@@ -191,9 +206,8 @@ func (t *Trail) fitting(group []*addition) (drafts []store.Draft) {
 	return drafts
 }
 
-// catchUp adds to the tree the entries that are in the log since, and finishes those of the group
-// that are among them.
-func (t *Trail) catchUp(ctx context.Context, group []*addition) error {
+// catchUp adds to the tree the entries that are in the log since.
+func (t *Trail) catchUp(ctx context.Context) error {
 	state, err := t.entries.State(ctx)
 	if err != nil {
 		return fmt.Errorf("read the end of the audit trail: %w", err)
@@ -209,14 +223,10 @@ func (t *Trail) catchUp(ctx context.Context, group []*addition) error {
 		if errors.Is(err, ErrDamaged) {
 			t.suspect(err.Error())
 		}
-		i := slices.IndexFunc(group, func(a *addition) bool { return a.leaf == e.Leaf })
-		if i < 0 && err == nil && e.isOwn() && e.Type == TypeGeneration {
+		if err == nil && e.isOwn() && e.Type == TypeGeneration {
 			return t.damage("another relay has begun a generation with entry %d", e.Index)
 		}
 		t.add(item.Record.Key, e.Leaf)
-		if i >= 0 {
-			group[i].finish(indexOf(item.Record), nil)
-		}
 		return nil
 	})
 	return err

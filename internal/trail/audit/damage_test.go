@@ -54,7 +54,7 @@ func appendTogether(t *testing.T, trail *Trail, from, to int) {
 		group = append(group, a)
 	}
 	require.NoError(t, trail.ready(t.Context()))
-	require.NoError(t, trail.place(t.Context(), group))
+	require.NoError(t, trail.place(t.Context(), group, trail.next()))
 }
 
 // reopen opens a copy of the trail in a fresh store.

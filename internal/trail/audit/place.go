@@ -65,7 +65,7 @@ func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error
 
 // follows has the trail know the entries that other relays have appended.
 func (t *Trail) follows(ctx context.Context) error {
-	if err := t.inTurn(ctx, func() error { return t.catchUp(ctx, nil) }); err != nil {
+	if err := t.inTurn(ctx, func() error { return t.catchUp(ctx) }); err != nil {
 		return fmt.Errorf("read what another relay has appended to the audit trail: %w", err)
 	}
 	return nil

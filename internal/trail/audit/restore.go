@@ -131,12 +131,13 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	last := x.gens[len(x.gens)-1]
 	evidence := end > 0 || x.keptSeq > 0 || x.pinText != nil
 	foreign := last.PublicKey != "" && !t.fileKey.Load().isOwn(last.PublicKey)
+	begun := t.fileKey.Load().isOwn(x.openings[last.Base].Key) // perhaps nobody heard of it
 	switch {
 	case foreign && x.rotations.to(t.fileKey.Load().public, last, unsound(x.report.Problems)):
 		return "the signing key was rotated", nil
 	case foreign && t.restored:
 		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
-	case t.keyLoss != "" && evidence:
+	case t.keyLoss != "" && evidence && !begun:
 		return t.keyLoss, nil
 	case foreign:
 		return "the signing key is not the one that signed before", nil
@@ -148,7 +149,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return "tlog/ has later entries, signed with a key unknown to this trail", nil
 	case x.lostTail(end) && x.keptSeq > x.goodSeq:
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.Len()), nil
-	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.Load().isOwn(x.openings[last.Base].Key):
+	case t.marked && len(x.history) == 0 && x.pin == nil && !begun:
 		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
 	}
 	return "", nil
@@ -222,7 +223,7 @@ func (t *Trail) naming(problems []tlogproof.Finding) naming {
 func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
 	a, err := t.ownAddition(kind, detail)
 	if err == nil {
-		if err = t.place(ctx, []*addition{a}); err == nil {
+		if err = t.place(ctx, []*addition{a}, t.next()); err == nil {
 			err = a.err
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // beats are the signatures of all checkpoints, in order, and how often a relay has ended its heartbeat.
@@ -110,6 +112,24 @@ func TestAGenerationBeginsWhereItsNameSays(t *testing.T) {
 	})
 }
 
+// Nobody hears that the first entry of a generation is stored. The generation is not begun once more.
+func TestAGenerationWhoseAnswerIsLostIsBegunOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := startStore(t, t.TempDir())
+		o := testOptions(t)
+		trail := openTrail(t, st, o)
+		appendEntries(t, trail, 0, 3)
+		require.NoError(t, trail.Close(t.Context()))
+		require.NoError(t, os.Remove(o.KeyFile))
+		st.log(EntriesLog).loseAnswers(1)
+		trail = openTrail(t, st, o)
+		time.Sleep(2 * retryPause)
+		require.Len(t, trail.Generations(), 2)
+		requireWhole(t, trail, 4)
+	})
+}
+
 // An entry that another relay has appended has its place, without a reading of the whole trail.
 func TestThePlaceOfAnotherRelaysEntry(t *testing.T) {
 	t.Parallel()
@@ -193,4 +213,41 @@ func TestAGroupArrivesInPart(t *testing.T) {
 		requireWhole(t, trail, 1+groupEntries+2)
 		requireWhole(t, other, 1+groupEntries+2)
 	})
+}
+
+// Nobody hears that two entries are stored, and the first one cannot be read by then. Each is in the trail
+// once, except for the lost one, which comes again.
+func TestAGroupIsDamagedAndItsAnswerLost(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, st, o)
+	log := st.log(EntriesLog)
+	require.NoError(t, trail.lock(t.Context()))
+	log.lost = map[store.Pos]bool{1: true}
+	log.loseAnswers(1)
+	var group []*addition
+	for i := range 2 {
+		a, err := trail.addition(testEntry(i), anyEntry)
+		require.NoError(t, err)
+		group = append(group, a)
+	}
+	trail.additions <- group[0]
+	waiting.Until(t, func() bool { return len(trail.additions) == 0 }) // it waits for the turn
+	trail.additions <- group[1]
+	trail.unlock()
+	for _, a := range group {
+		<-a.done
+		require.NoError(t, a.err)
+	}
+	require.EqualValues(t, 1, group[1].index)
+	var leaves []tlog.Hash
+	require.NoError(t, trail.Each(t.Context(), 0, func(e Recorded) error {
+		if !e.isOwn() {
+			leaves = append(leaves, e.Leaf)
+		}
+		return nil
+	}))
+	require.Equal(t, []tlog.Hash{group[1].leaf, group[0].leaf}, leaves)
 }
