@@ -48,10 +48,22 @@ type Archiver struct {
 	Progress func(done, total int64)
 }
 
-// Plan lists the files to move, by log, and changes nothing.
+// Plan lists the files to move, by log, and changes nothing. Where Run would find damage before it moves
+// anything, so does Plan.
 func (a *Archiver) Plan(ctx context.Context) ([]proof.Archived, error) {
 	logs, err := a.logs(ctx)
-	return todo(logs), err
+	if err == nil {
+		err = a.checkArchive(ctx)
+	}
+	for _, m := range logs {
+		if err == nil {
+			err = m.Check(ctx, m.generation.PublicKey, 0)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return todo(logs), nil
 }
 
 // Run moves the files of Plan, and those left by an interrupted run.
@@ -60,6 +72,9 @@ func (a *Archiver) Run(ctx context.Context) ([]proof.Archived, error) {
 	some := slices.ContainsFunc(logs, func(m *moving) bool {
 		return m.todo.Size > 0 || slices.ContainsFunc(m.moved, func(p proof.Archived) bool { return p.Where == a.Dir })
 	})
+	if err == nil && some {
+		err = a.checkArchive(ctx)
+	}
 	if err == nil && some {
 		err = a.copy(ctx)
 	}
@@ -89,9 +104,9 @@ func (a *Archiver) generation(origin string) int {
 	return slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == origin })
 }
 
-// copy exports the logs to the archive. It mends nothing in an earlier one: somebody may have
-// tampered with a damaged file.
-func (a *Archiver) copy(ctx context.Context) error {
+// checkArchive refuses a damaged earlier archive. Nothing is mended in it: somebody may have tampered with a
+// damaged file.
+func (a *Archiver) checkArchive(ctx context.Context) error {
 	there, err := Open(a.Dir).Logs()
 	for _, listed := range there {
 		i := a.generation(listed.Origin)
@@ -103,10 +118,12 @@ func (a *Archiver) copy(ctx context.Context) error {
 			return fmt.Errorf("the archive %s is damaged, and nothing was moved: %w", a.Dir, err)
 		}
 	}
-	if err == nil {
-		_, err = a.Store.Export(ctx, a.Dir+"/.", a.Progress) // the folder itself may be a link
-	}
-	if err != nil {
+	return err
+}
+
+// copy exports the logs to the archive.
+func (a *Archiver) copy(ctx context.Context) error {
+	if _, err := a.Store.Export(ctx, a.Dir+"/.", a.Progress); err != nil { // the folder itself may be a link
 		return fmt.Errorf("copy to %s: %w", a.Dir, err)
 	}
 	return nil

@@ -274,12 +274,19 @@ func TestABadArchiveMovesNothing(t *testing.T) {
 		put(t, dir, bad.archive)
 		put(t, log.dir, partly)
 		a, entered := h.archiver(dir, 1024)
-		_, err := a.Run(t.Context())
+		_, err := a.Plan(t.Context())
+		require.ErrorContains(t, err, bad.want, name)
+		_, err = a.Run(t.Context())
 		require.ErrorContains(t, err, bad.want, name)
 		require.Empty(t, *entered, name)
 		require.Equal(t, partly, files(t, log.dir), name)
 		require.Equal(t, bad.archive, files(t, dir), "%s: the archive stays as it is", name)
 	}
+	put(t, log.dir, before)
+	put(t, log.dir, with(maps.Clone(before), "tile/entries/001", flip(before["tile/entries/001"])))
+	a, _ = h.archiver(filepath.Join(t.TempDir(), "archive"), 1024)
+	_, err = a.Plan(t.Context())
+	require.ErrorIs(t, err, errDamaged, "a dry run finds what the run would")
 	put(t, log.dir, before)
 	for name, dir := range map[string]string{
 		"the data directory": filepath.Dir(h.store.dir), "within it": filepath.Join(h.store.dir, "old"), "above it": filepath.Dir(filepath.Dir(h.store.dir)),
