@@ -14,40 +14,41 @@ import (
 // histories is sought in the trail once more, and what the tiles prove by then is added. The same is done
 // at each start: a crash may have left out the last checkpoint before a new generation.
 
-// complete puts those checkpoints of the trail into the histories that they lack and the tiles prove.
+// complete puts those checkpoints of the trail into the histories that they lack and the tiles prove. Each
+// reading of one checks its signatures, and of some the trail itself has none: so only those are read.
 func (k *Keeper) complete(ctx context.Context) error {
 	seqs, err := k.published()
-	if err != nil || len(seqs) == 0 {
+	if err != nil {
 		return err
 	}
-	first := uint64(1) // that is missing
-	for first <= uint64(len(seqs)) && seqs[first-1] == first {
-		first++
-	}
-	if newest := seqs[len(seqs)-1]; first > newest {
-		return nil
-	}
-	found, count := map[*writer][]proof.Line{}, 0
-	err = k.trail.Checkpoints(ctx, first, func(c audit.Kept) error {
-		if c.Seq > seqs[len(seqs)-1] {
-			return errEnd
+	found, count, newest := map[*writer][]proof.Line{}, 0, uint64(0)
+	for _, seq := range seqs {
+		if seq <= newest+1 {
+			newest = seq
+			continue
 		}
-		w := k.writerOf(&c)
-		if _, known := slices.BinarySearch(seqs, c.Seq); known || w == nil {
-			return nil
+		err := k.trail.Checkpoints(ctx, newest+1, func(c audit.Kept) error {
+			w := k.writerOf(&c)
+			switch {
+			case c.Seq >= seq:
+				return errEnd
+			case w == nil:
+				return nil
+			}
+			has, err := w.has(&c)
+			if err != nil || !has {
+				return k.failed(c.Base, w, err)
+			}
+			found[w] = append(found[w], proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
+			if count++; count == batchLines {
+				err, count = add(found), 0
+			}
+			return err
+		}, func() error { return errEnd })
+		if !errors.Is(err, errEnd) {
+			return err
 		}
-		has, err := w.has(&c)
-		if err != nil || !has {
-			return k.failed(c.Base, w, err)
-		}
-		found[w] = append(found[w], proof.Line{Seq: c.Seq, Key: c.PublicKey, Checkpoint: c.Note})
-		if count++; count == batchLines {
-			err, count = add(found), 0
-		}
-		return err
-	}, func() error { return errEnd })
-	if !errors.Is(err, errEnd) {
-		return err
+		newest = seq
 	}
 	return add(found)
 }
@@ -78,5 +79,5 @@ func (k *Keeper) published() (seqs []uint64, err error) {
 		}
 	}
 	slices.Sort(seqs)
-	return slices.Compact(seqs), nil
+	return seqs, nil
 }

@@ -78,6 +78,39 @@ func TestAHistoryWithHolesIsCompleted(t *testing.T) {
 	}
 }
 
+// counted counts the checkpoints that are read from the first one on.
+type counted struct {
+	*audit.Trail
+	read int
+}
+
+func (c *counted) Checkpoints(ctx context.Context, from uint64, handle func(audit.Kept) error, caughtUp func() error) error {
+	return c.Trail.Checkpoints(ctx, from, func(k audit.Kept) error {
+		if from == 1 {
+			c.read++
+		}
+		return handle(k)
+	}, caughtUp)
+}
+
+// A checkpoint that the trail has lost is sought at each start. The others are not read for that.
+func TestALostCheckpointIsSoughtAlone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 10)
+	for i := range 4 {
+		h.add(entry(10 + i))
+	}
+	h = h.harmed(harm{checkpoints: []int{1}})
+	h.options.Files = nil
+	h.open()
+	h.sign()
+	h.run()
+	require.Equal(t, numbers(h.checkpoints())[1:], h.published())
+	trail := &counted{Trail: h.trail}
+	require.NoError(t, NewKeeper(h.store, trail, h.trail.Generations, nil).Run(t.Context()))
+	require.Equal(t, 1, trail.read, "the one after it ends the search")
+}
+
 // What another relay signs cannot be proven as long as this one knows less of the trail: here an entry
 // that only the other one has seen before its record was damaged. It is published as soon as it is proven.
 func TestACheckpointThatIsProvenLaterIsPublished(t *testing.T) {
