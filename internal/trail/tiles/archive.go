@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,19 +191,15 @@ func (a *Archiver) check() error {
 
 // within reports whether a path is dir, or below it; links are followed as far as they exist.
 func within(path, dir string) bool {
-	followed, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		parent, err := filepath.EvalSymlinks(filepath.Dir(path))
-		if err != nil {
-			parent = filepath.Dir(path)
-		}
-		followed = filepath.Join(parent, filepath.Base(path))
-	}
-	if root, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = root
-	}
-	rel, err := filepath.Rel(dir, followed)
+	rel, err := filepath.Rel(followed(dir), followed(path))
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+func followed(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return cmp.Or(real, path)
+	}
+	return filepath.Join(followed(filepath.Dir(path)), filepath.Base(path))
 }
 
 // open opens one log, with the trail's key for it.

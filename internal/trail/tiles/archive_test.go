@@ -267,6 +267,8 @@ func TestABadArchiveMovesNothing(t *testing.T) {
 		"flipped tile":       {with(maps.Clone(whole), "0/tile/0/000", flip(whole["0/tile/0/000"])), "damaged"},
 		"flipped checkpoint": {with(maps.Clone(whole), "0/checkpoint", flip(whole["0/checkpoint"])), ""},
 		"lost bundle":        {without(whole, "0/tile/entries/001"), "damaged"},
+		"a large checkpoint": {with(maps.Clone(whole), "0/checkpoint", strings.Repeat("x", maxFile+1)), "more than any file"},
+		"a large bundle":     {with(maps.Clone(whole), "0/tile/entries/000", strings.Repeat("x", maxFile+1)), "more than"},
 		"other files":        {map[string]string{"notes.txt": "mine"}, "other files"},
 		"another trail":      {files(t, foreign), ""},
 	} {
@@ -288,7 +290,10 @@ func TestABadArchiveMovesNothing(t *testing.T) {
 	_, err = a.Plan(t.Context())
 	require.ErrorIs(t, err, errDamaged, "a dry run finds what the run would")
 	put(t, log.dir, before)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(filepath.Dir(h.store.dir), link))
 	for name, dir := range map[string]string{
+		"by a link":          filepath.Join(link, "missing", "old"),
 		"the data directory": filepath.Dir(h.store.dir), "within it": filepath.Join(h.store.dir, "old"), "above it": filepath.Dir(filepath.Dir(h.store.dir)),
 		"not absolute": "archive",
 	} {

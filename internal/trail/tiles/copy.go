@@ -135,11 +135,10 @@ type output struct {
 
 // file has a file written, unless it is there.
 func (o *output) file(name string, data []byte) error {
-	to := o.path(name)
-	if there, err := durable.ReadFile(to); err == nil && bytes.Equal(there, data) {
+	if there, err := o.read(name); err == nil && bytes.Equal(there, data) {
 		return nil
 	}
-	o.files = append(o.files, durable.File{Path: to, Data: bytes.Clone(data)})
+	o.files = append(o.files, durable.File{Path: o.path(name), Data: bytes.Clone(data)})
 	if o.bytes += len(data); o.bytes < flushBytes && len(o.files) < flushFiles {
 		return nil
 	}

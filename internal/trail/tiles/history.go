@@ -76,7 +76,7 @@ func writeLines(w io.Writer, lines []proof.Line) error {
 	return nil
 }
 
-// eachText gives each whole line as it is. A missing history has none.
+// eachText gives each whole line as it is, valid until the next one. A missing history has none.
 func (l Log) eachText(handle func(number int, text []byte) error) error {
 	f, err := durable.Open(l.path(proof.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,9 +86,9 @@ func (l Log) eachText(handle func(number int, text []byte) error) error {
 		return fmt.Errorf("read history of checkpoints: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	lines := bufio.NewReader(f)
+	lines := bufio.NewReaderSize(f, maxTail)
 	for number := 1; ; number++ {
-		text, err := lines.ReadBytes('\n')
+		text, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
 			return nil // a torn line is on its way, or is cut off at the next start
 		}
@@ -113,7 +113,7 @@ func parseLine(text []byte) (line proof.Line, err error) {
 	return line, err
 }
 
-// maxTail bounds how much of the history's end is searched for a whole line: a note has
+// maxTail bounds a line, and how much of the history's end is searched for a whole one: a note has
 // some hundred bytes, with many witnesses some thousand.
 const maxTail = 1 << 20
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ type Log struct{ dir string }
 // Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
 // signature.
 func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
-	if signed, err = durable.ReadFile(l.path(proof.CheckpointFile)); err != nil {
+	if signed, err = l.read(proof.CheckpointFile); err != nil {
 		return nil, c, fmt.Errorf("read checkpoint: %w", err)
 	}
 	c, err = proof.ReadCheckpoint(signed)
@@ -64,14 +65,7 @@ func (l Log) Bundle(n int64, width int) ([]byte, error) {
 
 // Record gives a long record by its digest, from the folder records.
 func (l Log) Record(d proof.Digest) ([]byte, error) {
-	info, err := os.Stat(l.path(d.Path()))
-	if err == nil && info.Size() != d.Bytes {
-		err = fmt.Errorf("%s has %d bytes, not %d", d.Path(), info.Size(), d.Bytes)
-	}
-	var record []byte
-	if err == nil {
-		record, err = durable.ReadFile(l.path(d.Path()))
-	}
+	record, err := l.read(d.Path())
 	if err == nil && !d.Of(record) {
 		err = fmt.Errorf("%s is damaged", d.Path())
 	}
@@ -86,7 +80,7 @@ func (l Log) Record(d proof.Digest) ([]byte, error) {
 func (l Log) widest(t tlog.Tile) (data []byte, err error) {
 	read := func(width int) (there bool) {
 		t.W = width
-		data, err = durable.ReadFile(l.path(proof.TilePath(t)))
+		data, err = l.read(proof.TilePath(t))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
 	least := t.W
@@ -114,6 +108,24 @@ func (l Log) tree(size int64, root tlog.Hash) tlog.HashReader {
 	return tlog.TileHashReader(tlog.Tree{N: size, Hash: root}, proof.TileReader(l.Tile))
 }
 
+// maxFile bounds a file in memory: a bundle of the longest leaves has 16 MB, a record at most 32 MB. Whoever can
+// write to an archive's folder may have put a larger one there.
+const maxFile = 40 << 20
+
+// read gives a whole file.
+func (l Log) read(name string) ([]byte, error) {
+	f, err := durable.Open(l.path(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s has more than %d bytes, more than any file of a log", f.Name(), maxFile)
+	}
+	return data, err
+}
+
 func (l Log) path(name string) string { return filepath.Join(l.dir, filepath.FromSlash(name)) }
 
 // bundle is an entry bundle, in the form of a tile with the level -1, as [tlog.Tile] has it.
@@ -136,7 +148,7 @@ var ErrArchived = errors.New("it was archived")
 // Archives lists the archives of the log. A lost mark is an empty list: the bundles are
 // written again from the trail.
 func (l Log) Archives() ([]proof.Archived, error) {
-	text, err := durable.ReadFile(l.path(MarkFile))
+	text, err := l.read(MarkFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
