@@ -72,7 +72,8 @@ func (c *control) placed(ctx context.Context, e audit.Recorded) (audit.Place, re
 	if err != nil {
 		return audit.Place{}, relay.Event{}, err
 	}
-	event, err := eventOf(c.trail.NameOf(e.Index), e, place, min(maxAuditEvent, c.journal.MaxEvent()-attributesRoom))
+	room := max(attributesRoom, attributesRoom/2+len(e.Type)+len(e.Subject)+len(e.Project)+len(e.Environment))
+	event, err := eventOf(c.trail.NameOf(e.Index), e, place, min(maxAuditEvent, c.journal.MaxEvent()-room))
 	return place, event, err
 }
 
@@ -81,7 +82,7 @@ const (
 	// all by default, and the trail holds larger entries.
 	maxAuditEvent = 512 << 10
 	// attributesRoom is left for an event's attributes and labels, where an
-	// external server takes small messages only.
+	// external server takes small messages only. Long names get more.
 	attributesRoom = 4 << 10
 )
 

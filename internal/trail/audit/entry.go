@@ -69,6 +69,9 @@ var (
 	ErrDamaged = errors.New("the trail is damaged")
 )
 
+// maxNames bounds what an entry is about: each event of it has these names twice.
+const maxNames = 8 << 10
+
 // check refuses entries nobody could find again, and entries with a secret.
 func (e *Entry) check() error {
 	switch {
@@ -80,6 +83,8 @@ func (e *Entry) check() error {
 		return errors.New("entry has no subject")
 	case e.Time.IsZero():
 		return errors.New("entry has no time")
+	case len(e.Project)+len(e.Environment)+len(e.Subject) > maxNames:
+		return fmt.Errorf("%w: the names of its project, environment and subject have more than %d bytes", ErrTooLarge, maxNames)
 	}
 	for name, part := range map[string]json.RawMessage{"before": e.Before, "after": e.After, "detail": e.Detail} {
 		if err := checkNoSecret(part); err != nil {

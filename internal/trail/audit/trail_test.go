@@ -309,6 +309,7 @@ func TestRefusedEntries(t *testing.T) {
 		"api_key":  {secretEntry(`{"a":[{"api_key":"hunter22"}]}`), ErrSecret},
 		"password": {secretEntry(`{"password":"hunter22"}`), ErrSecret},
 		"escaped":  {secretEntry(`{"sec\u0072et":"hunter22"}`), ErrSecret},
+		"names":    {Entry{Type: "x", Project: strings.Repeat("p", maxNames), Subject: "s", Time: testTime}, ErrTooLarge},
 		"redacted": {secretEntry(`{"secret":"[redacted]","password_strength_config":"x","password":{"min":8},"kind":"RESET_PASSWORD"}`), nil},
 	} {
 		_, err := trail.Append(t.Context(), tc.entry)
