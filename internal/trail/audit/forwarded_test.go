@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -136,4 +137,34 @@ func FuzzParseForwarded(f *testing.F) {
 			require.Positive(t, p.Size)
 		}
 	})
+}
+
+// A generation is lost before it was signed, and only the note for the sinks tells of it. Its place is kept, and is
+// named at once: a second start has nothing to add.
+func TestTheKeptPlaceOfALostGenerationIsNamed(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery, o.ForwardedFile = time.Hour, filepath.Join(t.TempDir(), "forwarded")
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1) // and nothing more for an hour, except by Rotate
+	_, err := trail.Rotate(t.Context(), Person{})
+	require.NoError(t, err)
+	opening, err := trail.Get(t.Context(), 2)
+	require.NoError(t, err)
+	require.Equal(t, TypeGeneration, opening.Type)
+	place, err := trail.Place(t.Context(), opening)
+	require.NoError(t, err)
+	trail.Forwarded(place)
+
+	d := damageable{o: o}
+	d.o.KeyFile = copyKey(t, o.KeyFile, true)
+	again, copied := d.reopen(t, records(t, st, EntriesLog)[:2], records(t, st, CheckpointsLog), 0)
+	problems := openingOf(t, again).Problems
+	require.Len(t, problems, 2)
+	require.Equal(t, tlogproof.Finding{Kind: tlogproof.KindMissing, From: 2, To: 2, Detail: neverSigned}, problems[1])
+	require.EqualValues(t, 4, again.Size())
+	require.NoError(t, again.Close(t.Context()))
+	require.EqualValues(t, 4, openTrail(t, copied, d.o).Size(), "a second start adds nothing")
 }

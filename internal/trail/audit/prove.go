@@ -14,6 +14,9 @@ import (
 // twoHistories is said of a checkpoint whose key has signed other entries elsewhere in the trail.
 const twoHistories = "it is signed with the trail's key, and covers other entries: the key has signed two histories"
 
+// neverSigned is said of an entry that is missing, and under no signed root.
+const neverSigned = "nothing stands there, and it was not signed yet"
+
 // proof proves one generation: by the hashes of its entries, and by those kept with its checkpoints.
 type proof struct {
 	base    int64
@@ -100,7 +103,7 @@ func (g *proof) compare() (problems []tlogproof.Finding) {
 	tlogproof.CompareRuns([]tlogproof.Run{{First: g.base, Got: leaves, Signed: signed}}, found)
 	for i := g.end; i < int64(len(leaves)); i++ {
 		if leaves[i] == (tlog.Hash{}) {
-			found(g.base+i, tlogproof.KindMissing, "nothing stands there, and it was not signed yet")
+			found(g.base+i, tlogproof.KindMissing, neverSigned)
 		}
 	}
 	const unproven, detail = tlogproof.KindUnproven, "neither they nor the hashes kept with the checkpoints give the signed root"

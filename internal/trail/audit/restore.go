@@ -35,7 +35,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.keepPlaces(ctx, int64(len(x.leaves)), end); err != nil {
 		return err
 	}
-	x.extend(end)
+	x.placesKept(end)
 	if err := t.salvagePin(x); err != nil {
 		return err
 	}
@@ -248,6 +248,17 @@ func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 		from += int64(len(lost))
 	}
 	return nil
+}
+
+// placesKept takes in the places up to end, which stand empty now, and names those that no other problem names.
+func (x *examination) placesKept(end int64) {
+	if from := int64(len(x.leaves)); from < end {
+		said := namedDamage{}
+		said.add(x.report.Problems)
+		kept := tlogproof.Finding{Kind: tlogproof.KindMissing, From: from, To: end - 1, Detail: neverSigned}
+		x.report.Problems = append(x.report.Problems, said.unnamed([]tlogproof.Finding{kept})...)
+		x.extend(end)
+	}
 }
 
 // salvagePin copies the checkpoint next to the key before the next one replaces it, if
