@@ -134,11 +134,11 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	begun := t.fileKey.Load().isOwn(x.openings[last.Base].Key) // perhaps nobody heard of it
 	switch {
 	case foreign && x.rotations.to(t.fileKey.Load().public, last, unsound(x.report.Problems)):
-		return "the signing key was rotated", nil
-	case foreign && t.restored:
-		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
+		return wasRotated, nil
 	case t.keyLoss != "" && evidence && !begun:
 		return t.keyLoss, nil
+	case foreign && t.restored:
+		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
 	case foreign:
 		return "the signing key is not the one that signed before", nil
 	case x.end > x.signed.Len():

@@ -39,6 +39,9 @@ import (
 // TypeRotated names the key of the next generation; its Detail is a [Rotation].
 const TypeRotated = "trail.key_rotated"
 
+// wasRotated is why a generation begins under a key that the one before has named.
+const wasRotated = "the signing key was rotated"
+
 // Rotation is the Detail of TypeRotated.
 type Rotation struct {
 	// Key is the new public key, in the note form, Previous the old one.
@@ -176,6 +179,7 @@ func (t *Trail) Rotate(ctx context.Context, by Person) (public string, err error
 		return "", err
 	}
 	t.useKey(key)
+	t.keyLoss = wasRotated // even if the entry that says so cannot be read any more
 	if err := t.attempt(ctx, t.restore); err != nil {
 		return "", fmt.Errorf("the key is replaced by %s, and the trail goes on under it as soon as it can be used: %w", public, err)
 	}

@@ -351,3 +351,27 @@ func TestAKeyElsewhereIsNotRotated(t *testing.T) {
 	_, err := openTrail(t, st, o).Rotate(t.Context(), Person{})
 	require.ErrorContains(t, err, "not in a file")
 }
+
+// The entry that names the new key cannot be read by the time when the new key is in its place. The relay knows
+// what it did, and goes on under the new key.
+func TestARotationWhoseEntryIsLostGoesOn(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 2)
+	require.NoError(t, trail.Sign(t.Context()))
+	entries := st.log(EntriesLog)
+	require.NoError(t, trail.lock(t.Context()))
+	st.log(CheckpointsLog).appended = func(store.Pos) {
+		entries.mu.Lock()
+		defer entries.mu.Unlock()
+		entries.lost = map[store.Pos]bool{3: true, 4: true, 5: true} // all that name a key
+	}
+	trail.unlock()
+	public, err := trail.Rotate(t.Context(), Person{})
+	require.NoError(t, err)
+	require.Equal(t, public, trail.PublicKey())
+	require.Len(t, trail.Generations(), 2)
+}

@@ -142,7 +142,7 @@ type appender struct {
 
 // reading is how the trail was read back, and why it cannot be used.
 type reading struct {
-	keyLoss  string // why a key was generated since the last restore, if something was signed before
+	keyLoss  string // why this process has another key since the last restore, if something was signed before
 	restored bool   // it was opened once
 	lastTry  time.Time
 	outage   retry.Failure
