@@ -250,13 +250,14 @@ func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 	return nil
 }
 
-// placesKept takes in the places up to end, which stand empty now, and names those that no other problem names.
+// placesKept takes in the places up to end, which stand empty now, and names those that no other problem names, and
+// whose entries the files do not have.
 func (x *examination) placesKept(end int64) {
 	if from := int64(len(x.leaves)); from < end {
 		said := namedDamage{}
 		said.add(x.report.Problems)
 		kept := tlogproof.Finding{Kind: tlogproof.KindMissing, From: from, To: end - 1, Detail: neverSigned}
-		x.report.Problems = append(x.report.Problems, said.unnamed([]tlogproof.Finding{kept})...)
+		x.report.Problems = append(x.report.Problems, otherThan(kept, slices.Concat(said[ofEntries], spansOf(x.copied))...)...)
 		x.extend(end)
 	}
 }
