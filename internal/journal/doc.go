@@ -48,7 +48,8 @@
 // letters, have the events. A value that does not fit is not believed: it may be another
 // sink's, or of another log, or the log may have been put back to an earlier state. Such a
 // sink gets everything that is kept, because a repeated event does less harm than a lost one.
-// The log and a metric say so.
+// The log and a metric say so. A position after the end of the log, on a disk, is believed more than
+// the end: a start names the records up to there as lost, and goes on after them.
 //
 // Positions are written lazily: after a power cut one may be older than the last
 // acknowledgement, never newer. Before a trim they are synced.

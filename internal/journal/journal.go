@@ -143,7 +143,11 @@ func (s *Set) open(ctx context.Context, in store.Store, cfg config.Journal, shar
 		metrics: newMetrics(metrics, opts.Sinks),
 		sweeps:  sweeps{wake: make(chan struct{}, 1), next: newSweep()},
 	}
-	if err := j.find(ctx, in, cfg, shard); err != nil {
+	err := j.find(ctx, in, cfg, shard)
+	if err == nil {
+		err = j.passUnseen(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := j.lost.Watch(ctx, j.name, j.events); err != nil {

@@ -129,47 +129,70 @@ func TestARecordThatRotsAtAPosition(t *testing.T) {
 }
 
 // The files of the log are put back to an earlier state. Every record that they lack is
-// named, no position is given out again, and what is pushed since is delivered.
+// named, no position is given out again, and what is pushed since is delivered. Where the end mark
+// knows nothing of these records, the position of a sink does, and what came after it is doubtful.
 func TestALogThatWasPutBack(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, dir, testConfig)
-	j.push(t, relaytest.Events(1))
-	j.shut(t)
-	saved := filepath.Join(t.TempDir(), "events")
-	events := filepath.Join(storeIn(dir), EventsLog)
-	require.NoError(t, os.CopyFS(saved, os.DirFS(events)))
-	j = open(t, dir, testConfig)
-	for i := range 5 {
-		j.push(t, relaytest.Events(1, relaytest.From(100+i)))
-	}
-	s := j.source(t, "k")
-	read(t, s, 6, true)
-	s.Close()
-	j.shut(t)
-
-	require.NoError(t, os.RemoveAll(events))
-	require.NoError(t, os.CopyFS(events, os.DirFS(saved)))
-	j = open(t, dir, testConfig)
-	for i := range 8 {
-		j.push(t, relaytest.Events(1, relaytest.From(200+i)))
-	}
-	s = j.source(t, "k")
-	defer s.Close()
-	assert.Equal(t, ids(relaytest.Events(8, relaytest.From(200))), ids(read(t, s, 8, true)))
-	lost := map[store.Pos]store.Reason{}
-	waiting.Until(t, func() bool {
-		named, err := j.names.All(t.Context())
-		require.NoError(t, err)
-		for _, l := range named {
-			lost[l.From] = l.Why
-			if l.From == 2 {
-				assert.Equal(t, store.Pos(6), l.To)
+	damaged := Loss{From: 2, To: 6, Why: store.Damaged}
+	doubtful := Loss{From: 7, To: 6 + unseenMargin, Why: store.Doubtful}
+	for name, c := range map[string]struct {
+		harm func(mark, earlier string) error
+		lost []Loss
+	}{
+		"the end mark is whole":   {func(string, string) error { return nil }, []Loss{damaged}},
+		"the end mark is lost":    {func(mark, _ string) error { return os.Remove(mark) }, []Loss{damaged, doubtful}},
+		"the end mark is harmed":  {func(mark, _ string) error { return os.WriteFile(mark, make([]byte, 16<<10), 0o600) }, []Loss{damaged, doubtful}},
+		"the end mark is earlier": {func(mark, earlier string) error { return damage.CopyOver(earlier, mark) }, []Loss{damaged, doubtful}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, saved := t.TempDir(), t.TempDir()
+			j := open(t, dir, testConfig)
+			j.push(t, relaytest.Events(1))
+			j.shut(t)
+			require.NoError(t, damage.CopyDir(storeIn(dir), saved))
+			j = open(t, dir, testConfig)
+			for i := range 5 {
+				j.push(t, relaytest.Events(1, relaytest.From(100+i)))
 			}
+			s := j.source(t, "k")
+			read(t, s, 6, true)
+			s.Close()
+			j.shut(t)
+
+			events := filepath.Join(storeIn(dir), EventsLog)
+			require.NoError(t, os.RemoveAll(events))
+			require.NoError(t, os.CopyFS(events, os.DirFS(filepath.Join(saved, EventsLog))))
+			require.NoError(t, c.harm(events+".end", filepath.Join(saved, EventsLog+".end")))
+			for range 2 { // the second start loses nothing more
+				j = open(t, dir, testConfig)
+				for i := range 4 {
+					j.push(t, relaytest.Events(1, relaytest.From(200+i)))
+				}
+				s = j.source(t, "k")
+				assert.Equal(t, ids(relaytest.Events(4, relaytest.From(200))), ids(read(t, s, 4, true)))
+				s.Close()
+				j.losses(t, c.lost)
+				j.shut(t)
+			}
+		})
+	}
+}
+
+// losses waits until these losses are named, and requires that there are no others.
+func (o *opened) losses(t *testing.T, want []Loss) {
+	t.Helper()
+	var named []Loss
+	waiting.Until(t, func() bool {
+		all, err := o.names.All(t.Context())
+		require.NoError(t, err)
+		named = nil
+		for _, l := range all {
+			named = append(named, Loss{From: l.From, To: l.To, Why: l.Why})
 		}
-		return len(lost) > 0
+		return len(named) >= len(want)
 	}, "what the files lack is not named")
-	assert.Equal(t, map[store.Pos]store.Reason{2: store.Damaged}, lost)
+	require.Equal(t, want, named)
 }
 
 // A damaged record in a sink's backlog costs that record and nothing else, and it is named
