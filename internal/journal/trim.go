@@ -138,8 +138,9 @@ func (j *Journal) noteDoubt(err error) {
 	}
 	j.doubts.Tell(j.log, err, "the journal is not trimmed until every sink's position is known; retire a sink that does not come back",
 		"every sink's position is known; the journal is trimmed")
-	j.metrics.doubts.Set(0)
-	if j.doubts.Lasts() {
-		j.metrics.doubts.Set(1)
+	blocked := 0.0
+	if err != nil {
+		blocked = 1
 	}
+	j.metrics.doubts.Set(blocked)
 }
