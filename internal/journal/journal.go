@@ -39,8 +39,9 @@ const (
 	// longer to write.
 	recordTarget = 1 << 20
 	// recordRoom is what a record needs of [store.Log.MaxRecord] besides its events: its
-	// header, its key, and what compression adds to bytes that it cannot compress.
-	recordRoom = 256
+	// header, its key, what compression adds to bytes that it cannot compress, and what the record
+	// of a dead letter says of its event.
+	recordRoom = 1 << 10
 	// kindEvents is the kind of the journal's records, whose form package record has. Their
 	// key is the number of events up to and with the record: see eventsUpTo.
 	kindEvents = 1

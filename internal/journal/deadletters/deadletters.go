@@ -69,8 +69,12 @@ const (
 	removedAtOnce = 10_000
 )
 
-// maxText bounds the reason and the ID that stand in a letter's head, in characters.
-const maxText = 1 << 10
+const (
+	// maxText bounds the reason and the ID that stand in a letter's head, in characters.
+	maxText = 1 << 10
+	// againRoom is what a head takes more in a letter that is appended again, in bytes.
+	againRoom = 96
+)
 
 // Options are what a store of letters needs.
 type Options struct {
@@ -138,7 +142,7 @@ func (s *Store) Close() error {
 // delivery is then tried again, and they stand twice, never not at all.
 func (s *Store) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
 	for len(rejections) > 0 {
-		drafts, err := draftsOf(sink, rejections)
+		drafts, err := s.draftsOf(sink, rejections)
 		if err == nil {
 			_, err = s.append(ctx, drafts)
 		}
@@ -157,16 +161,11 @@ func (s *Store) append(ctx context.Context, drafts []store.Draft) (store.Pos, er
 }
 
 // draftsOf makes records of the first rejections, as many as are appended at once.
-func draftsOf(sink string, rejections []relay.Rejection) ([]store.Draft, error) {
+func (s *Store) draftsOf(sink string, rejections []relay.Rejection) ([]store.Draft, error) {
 	var drafts []store.Draft
 	size := 0
 	for i := range rejections {
-		r := &rejections[i]
-		var b record.Batch
-		b.AddEvent(&r.Event)
-		d, err := draftOf(sink, &head{
-			Source: r.Event.Source, Event: plaintext.Line(r.Event.ID, maxText), Reason: plaintext.Line(r.Reason, maxText), Attempts: r.Attempts,
-		}, record.Append(nil, b.Bytes(), b.Len()))
+		d, err := letterOf(sink, &rejections[i], s.letters.MaxRecord()-againRoom)
 		if err != nil {
 			return nil, err
 		}
@@ -177,6 +176,21 @@ func draftsOf(sink string, rejections []relay.Rejection) ([]store.Draft, error) 
 		drafts = append(drafts, d)
 	}
 	return drafts, nil
+}
+
+// letterOf makes the record of a rejection. Its texts are cut until it takes no more than limit bytes:
+// the journal leaves room for a letter without them in the record of its largest event.
+func letterOf(sink string, r *relay.Rejection, limit int) (d store.Draft, err error) {
+	var b record.Batch
+	b.AddEvent(&r.Event)
+	event := record.Append(nil, b.Bytes(), b.Len())
+	for most := maxText; most > 0; most /= 2 {
+		h := head{Source: r.Event.Source, Event: plaintext.Line(r.Event.ID, most), Reason: plaintext.Line(r.Reason, most), Attempts: r.Attempts}
+		if d, err = draftOf(sink, &h, event); err != nil || len(d.Key)+len(d.Data) <= limit {
+			break
+		}
+	}
+	return d, err
 }
 
 func draftOf(sink string, h *head, event []byte) (store.Draft, error) {

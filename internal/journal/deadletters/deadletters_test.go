@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/journal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -208,6 +210,48 @@ func aLetterComesBackAsItWas(t *testing.T, s *stage) {
 	assert.WithinDuration(t, time.Now(), got[0].Time, time.Minute)
 	assert.Equal(t, events[0], got[0].Event)
 	assert.Equal(t, events[1], got[1].Event)
+}
+
+// What a letter says beyond its event has to fit into a record with the largest event that the journal takes:
+// a sink would otherwise wait for ever. Its texts are cut where they do not.
+func TestTheLargestEventBecomesALetter(t *testing.T) { onBoth(t, theLargestEventBecomesALetter) }
+
+func theLargestEventBecomesALetter(t *testing.T, s *stage) {
+	t.Helper()
+	set, err := journal.Open(t.Context(), s.store, config.Journal{Shards: 1, MaxBytes: 64 << 20, ReplayWindow: time.Hour}, journal.Options{
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Quarantine: s.ledger,
+	})
+	require.NoError(t, err)
+	defer set.Close()
+	event := relaytest.Events(1)[0]
+	event.ID = strings.Repeat("\u2028<&", 300)
+	size := func() int {
+		var b record.Batch
+		b.AddEvent(&event)
+		return b.Size()
+	}
+	event.Body = make([]byte, set.MaxEvent()/2)
+	event.Body = make([]byte, set.MaxEvent()-(size()-len(event.Body))-8)
+	_, err = rand.NewChaCha8([32]byte{}).Read(event.Body) // nothing compresses it
+	require.NoError(t, err)
+	event.Body = append(event.Body, make([]byte, set.MaxEvent()-size())...)
+	require.Equal(t, set.MaxEvent(), size())
+	var b record.Batch
+	b.AddEvent(&event)
+	require.NoError(t, set.Append(t.Context(), &b))
+
+	for _, reason := range []string{"no", strings.Repeat("<\x00>\"", 1000)} {
+		s.reject("a-sink-with-a-long-name", reason, event)
+	}
+	s.restart()
+	got := s.find(deadletters.Filter{})
+	require.Len(t, got, 2)
+	for _, l := range got {
+		assert.Equal(t, event.Body, l.Event.Body)
+		assert.Equal(t, event.ID, l.Event.ID)
+	}
+	assert.Equal(t, "no", got[0].Reason)
+	assert.Contains(t, got[1].Reason, "<")
 }
 
 // Many letters are kept at once, yet each is read and removed by itself. A restart changes
