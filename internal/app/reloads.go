@@ -122,7 +122,7 @@ func hashOf(cfg *config.Config) (string, error) {
 func (r *process) startReloads(context.Context) error {
 	r.reload.succeeded(r.cfg(), 0)
 	r.reg.MustRegister(
-		diskFree(r.cfg().DataDir),
+		r.diskFree(),
 		gauge("auditrelay_config_last_reload_successful", "1 if the last reload of the configuration was applied, or none was tried; 0 if it was refused.",
 			func() float64 { return oneIf(r.reload.now.Load().Error == "") }),
 		gauge("auditrelay_config_last_reload_success_timestamp_seconds", "When the configuration was read and applied: at the start, or at the last reload.",

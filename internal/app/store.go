@@ -176,8 +176,12 @@ func refuseEarlier(dataDir string) error {
 // are taken nevertheless, for as long as the room that the journal has reserved lasts.
 const littleRoom = 16 << 20
 
-// freeOn is the room that a folder's disk has for the relay, whoever fills it.
-func freeOn(dir string) (config.Size, error) {
+// freeOn is the room that a folder's disk has for the relay, whoever fills it. It is none while the
+// disk takes nothing from the relay, as by a quota.
+func freeOn(dir string, in store.Store) (config.Size, error) {
+	if s, ok := in.(interface{ Full() error }); ok && s.Full() != nil {
+		return 0, nil
+	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return 0, err
@@ -186,9 +190,9 @@ func freeOn(dir string) (config.Size, error) {
 }
 
 // diskFree is the room of the data directory's disk; NaN where it cannot be asked.
-func diskFree(dir string) prometheus.Collector {
+func (r *process) diskFree() prometheus.Collector {
 	return gauge("auditrelay_disk_free_bytes", "Free room on the data directory's disk.", func() float64 {
-		free, err := freeOn(dir)
+		free, err := freeOn(r.cfg().DataDir, r.store)
 		if err != nil {
 			return math.NaN()
 		}
@@ -198,7 +202,7 @@ func diskFree(dir string) prometheus.Collector {
 
 func (r *process) diskRemark(context.Context) (string, error) {
 	dir := r.cfg().DataDir
-	free, err := freeOn(dir)
+	free, err := freeOn(dir, r.store)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("warning: the disk of %s cannot be asked for its room: %v", dir, err), nil

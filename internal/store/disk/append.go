@@ -167,10 +167,11 @@ func (l *Log) note(end, base store.Pos, offset int64, first store.Pos) error {
 // goes to another segment, unless the file has to grow and the disk is full: so there is no room
 // before writes succeed.
 func (l *Log) unwrite(cause error) error {
-	if err := l.cut(l.f, l.offset, l.size); err != nil || l.opts.Allocate || !isFull(cause) {
+	full := l.store.isFull(cause)
+	if err := l.cut(l.f, l.offset, l.size); err != nil || l.opts.Allocate || !full {
 		l.poisoned = true
 	}
-	if isFull(cause) {
+	if full {
 		return fmt.Errorf("%w on the disk: %w", store.ErrFull, cause)
 	}
 	return fmt.Errorf("write to the log %s: %w", l.name, cause)

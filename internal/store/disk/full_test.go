@@ -182,3 +182,39 @@ func TestADamagedFileOnAFullDiskIsNamedOnce(t *testing.T) {
 	require.Contains(t, l.fs.snapshot(), valuesA)
 	assert.Contains(t, logged.String(), "the files of the table are whole again")
 }
+
+// A quota that is spent is a full disk, whatever room the disk has, until it takes something again.
+func TestASpentQuotaIsAFullDisk(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(l *ledger) error{
+		"a record": func(l *ledger) error {
+			log, err := l.store.Log(t.Context(), "events", store.Options{})
+			require.NoError(t, err)
+			_, err = log.Append(t.Context(), store.Draft{Data: make([]byte, 100)})
+			return err
+		},
+		"a value": func(l *ledger) error {
+			_, err := l.store.table.Put(t.Context(), "k1", []byte("no room"), store.If{})
+			return err
+		},
+	} {
+		l := newLedger(t, 1)
+		l.puts(1)
+		require.NoError(t, l.store.Full(), name)
+		l.fs.fail = func(op, _ string) error {
+			if op == "write" || op == "allocate" {
+				return unix.EDQUOT
+			}
+			return nil
+		}
+		require.ErrorIs(t, write(l), store.ErrFull, name)
+		for range 2 {
+			require.ErrorIs(t, l.store.Full(), unix.EDQUOT, name)
+		}
+		l.fs.fail = nil
+		require.NoError(t, l.store.Full(), name)
+		require.NotContains(t, l.fs.snapshot(), "/s/probe.new", name)
+		require.NoError(t, write(l), name)
+		l.leave()
+	}
+}

@@ -127,7 +127,7 @@ func (l *Log) unmake(path string) error {
 }
 
 func (l *Log) notMade(err error) error {
-	if isFull(err) {
+	if l.store.isFull(err) {
 		return fmt.Errorf("%w on the disk for a segment of the log %s: %w", store.ErrFull, l.name, err)
 	}
 	return fmt.Errorf("make a segment of the log %s: %w", l.name, err)

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/retry"
@@ -37,6 +39,8 @@ type Store struct {
 
 	closing  sync.Once
 	closeErr error // of Close; guarded by closing
+
+	refused atomic.Bool // a write found no room, and none has been tried since
 
 	salvaging sync.Mutex
 	kept      int64 // the bytes in the salvage folder; 0 until they are counted; guarded by salvaging
@@ -137,6 +141,37 @@ func (s *Store) Err() error {
 		}
 	}
 	return s.table.err()
+}
+
+// isFull reports whether an error says that there is no room, and remembers that for [Store.Full].
+func (s *Store) isFull(err error) bool {
+	full := isFull(err)
+	if full {
+		s.refused.Store(true)
+	}
+	return full
+}
+
+// fullProbe is how many bytes the disk has to take after it was full.
+const fullProbe = 64 << 10
+
+// Full returns why the disk takes no more, or nil. A quota refuses what the free room of the disk
+// would allow. So once a write was refused, it is tried again here. A crash in that leaves a file
+// that the next try replaces.
+func (s *Store) Full() error {
+	if !s.refused.Load() {
+		return nil
+	}
+	path := filepath.Join(s.cfg.Dir, "probe")
+	err := stageFile(s.fs, path, make([]byte, fullProbe))
+	if err == nil {
+		err = s.fs.Remove(staged(path))
+	}
+	if isFull(err) {
+		return err
+	}
+	s.refused.Store(false)
+	return nil
 }
 
 // opened are the logs that are open.

@@ -145,7 +145,7 @@ func (t *Table) write(key string, e *entry, c store.If) error {
 		e.rev = old.rev + 1
 		err = t.durable.put(key, e, t.entries) // entries change only in a turn
 	}
-	if isFull(err) && !errors.Is(err, store.ErrUnknown) {
+	if t.lazy.store.isFull(err) && !errors.Is(err, store.ErrUnknown) {
 		return fmt.Errorf("%w for the store's table: %w", store.ErrFull, err)
 	}
 	if err != nil {
