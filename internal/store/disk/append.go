@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -154,11 +155,10 @@ func (l *Log) advance(end, base store.Pos, offset int64) error {
 
 // note writes the end mark. The turn is held.
 func (l *Log) note(end, base store.Pos, offset int64, first store.Pos) error {
-	m := endMark{
-		log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: first,
-		table: l.store.table.durable.durable.Load(),
-	}
-	l.scratch = m.encode(l.scratch[:0])
+	l.scratch, _ = binary.Append(l.scratch[:0], binary.LittleEndian, &endMark{ // whose size is known
+		Log: l.id, Secret: l.secret, Boot: l.store.boot, End: end, Base: base, Offset: offset, Newest: l.newest.UnixNano(), First: first,
+		Table: l.store.table.durable.durable.Load(),
+	})
 	_, err := l.mark.write(markKey, l.scratch)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -13,20 +12,19 @@ import (
 // endMark says up to where a log is durable. It is written after each sync and before the
 // acknowledgement, and itself synced only now and then: a kill of the process loses
 // nothing of it, since the kernel holds what was written.
+// This is its form on disk, in little-endian numbers.
 type endMark struct {
-	log, secret [16]byte
-	// boot names the time between two starts of the machine. Under another one the mark is
+	Log, Secret [16]byte
+	// Boot names the time between two starts of the machine. Under another one the mark is
 	// a lower bound.
-	boot   [16]byte
-	end    store.Pos // the newest durable record
-	base   store.Pos // its segment
-	offset int64     // where its segment goes on
-	newest time.Time // of that record
-	first  store.Pos // the oldest position kept
-	table  uint64    // the generation of the store's durable values, which are never older
+	Boot   [16]byte
+	End    store.Pos // the newest durable record
+	Base   store.Pos // its segment
+	Offset int64     // where its segment goes on
+	Newest int64     // the time of that record, in nanoseconds since 1970
+	First  store.Pos // the oldest position kept
+	Table  uint64    // the generation of the store's durable values, which are never older
 }
-
-const markLength = 96
 
 // endSuffix follows the name of a log in that of its end mark. The file stands next to the log's folder,
 // so that a folder that was lost, or exchanged with another one, leaves it: the log goes on under the
@@ -42,34 +40,12 @@ const lostMargin = 1 << 16
 // endPurpose tells the end mark of a log from those of others.
 func endPurpose(log string) string { return "end of " + log }
 
-func (m *endMark) encode(b []byte) []byte {
-	b = append(b, m.log[:]...)
-	b = append(b, m.secret[:]...)
-	b = append(b, m.boot[:]...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.end))
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.base))
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.offset))
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.newest.UnixNano()))
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.first))
-	return binary.LittleEndian.AppendUint64(b, m.table)
-}
-
 // parseMark returns nil where there is none.
 func parseMark(b []byte) *endMark {
-	if len(b) != markLength {
+	m := &endMark{}
+	if n, err := binary.Decode(b, binary.LittleEndian, m); err != nil || n != len(b) {
 		return nil
 	}
-	m := &endMark{
-		end:    store.Pos(binary.LittleEndian.Uint64(b[48:])),
-		base:   store.Pos(binary.LittleEndian.Uint64(b[56:])),
-		offset: int64(binary.LittleEndian.Uint64(b[64:])),
-		newest: time.Unix(0, int64(binary.LittleEndian.Uint64(b[72:]))),
-		first:  store.Pos(binary.LittleEndian.Uint64(b[80:])),
-		table:  binary.LittleEndian.Uint64(b[88:]),
-	}
-	copy(m.log[:], b)
-	copy(m.secret[:], b[16:])
-	copy(m.boot[:], b[32:])
 	return m
 }
 

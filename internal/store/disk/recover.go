@@ -73,7 +73,7 @@ func (r *recovery) find() error {
 		case now != nil && r.known == nil: // the log was made meanwhile
 			return errOvertaken
 		case now != nil:
-			r.from = max(r.from, now.first)
+			r.from = max(r.from, now.First)
 		}
 	}
 	r.told = r.Log.told()
@@ -88,9 +88,9 @@ func (r *recovery) readEnd() error {
 	}
 	r.mark, r.known = mark, parseMark(mark.value())
 	if r.known != nil {
-		r.rebooted = r.known.boot != r.store.boot && r.store.boot != [16]byte{}
-		r.exact = r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
-		r.from = r.known.first
+		r.rebooted = r.known.Boot != r.store.boot && r.store.boot != [16]byte{}
+		r.exact = r.known.Boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
+		r.from = r.known.First
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (r *recovery) readSegment(base store.Pos) (*onDisk, error) {
 // on another id.
 func (r *recovery) identify() {
 	if r.id = r.opts.ID.Log; r.id == [16]byte{} {
-		r.id = r.told.log
+		r.id = r.told.Log
 	}
 	if r.id == [16]byte{} {
 		_, _ = rand.Read(r.id[:]) // it never fails
@@ -158,19 +158,19 @@ func (r *recovery) identify() {
 	_, _ = rand.Read(r.secret[:])
 	r.bare = true
 	for _, s := range r.found {
-		agreed := !r.bare && r.id == r.told.log
+		agreed := !r.bare && r.id == r.told.Log
 		if s.header != nil && s.header.Base == s.base && s.header.of(r.name) && (!agreed || s.header.Log == r.id) {
 			r.id, r.secret, r.bare = s.header.Log, s.header.Secret, false
 		}
 	}
-	if r.known != nil && r.known.log != r.told.log && !r.bare && r.id == r.told.log {
+	if r.known != nil && r.known.Log != r.told.Log && !r.bare && r.id == r.told.Log {
 		r.log.Error("an end mark of another log stands in the place of this one's", "log", r.name, "file", r.mark.path)
 		r.known, r.exact, r.rebooted, r.from = nil, false, false, 0
 	}
 	if r.known != nil {
-		r.id, r.secret, r.bare = r.known.log, r.known.secret, false
+		r.id, r.secret, r.bare = r.known.Log, r.known.Secret, false
 	}
-	if r.told.log != r.id {
+	if r.told.Log != r.id {
 		r.told = told{}
 	}
 	for _, s := range r.found {
@@ -218,7 +218,7 @@ func (r *recovery) order() error {
 // holdsRecords reports whether a file without a header has records that belong under its
 // name, or must have had some.
 func (r *recovery) holdsRecords(s *onDisk) bool {
-	if r.known != nil && r.known.base == s.base {
+	if r.known != nil && r.known.Base == s.base {
 		return true
 	}
 	f, err := r.store.fs.Open(r.path(s.base), toRead)
@@ -233,7 +233,7 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 
 // dropTrimmed removes the segments that were trimmed before a crash.
 func (r *recovery) dropTrimmed() error {
-	r.from = max(r.from, r.told.first)
+	r.from = max(r.from, r.told.First)
 	n := 0
 	for n < len(r.found)-1 && r.found[n+1].base <= r.from {
 		if !r.store.view {
@@ -269,8 +269,10 @@ func (r *recovery) goOn() error {
 			return err
 		}
 	}
-	if r.known != nil && r.known.newest.After(r.newest) {
-		r.newest = r.known.newest
+	if r.known != nil {
+		if newest := time.Unix(0, r.known.Newest); newest.After(r.newest) {
+			r.newest = newest
+		}
 	}
 	clean = !r.passLost() && clean
 	if r.store.view {
@@ -295,11 +297,11 @@ func (r *recovery) goOn() error {
 func (r *recovery) passLost() bool {
 	end, margin := r.end, store.Pos(lostMargin)
 	switch {
-	case r.known != nil && (r.known.end > r.end || len(r.found) == 0 && !r.exact):
-		end = max(end, r.known.end)
-	case !r.exact && (len(r.found) == 0 || r.found[len(r.found)-1].base < r.told.base) && r.told.base > 0:
-		end, margin = max(end, r.told.base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
-	case r.known == nil && r.told.base == 0 && r.end > 0 && !r.bare: // perhaps newer segments are lost
+	case r.known != nil && (r.known.End > r.end || len(r.found) == 0 && !r.exact):
+		end = max(end, r.known.End)
+	case !r.exact && (len(r.found) == 0 || r.found[len(r.found)-1].base < r.told.Base) && r.told.Base > 0:
+		end, margin = max(end, r.told.Base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
+	case r.known == nil && r.told.Base == 0 && r.end > 0 && !r.bare: // perhaps newer segments are lost
 		margin = maxSegment / (headSize + sumSize)
 	case !r.bare || !slices.Contains(r.store.cfg.Had, r.name):
 		return false
@@ -359,11 +361,11 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 // more than a lower bound it is all of it, since a page that was lost there shows in what stood before.
 func (r *recovery) tailOf(s *onDisk, f file) *tail {
 	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length, newest: s.made}
-	if r.exact && r.known.base == s.base && r.known.offset <= s.length {
-		t.end, t.offset, t.written = r.known.end, r.known.offset, true
+	if r.exact && r.known.Base == s.base && r.known.Offset <= s.length {
+		t.end, t.offset, t.written = r.known.End, r.known.Offset, true
 	}
 	if r.known != nil {
-		t.synced = r.known.end
+		t.synced = r.known.End
 	}
 	return t
 }

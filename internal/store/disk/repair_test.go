@@ -83,7 +83,7 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	s := &Store{fs: m.fs, cfg: Config{Dir: "/s"}, log: discard}
 	mark, err := openSlots(s, "/s/events.end", "end of events")
 	require.NoError(t, err)
-	require.Equal(t, end, parseMark(mark.value()).end)
+	require.Equal(t, end, parseMark(mark.value()).End)
 }
 
 // harmDisk changes what the disk has, while the kernel's memory keeps what was written.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -55,16 +54,15 @@ const toldPrefix = "log/"
 // told is what the table knows of a log, should its end mark be lost or be an earlier copy. It is
 // never ahead of the log.
 type told struct {
-	log   [16]byte  // zero if the table knows nothing
-	first store.Pos // the oldest position kept
-	base  store.Pos // of the newest segment
+	Log   [16]byte  // zero if the table knows nothing
+	First store.Pos // the oldest position kept
+	Base  store.Pos // of the newest segment
 }
 
 // tell tells the table, and has it durable: together with the end mark, which may be lost as well, it
 // says which segments there were. Where that fails, the next append tells it. The turn is held.
 func (l *Log) tell(first, base store.Pos) error {
-	v := binary.LittleEndian.AppendUint64(slices.Clone(l.id[:]), uint64(first))
-	v = binary.LittleEndian.AppendUint64(v, uint64(base))
+	v, _ := binary.Append(nil, binary.LittleEndian, told{l.id, first, base}) // whose size is known
 	ctx, table := context.Background(), l.store.table
 	err := table.PutLazy(ctx, toldPrefix+l.name, v, store.If{})
 	if err == nil {
@@ -79,10 +77,8 @@ func (l *Log) told() (t told) {
 	l.store.table.mu.Lock()
 	v := l.store.table.entries[toldPrefix+l.name].data
 	l.store.table.mu.Unlock()
-	if len(v) != len(t.log)+16 {
+	if n, err := binary.Decode(v, binary.LittleEndian, &t); err != nil || n != len(v) {
 		return told{}
 	}
-	n := copy(t.log[:], v)
-	t.first, t.base = store.Pos(binary.LittleEndian.Uint64(v[n:])), store.Pos(binary.LittleEndian.Uint64(v[n+8:]))
 	return t
 }

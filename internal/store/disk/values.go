@@ -127,7 +127,7 @@ func (v *values) noted() (newest uint64, err error) {
 			continue
 		}
 		if m := v.store.endMark(log); m != nil { // otherwise the log's recovery says what is wrong
-			newest = max(newest, m.table)
+			newest = max(newest, m.Table)
 		}
 	}
 	return newest, nil

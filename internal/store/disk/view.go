@@ -80,7 +80,7 @@ func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 		return false, err
 	}
 	t := r.tailOf(s, f)
-	if !r.exact || !durable.IsLocked(r.store.cfg.Dir) || r.known.base >= s.base && t.offset != r.known.offset {
+	if !r.exact || !durable.IsLocked(r.store.cfg.Dir) || r.known.Base >= s.base && t.offset != r.known.Offset {
 		t.run()
 		sure := max(t.synced, t.confirmed)
 		r.exact = r.exact && t.confirmed <= t.synced
