@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,12 @@ func twoLogs(t *testing.T) *folder {
 
 func (f *folder) at(names ...string) string {
 	return filepath.Join(append([]string{f.cfg.Dir}, names...)...)
+}
+
+// putBack puts an earlier copy in the place of a file.
+func (f *folder) putBack(earlier, name string) error {
+	b, err := os.ReadFile(filepath.Join(earlier, name))
+	return errors.Join(err, os.WriteFile(f.at(name), b, 0o600))
 }
 
 // ids are the ids of the logs.
@@ -184,6 +191,54 @@ func TestALogIsKnownFromTheStart(t *testing.T) {
 			assert.Equal(t, next, appendTo(t, f.Log(t, "events"), 100))
 			assert.Equal(t, before[0], f.ids(t)[0])
 		}
+	}
+}
+
+// The newest segment is lost, and what would say so is an earlier copy or lost, too. What stands in the
+// segments that are left shows that it is, so that nobody knows what came after them.
+func TestEarlierCopiesSayNothingOfALostSegment(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(f *folder, earlier string) error{
+		"no end mark, and an earlier table": func(f *folder, earlier string) error {
+			return errors.Join(os.Remove(f.at("events.end")), f.putBack(earlier, "lazy"))
+		},
+		"an earlier end mark, and no table": func(f *folder, earlier string) error {
+			return errors.Join(os.Remove(f.at("lazy")), f.putBack(earlier, "events.end"))
+		},
+		"an earlier end mark, and an earlier table": func(f *folder, earlier string) error {
+			return errors.Join(f.putBack(earlier, "lazy"), f.putBack(earlier, "events.end"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := openFolder(t).(*folder)
+			opts := store.Options{MaxBytes: 2 << 20}
+			appended := func(n int) {
+				l, err := f.store.Log(t.Context(), "events", opts)
+				require.NoError(t, err)
+				for range n {
+					appendTo(t, l, 60<<10) // two in a segment
+				}
+				require.NoError(t, f.store.Close())
+			}
+			appended(3)
+			earlier := t.TempDir()
+			require.NoError(t, os.CopyFS(earlier, os.DirFS(f.cfg.Dir)))
+			f.open(t)
+			appended(4)
+			require.NoError(t, os.Remove(f.at("events", segmentName(7))))
+			require.NoError(t, harm(f, earlier))
+			for range 2 {
+				f.open(t)
+				l, err := f.store.Log(t.Context(), "events", opts)
+				require.NoError(t, err)
+				records, gaps := read(t, l)
+				assert.Equal(t, []store.Pos{1, 2, 3, 4, 5, 6}, records)
+				assert.Equal(t, []store.Gap{{From: 7, To: 6 + maxSegment/(headSize+sumSize), Why: store.Doubtful}}, gaps)
+				require.NoError(t, f.store.Close())
+			}
+			f.open(t)
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ type recovery struct {
 	// rebooted is set if the machine was started again since the mark was written. Otherwise
 	// the mark is exact: nothing later was acknowledged.
 	rebooted, exact bool
+	older           bool      // the mark is an earlier copy
 	found           []*onDisk // the segments, oldest first
 	from            store.Pos // the oldest position kept
 	// bare is set if there is neither an end mark nor a segment that names the log.
@@ -292,16 +292,19 @@ func (r *recovery) goOn() error {
 
 // passLost moves the end after everything that the mark names, if the files hold less: what nobody can
 // read is lost, and its positions stay taken. Where the mark is only a lower bound, or a segment is gone
-// that only the table knows, and where neither knows anything of a log with records, or of one that the
-// store had, it moves the end by a margin, too. Those positions are a doubtful gap. It reports whether there are any.
+// that only the table knows, and where both are lost, or older than what the files hold, of a log with
+// records, or of one that the store had, it moves the end by a margin, too. Those positions are a doubtful gap. It reports whether there are any.
 func (r *recovery) passLost() bool {
-	end, margin := r.end, store.Pos(lostMargin)
+	end, margin, newest := r.end, store.Pos(lostMargin), store.Pos(0)
+	if n := len(r.found); n > 0 {
+		newest = r.found[n-1].base
+	}
 	switch {
 	case r.known != nil && (r.known.End > r.end || len(r.found) == 0 && !r.exact):
 		end = max(end, r.known.End)
-	case !r.exact && (len(r.found) == 0 || r.found[len(r.found)-1].base < r.told.Base) && r.told.Base > 0:
+	case !r.exact && newest < r.told.Base:
 		end, margin = max(end, r.told.Base-1), maxSegment/(headSize+sumSize) // as many as a segment can hold
-	case r.known == nil && r.told.Base == 0 && r.end > 0 && !r.bare: // perhaps newer segments are lost
+	case (r.known == nil || r.older) && r.told.Base < newest && r.end > 0 && !r.bare: // perhaps newer segments are lost
 		margin = maxSegment / (headSize + sumSize)
 	case !r.bare || !slices.Contains(r.store.cfg.Had, r.name):
 		return false
@@ -324,74 +327,4 @@ func (r *recovery) passLost() bool {
 func (r *recovery) wait(cause error) {
 	r.log.Warn("a log cannot go on for now", "log", r.name, "error", cause)
 	r.poisoned = true
-}
-
-// readTail reads the newest segment from where the mark says that it is durable, and makes
-// it ready to go on. clean is false if another segment has to begin.
-func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
-	if r.f, err = r.store.fs.Open(r.path(s.base), toWrite); err != nil {
-		return false, err
-	}
-	t := r.tailOf(s, r.f)
-	end, offset := t.end, t.offset
-	t.run()
-	r.newest = t.newest
-	r.exact = r.exact && t.confirmed <= t.synced // otherwise an older mark was put back
-	sure := max(t.synced, t.confirmed)
-	if !r.rebooted && !r.settle(t, offset) && r.exact {
-		t.end, t.offset = end, offset // nothing later was acknowledged
-	} else if clean = s.header != nil && !t.holes && t.end >= sure; r.exact && clean {
-		clean = r.cutTail(t)
-	}
-	if !r.exact {
-		clean = !t.doubt() && clean
-	}
-	if !clean { // what stands there is kept, as far as it is missing
-		t.offset = t.w.filled(t.offset, t.length)
-		if !r.exact {
-			r.segments[len(r.segments)-1].doubtful = sure + 1
-		}
-	}
-	r.end, r.offset, r.reached = t.end, t.offset, t.offset
-	r.size = max(s.length, t.offset, r.segmentSize())
-	return clean, nil
-}
-
-// tailOf is the part of the newest segment from where the mark says that it is durable. Where that is no
-// more than a lower bound it is all of it, since a page that was lost there shows in what stood before.
-func (r *recovery) tailOf(s *onDisk, f file) *tail {
-	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length, newest: s.made}
-	if r.exact && r.known.Base == s.base && r.known.Offset <= s.length {
-		t.end, t.offset, t.written = r.known.End, r.known.Offset, true
-	}
-	if r.known != nil {
-		t.synced = r.known.End
-	}
-	return t
-}
-
-// settle makes the records after the mark durable before anything believes them: they may
-// stand in the kernel's memory only, and the kernel may take them for written. It reports
-// whether the disk took them.
-//
-// A crash in it leaves the same records, and the next start does the same.
-func (r *recovery) settle(t *tail, start int64) bool {
-	if start == t.offset {
-		return true
-	}
-	for at := start; at < t.offset; {
-		b := bytes.Clone(t.w.bytes(at, int(min(windowSize, t.offset-at))))
-		if _, err := r.f.WriteAt(b, at); err != nil {
-			return false
-		}
-		at += int64(len(b))
-	}
-	return r.f.Sync() == nil
-}
-
-// cutTail removes what is no record from the end of the newest segment: a write that was
-// torn by a kill. It returns false if the segment cannot go on.
-func (r *recovery) cutTail(t *tail) bool {
-	return t.w.filled(t.offset, t.length) == t.offset ||
-		r.cut(r.f, t.offset, max(t.length, r.segmentSize())) == nil && r.f.Sync() == nil
 }

@@ -83,7 +83,7 @@ func (r *recovery) showTail(s *onDisk) (clean bool, err error) {
 	if !r.exact || !durable.IsLocked(r.store.cfg.Dir) || r.known.Base >= s.base && t.offset != r.known.Offset {
 		t.run()
 		sure := max(t.synced, t.confirmed)
-		r.exact = r.exact && t.confirmed <= t.synced
+		r.compare(t)
 		if !r.exact && t.doubt() {
 			r.segments[len(r.segments)-1].doubtful, t.offset = sure+1, t.length
 		}
