@@ -101,6 +101,47 @@ func TestJournalCommands(t *testing.T) {
 	assert.Regexp(t, `(?m)^events +2 +20.* salvage/events-`, out)
 }
 
+// A log that ends before what a sink has had is a problem like others, which a repair settles.
+func TestJournalCommandsKnowALogThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	dir := makeJournal(t)
+	cfg := &config.Config{DataDir: dir}
+	cfg.SetDefaults()
+	earlier := t.TempDir()
+	require.NoError(t, damage.CopyDir(dir, earlier))
+	j := journaltest.Open(t, dir, cfg.Journal, journaltest.Options{})
+	var b record.Batch
+	b.AddEvent(&relay.Event{ID: "d", Source: "/projects/p", Type: "t", Time: time.Now(), Body: []byte("d")})
+	require.NoError(t, j.Append(t.Context(), &b))
+	source, err := j.Source(t.Context(), "archive", relay.BatchLimit{Events: 10, Bytes: 1 << 20})
+	require.NoError(t, err)
+	for acked := 0; acked < 4; {
+		batch, err := source.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, source.Ack(t.Context(), batch.Position))
+		acked += len(batch.Events)
+	}
+	source.Close()
+	j.Shut()
+	segments, err := damage.Of(dir).Segments(journal.EventsLog)
+	require.NoError(t, err)
+	require.Len(t, segments, 1)
+	before, err := damage.Of(earlier).Segments(journal.EventsLog)
+	require.NoError(t, err)
+	require.NoError(t, damage.CopyOver(before[0], segments[0]))
+	require.NoError(t, os.Remove(filepath.Join(string(damage.Of(dir)), "events.end")))
+
+	code, out, _ := command(t, "journal", "verify", "--data-dir", dir)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "PROBLEM  events, position 4: no record can be read there")
+	code, out, errs := command(t, "journal", "repair", "--data-dir", dir, "--yes")
+	require.Zero(t, code, errs)
+	assert.Contains(t, out, "set aside   events, position 4: ")
+	code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "problems: 0 open, 2 settled")
+}
+
 func TestJournalCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"inspect", "verify", "repair"} {

@@ -76,6 +76,9 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (don
 	if err != nil {
 		return done, err
 	}
+	if err := journal.PassUnseen(ctx, s, cfg.Journal, log); err != nil {
+		return done, err
+	}
 	logs, err := s.Logs(ctx)
 	if err != nil {
 		return done, err

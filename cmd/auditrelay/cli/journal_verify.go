@@ -39,6 +39,13 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (*verification, error
 	if err != nil {
 		return nil, err
 	}
+	unseen, err := journal.Unseen(cmd.Context(), files.store, cfg.Journal)
+	if err != nil {
+		return nil, err
+	}
+	if unseen != nil {
+		v.see(journal.EventsLog, store.Item{Gap: unseen}, func(*problem) bool { return false })
+	}
 	return v, verifyTrail(cmd.Context(), cfg, v)
 }
 
@@ -191,18 +198,24 @@ func (f *logFiles) verify(ctx context.Context, progress func(done, total int64))
 			if err != nil {
 				return nil, err
 			}
-			if p := v.take(l.name, item); p != nil && !isTrail(l.name) {
-				p.Settled = f.settled(l, p.From, p.To)
-				p.Advice = "put a copy of the file back, or start the relay: it names this in the quarantine, and goes on"
-				if p.Settled {
-					p.Advice = "nothing is left to do: the quarantine names it"
-				}
-				v.Problems = append(v.Problems, *p)
-			}
+			v.see(l.name, item, func(p *problem) bool { return f.settled(l, p.From, p.To) })
 			progress(min(int64(v.Bytes), total), total)
 		}
 	}
 	return v, nil
+}
+
+// see takes an item of a log into account.
+func (v *verification) see(name string, item store.Item, settled func(*problem) bool) {
+	p := v.take(name, item)
+	if p == nil || isTrail(name) {
+		return
+	}
+	p.Advice = "put a copy of the file back, or start the relay: it names this in the quarantine, and goes on"
+	if p.Settled = settled(p); p.Settled {
+		p.Advice = "nothing is left to do: the quarantine names it"
+	}
+	v.Problems = append(v.Problems, *p)
 }
 
 // isTrail reports whether a log is one of the trail's. The trail names its own damage, and
