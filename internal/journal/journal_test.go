@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -291,4 +292,45 @@ func TestAPushIsRefusedWhileTheDiskHangs(t *testing.T) {
 	require.NoError(t, j.Refusing(t.Context()))
 	j.commits.patience = commitTimeout
 	j.push(t, relaytest.Events(1))
+}
+
+// counted counts what is read of a log.
+type counted struct {
+	store.Log
+	items int
+}
+
+func (c *counted) Read(ctx context.Context, from store.Pos, follow bool) iter.Seq2[store.Item, error] {
+	return func(yield func(store.Item, error) bool) {
+		for item, err := range c.Log.Read(ctx, from, follow) {
+			if c.items++; !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// After a long gap at the end of a long log, a start does not read all of the log to count its events.
+func TestTheNewestRecordBeforeALongGapIsFoundSoon(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	for _, length := range []store.Pos{1, 600} {
+		for i := range 150 {
+			j.push(t, relaytest.Events(2, relaytest.From(i)))
+		}
+		state, err := j.state(t.Context())
+		require.NoError(t, err)
+		end := state.End
+		require.NoError(t, j.events.(store.Taker).Pass(t.Context(), store.Gap{From: end + 1, To: end + length, Why: store.Damaged}))
+		state, err = j.state(t.Context())
+		require.NoError(t, err)
+		log := &counted{Log: j.events}
+		newest, err := (&Journal{events: log}).newestMark(t.Context(), &state)
+		require.NoError(t, err)
+		assert.Equal(t, end+length, newest.pos)
+		want, err := recordFrom(t.Context(), j.events, end, end+1)
+		require.NoError(t, err)
+		assert.Equal(t, markOf(want).events, newest.events)
+		assert.Less(t, log.items, 60)
+	}
 }

@@ -102,23 +102,23 @@ func recordFrom(ctx context.Context, events store.Log, from, end store.Pos) (*st
 }
 
 // newestMark is the place of the log's end. Where the newest record is damaged, the events
-// are counted up to the newest readable one.
+// are counted up to the newest readable one. That is sought by halves, since the gap after it may be long,
+// and so may be what stands before it.
 func (j *Journal) newestMark(ctx context.Context, state *store.State) (mark, error) {
-	newest := mark{pos: state.End}
-	for back := store.Pos(1); state.End >= state.First; back *= 2 {
-		from := max(state.First, state.End+1-min(back, state.End))
-		held, _, err := j.readRange(ctx, from, state.End+1)
-		if err != nil {
+	newest := mark{}
+	from, to := state.First, state.End
+	for at := to; from <= to; at = from + (to-from)/2 {
+		r, err := recordFrom(ctx, j.events, at, state.End+1)
+		switch {
+		case err != nil:
 			return newest, err
-		}
-		if n := len(held); n > 0 {
-			newest = markOf(&held[n-1])
-			newest.pos = state.End
-		}
-		if len(held) > 0 || from == state.First {
-			break
+		case r == nil:
+			to = at - 1
+		default:
+			newest, from = markOf(r), r.Pos+1
 		}
 	}
+	newest.pos = state.End
 	return newest, nil
 }
 
