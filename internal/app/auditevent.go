@@ -82,8 +82,9 @@ const (
 	// all by default, and the trail holds larger entries.
 	maxAuditEvent = 512 << 10
 	// attributesRoom is left for an event's attributes and labels, where an
-	// external server takes small messages only. Long names get more.
-	attributesRoom = 4 << 10
+	// external server takes small messages only: together with what the journal leaves for itself, 5,376
+	// bytes of a message. Long names get more.
+	attributesRoom = 3328
 )
 
 // eventOf makes an entry of the trail an event, with a body of at most limit bytes. It was
