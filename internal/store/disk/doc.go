@@ -21,7 +21,8 @@
 // The table is told of each new segment and of each trim. So where the end mark is lost together
 // with the oldest or the newest segment, that segment's records are lost, and named: neither are
 // they taken for trimmed, nor are their positions given again. Where what the table knows is lost as
-// well, whatever stood before the oldest segment, and may have stood after the newest, is doubtful.
+// well, whatever stood before the oldest segment, and may have stood after the newest, is doubtful; so is the
+// latter where the mark and the table are lost, or earlier copies that know less than the segments do.
 //
 // On a filesystem that became read-only, appends are refused, and what the log holds is still read.
 // A start there is refused.
