@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -155,10 +154,11 @@ func (l *Log) advance(end, base store.Pos, offset int64) error {
 
 // note writes the end mark. The turn is held.
 func (l *Log) note(end, base store.Pos, offset int64, first store.Pos) error {
-	l.scratch, _ = binary.Append(l.scratch[:0], binary.LittleEndian, &endMark{ // whose size is known
+	m := endMark{
 		Log: l.id, Secret: l.secret, Boot: l.store.boot, End: end, Base: base, Offset: offset, Newest: l.newest.UnixNano(), First: first,
 		Table: l.store.table.durable.durable.Load(),
-	})
+	}
+	l.scratch = m.append(l.scratch[:0])
 	_, err := l.mark.write(markKey, l.scratch)
 	return err
 }
