@@ -133,8 +133,9 @@ sinks:
 	trail := func(token string) int { return at("http://"+r.Trail+"/tlog/checkpoint", token) }
 	delivers := func(n string) {
 		t.Helper()
-		waiting.Until(t, func() bool { return r.pushAs("u", "the-push-password-"+n, 1) == 204 })
-		waiting.Until(t, func() bool { return key.Load() == "the-key-of-the-sink-"+n })
+		waiting.Until(t, func() bool { // a sink may change over later than the credentials
+			return r.pushAs("u", "the-push-password-"+n, 1) == 204 && key.Load() == "the-key-of-the-sink-"+n
+		})
 	}
 	delivers("one")
 	require.Equal(t, 200, page("the-private-token-one"))
