@@ -10,12 +10,20 @@ import (
 
 // Append implements [store.Log].
 func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
-	return l.append(ctx, nil, recordsOf(drafts))
+	return whole(l.append(ctx, nil, recordsOf(drafts)))
 }
 
 // AppendAt implements [store.Log].
 func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
-	return l.append(ctx, &after, recordsOf(drafts))
+	return whole(l.append(ctx, &after, recordsOf(drafts)))
+}
+
+// whole makes the failure of an append that stored some of its drafts one whose outcome is not known.
+func whole(first store.Pos, err error) (store.Pos, error) {
+	if err != nil && first > 0 {
+		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, errors.New(err.Error()))
+	}
+	return first, err
 }
 
 func recordsOf(drafts []store.Draft) []store.Record {
@@ -27,13 +35,17 @@ func recordsOf(drafts []store.Draft) []store.Record {
 }
 
 // append appends records, whose positions it does not look at. Those without a time have the present one.
+// With an error, first is that of the records that were stored, or 0 where it is not known of any.
 func (l *Log) append(ctx context.Context, after *store.Pos, records []store.Record) (first store.Pos, err error) {
 	if err := l.fits(records); err != nil {
 		return 0, err
 	}
 	if len(records) == 0 {
 		state, err := l.State(ctx)
-		return state.End + 1, err
+		if err != nil {
+			return 0, err
+		}
+		return state.End + 1, nil
 	}
 	batches := batchesOf(records)
 	if len(batches) == 1 {
@@ -47,10 +59,7 @@ func (l *Log) append(ctx context.Context, after *store.Pos, records []store.Reco
 	for i, batch := range batches {
 		at, err := l.keep(ctx, after, batch)
 		if err != nil {
-			if i > 0 { // some were stored
-				err = fmt.Errorf("%w: %w", store.ErrUnknown, errors.New(err.Error()))
-			}
-			return 0, err
+			return first, err
 		}
 		if i == 0 {
 			first = at

@@ -137,6 +137,27 @@ func TestAFullLogRefuses(t *testing.T) {
 	}
 }
 
+// A log that takes over another one says that it is full also where some of the records have found room:
+// whoever makes room can go on with the others.
+func TestAFullLogTakesOverWhatFits(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	opened, err := b.store.Log(t.Context(), "events", store.Options{MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	l := opened.(*Log)
+	all := make([]store.Record, batchRecords+300)
+	for i := range all {
+		all[i] = store.Record{Pos: store.Pos(i + 1), Time: time.Unix(1_000_000, 0), Draft: store.Draft{Data: make([]byte, 800)}}
+	}
+	require.ErrorIs(t, l.Take(t.Context(), all...), store.ErrFull)
+	state, err := l.State(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, batchRecords, state.End)
+	require.NoError(t, l.Trim(t.Context(), 500))
+	require.NoError(t, l.Take(t.Context(), all[state.End:]...))
+}
+
 // Positions keep their meaning where everything was trimmed, and over another start.
 func TestAnEmptiedLogGoesOn(t *testing.T) {
 	t.Parallel()
