@@ -188,16 +188,21 @@ func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos,
 // become puts a newer meta in the place of one. It reports false if another goroutine has replaced
 // that. After a loss, whoever has noticed it, this relay starts over with what it knows about the
 // log, unless it knows newer positions than the turn counts as lost: then the next comparison begins
-// another turn. A crash before the note leaves one whose position is in the gap, or beyond it.
+// another turn. A crash before the note leaves one whose position is in the gap, or beyond it; or one
+// that does not know of a trim, which the table does.
 func (l *Log) become(was, now *meta) (bool, error) {
+	now.Trimmed = max(now.Trimmed, was.Trimmed) // the table may have lost a later one
 	l.known.mu.Lock()
 	swapped, turn := l.current.CompareAndSwap(was, now), now.last()
 	begun := swapped && turn != was.last() && l.known.follow(turn, now.agrees(was))
+	newest := l.known.newest
 	l.known.mu.Unlock()
-	if !begun {
-		return swapped, nil
+	switch {
+	case begun:
+		l.tail.reach(newest.Pos)
+		return true, l.remember(newest)
+	case swapped && turn == was.last() && now.Trimmed > was.Trimmed:
+		return true, l.note.write(l.noteOf(newest))
 	}
-	end := turn.first() - 1
-	l.tail.reach(end)
-	return true, l.remember(spot{Pos: end})
+	return swapped, nil
 }

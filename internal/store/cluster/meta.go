@@ -128,14 +128,23 @@ func (m *meta) find(pos store.Pos) place {
 	return at
 }
 
+// since drops the turns of which everything is trimmed: nobody reads below that mark.
+func since(turns []turn, trimmed store.Pos) []turn {
+	for len(turns) > 1 && turns[1].first() <= trimmed {
+		turns = turns[1:]
+	}
+	return turns
+}
+
 // agrees is the position up to which both say the same.
 func (m *meta) agrees(with *meta) store.Pos {
-	same := 0
-	for same < min(len(m.Turns), len(with.Turns)) && m.Turns[same] == with.Turns[same] {
+	trimmed := max(m.Trimmed, with.Trimmed) // one of them may have dropped turns already
+	here, there, same := since(m.Turns, trimmed), since(with.Turns, trimmed), 0
+	for same < min(len(here), len(there)) && here[same] == there[same] {
 		same++
 	}
 	agreed := ^store.Pos(0)
-	for _, t := range slices.Concat(m.Turns[same:], with.Turns[same:]) {
+	for _, t := range slices.Concat(here[same:], there[same:]) {
 		agreed = min(agreed, t.After)
 	}
 	return agreed
@@ -160,10 +169,7 @@ func (m *meta) rewind(after, end store.Pos, seq uint64) {
 		after = min(after, m.last().After)
 		m.Turns = m.Turns[:len(m.Turns)-1]
 	}
-	for len(m.Turns) > 1 && m.Turns[1].first() <= m.Trimmed {
-		m.Turns = m.Turns[1:] // nobody reads below the mark of the trim
-	}
-	m.Turns = append(m.Turns, turn{After: after, Seq: seq, Shift: uint64(end) + 1 - seq})
+	m.Turns = append(since(m.Turns, m.Trimmed), turn{After: after, Seq: seq, Shift: uint64(end) + 1 - seq})
 }
 
 // replaced forgets all turns, since another stream has the log's name: everything up to end
@@ -210,6 +216,7 @@ func (l *Log) changeMeta(ctx context.Context, change func(*meta)) error {
 			m = *l.meta()
 			m.rev, m.Turns = rev, slices.Clone(m.Turns)
 		}
+		m.Trimmed = max(m.Trimmed, l.meta().Trimmed)
 		change(&m)
 		data, err := json.Marshal(&m)
 		if err != nil {

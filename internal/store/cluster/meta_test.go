@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -131,6 +132,11 @@ func TestWhichMetaIsOlder(t *testing.T) {
 	assert.EqualValues(t, 8, two.agrees(deeper))
 	assert.EqualValues(t, 20, two.agrees(&meta{Turns: two.Turns[:1]}))
 	assert.Equal(t, ^store.Pos(0), two.agrees(two))
+	third := &meta{Turns: slices.Clone(two.Turns), Trimmed: two.Turns[1].first()}
+	third.rewind(40, 50, 35)
+	assert.Len(t, third.Turns, 2, "what the first turn counted is trimmed")
+	assert.EqualValues(t, 40, third.agrees(two))
+	assert.EqualValues(t, 40, two.agrees(third))
 }
 
 // A turn begins while a conditional append is tried. It may have what the first try stored.

@@ -146,7 +146,7 @@ func (n *noteFile) close() error {
 // remember keeps the newest position for the next process: exactly in the data directory,
 // and within a moment in the table.
 func (l *Log) remember(newest spot) error {
-	n := note{URL: l.store.cfg.Journal.URL, Newest: newest, Meta: *l.meta()}
+	n := l.noteOf(newest)
 	if err := l.note.write(n); err != nil {
 		return err
 	}
@@ -155,6 +155,10 @@ func (l *Log) remember(newest spot) error {
 		return err
 	}
 	return l.store.table.lazily(put{subject: l.endSubject(), key: l.name, data: data})
+}
+
+func (l *Log) noteOf(newest spot) note {
+	return note{URL: l.store.cfg.Journal.URL, Newest: newest, Meta: *l.meta()}
 }
 
 // endSubject is the subject in the table of how far the log reached.

@@ -317,6 +317,41 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	assertRecords(t, merged(t, acked...), records)
 }
 
+// The table has lost how far a log was trimmed, and the log's end is lost after that. What was trimmed on
+// purpose is not called damage, by whoever knew of it.
+func TestATrimThatTheTableLost(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"while the relay runs": false, "while the relay is away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := startRestorable(t)
+			b := newBackend(t, srv.srv.ClientURL(), 1)
+			l := b.log(t, "events")
+			insist(t, l, 0, 30)
+			srv.save()
+			waiting.Until(t, func() bool { return l.Trim(t.Context(), 11) == nil })
+			if restart {
+				b.kill()
+			}
+			srv.rollBack("*_TABLE")
+			if restart {
+				b.open(t)
+				l = b.log(t, "events")
+			}
+			srv.save()
+			insist(t, l, 100, 20)
+			srv.rollBack("*_EVENTS")
+			insist(t, l, 1000, 5)
+			for range 2 {
+				_, gaps := read(t, l, 1)
+				assert.Equal(t, []store.Gap{{From: 1, To: 10, Why: store.Trimmed}, {From: 31, To: 50, Why: store.Rewound}}, gaps)
+				b.Kill(t)
+				l = b.log(t, "events")
+			}
+		})
+	}
+}
+
 // Somebody deleted the stream: the next start makes it again, and names what it had.
 func TestTheStreamIsReplaced(t *testing.T) {
 	t.Parallel()

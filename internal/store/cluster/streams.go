@@ -189,6 +189,7 @@ func (l *Log) resume(ctx context.Context, info *jetstream.StreamInfo, kept note)
 		if m.isOlder(&kept.Meta) { // the table lost its end, too
 			m.Turns = kept.Meta.Turns
 		}
+		m.Trimmed = max(m.Trimmed, kept.Meta.Trimmed)
 		if kept.Newest.Pos >= newest.Newest.Pos {
 			newest = kept
 		}
