@@ -150,7 +150,6 @@ type process struct {
 	published    atomic.Pointer[web.Trail]      // nil while this relay does not write the trail
 	visitors     *access.Access                 // of the console in the browser; nil: none is configured
 	webURL       string                         // where that is found
-	endElsewhere func(context.Context) error    // ends the console without control; nil on a disk
 	leave        context.CancelFunc             // ends this relay's part in the cluster
 	work         work                           // the jobs that this relay does
 	member       atomic.Pointer[string]         // its name in the cluster; nil on a disk

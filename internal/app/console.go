@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,13 +27,15 @@ import (
 // startElsewhere tells the command line that another relay of the cluster answers, until this one
 // has control.
 func (r *process) startElsewhere(ctx context.Context) error {
-	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{Elsewhere: true, Status: r.admin.Status, Reload: r.Reload, Visitors: r.visitors, WebURL: r.webURL, Logger: r.log}, r.fail)
+	server, err := console.Listen(ctx, r.cfg().DataDir, console.Options{
+		Elsewhere: true, Taking: func() bool { return slices.Contains(r.work.list(), controlJob) },
+		Status: r.admin.Status, Reload: r.Reload, Visitors: r.visitors, WebURL: r.webURL, Logger: r.log,
+	}, r.fail)
 	if err != nil {
 		return err
 	}
 	r.console.Store(server)
-	r.endElsewhere = server.Close
-	r.stack.push("console without control", r.endElsewhere)
+	r.stack.push("console without control", server.Close)
 	return nil
 }
 
@@ -40,12 +43,19 @@ func (r *process) startElsewhere(ctx context.Context) error {
 // are.
 func (c *control) startConsole(ctx context.Context) error {
 	c.silences = health.NewSilences(c.trail, c.environments()) // the health's writer reads them from the trail
-	server, err := console.Listen(ctx, c.cfg().DataDir, console.Options{
+	options := console.Options{
 		Journal: c.journal, Quarantine: c.quarantine, Letters: c.letters, Sinks: func() []config.Sink { return c.cfg().Sinks }, Delivery: c.deliveries.Delivery, History: c.deliveries.History, Open: c.openForReplay, Route: sinks.Route, Record: c.recordLoss,
 		Credentials: c.credentials, Streaming: c.streaming, Desk: c.deskForPeople, Silences: c.silences,
 		Timeline: c.timeline, Trail: c.trail, Files: c.tiles(), Event: c.auditEvent,
 		Status: c.admin.Status, Reload: c.Reload, Visitors: c.visitors, WebURL: c.webURL, Redact: c.cfg().Console.Redact, Logger: c.log,
-	}, c.fail)
+	}
+	server := c.console.Load()
+	var err error
+	if server == nil {
+		server, err = console.Listen(ctx, c.cfg().DataDir, options, c.fail)
+	} else { // it answers without control, and whoever asks just now gets an answer
+		server, err = server.Replace(options)
+	}
 	if err != nil {
 		return err
 	}

@@ -57,18 +57,11 @@ func newControl(r *process) *control {
 	return c
 }
 
-// begin takes the first step, under the turn of this relay. The console without control is ended in
-// between: it waits for the questions under way, and one of them may be a reload that waits for starting.
+// begin takes the first step, under the turn of this relay.
 func (c *control) begin(ctx context.Context, turn *lease.Turn) error {
 	c.turn = turn
-	err := c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline)
-	if err == nil && c.endElsewhere != nil {
-		err = c.endElsewhere(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return c.take(ctx, c.startConsole, c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
+	return c.take(ctx, c.startTrimming, c.startTrail, c.startWitnesses, c.noteLogs, c.startTiles, c.startTimeline, c.startConsole,
+		c.startForwarding, c.startLifecycle, c.startSpans, c.startQuarantineWatch, c.startDamage, c.startHealth)
 }
 
 // act takes the second step.

@@ -220,3 +220,42 @@ func TestARelayTakesControlDuringAReload(t *testing.T) {
 	}, "it has control, and does not answer")
 	require.NoError(t, second.stop())
 }
+
+// Whoever asks a relay while it takes over control is answered: at once what it can say without, and all
+// else as soon as it has control.
+func TestWhoeverAsksDuringATakeoverIsAnswered(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	dir := t.TempDir()
+	first := start(t, inCluster(dir, "a", srv.ClientURL(), "one"))
+	second := start(t, inCluster(dir, "b", srv.ClientURL(), "one"))
+	client := console.NewClient(second.data)
+	_, err := client.Sinks(t.Context())
+	require.ErrorContains(t, err, "another relay of the cluster has the job 'control'")
+	second.process.control.starting.Lock() // as if the trail were long
+	require.NoError(t, first.stop())
+	waiting.Until(t, func() bool { return slices.Contains(second.jobs(), controlJob) }, "it does not take control")
+	answered := make(chan error, 2)
+	go func() {
+		_, err := client.Sinks(t.Context())
+		answered <- err
+	}()
+	taken := make(chan struct{})
+	go func() {
+		var failed error
+		for done := false; !done && failed == nil; {
+			select {
+			case <-taken:
+				done = true
+			default:
+				_, failed = client.Status(t.Context(), console.AskStatus{Sections: []string{"cluster"}})
+			}
+		}
+		answered <- failed
+	}()
+	second.process.control.starting.Unlock()
+	require.NoError(t, <-answered)
+	close(taken)
+	require.NoError(t, <-answered)
+	require.NoError(t, second.stop())
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/ingest/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
 	"github.com/auditrelay/auditrelay/internal/trail/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -256,30 +257,43 @@ func items[T any](ctx context.Context, c *Client, path string, req any, yield fu
 	}
 }
 
-// send makes a call and returns the body of a 200 answer.
+// patience is how long a command waits for a relay that tells it to try again.
+const patience = 30 * time.Second
+
+// send makes a call and returns the body of a 200 answer. A relay that tells a command to try again has
+// done nothing yet.
 func (c *Client) send(ctx context.Context, path string, body any) (io.ReadCloser, error) {
+	for deadline := time.Now().Add(patience); ; {
+		answer, again, err := c.sendOnce(ctx, path, body)
+		if !again || c.dir == "" || time.Now().After(deadline) || retry.Sleep(ctx, time.Second) != nil {
+			return answer, err
+		}
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, path string, body any) (answer io.ReadCloser, again bool, err error) {
 	var payload bytes.Buffer
 	if err := json.NewEncoder(&payload).Encode(body); err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+		return nil, false, fmt.Errorf("encode the request: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+path+"?"+onURL(c.Person), &payload)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, false, fmt.Errorf("make the request: %w", err)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, false, c.unreachable(ctx, err)
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
+		return resp.Body, false, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // for the message only
-	var answer answerError
-	if json.Unmarshal(text, &answer) != nil || answer.Error == "" {
-		answer.Error = fmt.Sprintf("the relay answered %s; is it of another version than this command?", resp.Status)
+	var refused answerError
+	if json.Unmarshal(text, &refused) != nil || refused.Error == "" {
+		refused.Error = fmt.Sprintf("the relay answered %s; is it of another version than this command?", resp.Status)
 	}
-	return nil, &Refused{resp.StatusCode, answer.Error}
+	return nil, resp.Header.Get("Retry-After") != "", &Refused{resp.StatusCode, refused.Error}
 }
 
 // ErrRequest marks a request that the relay found wrong before it did anything.

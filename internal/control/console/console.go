@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -85,6 +86,9 @@ type Options struct {
 	// Elsewhere is set where another relay of the cluster has control: only Status, Reload and OpenWeb
 	// are answered.
 	Elsewhere bool
+	// Taking reports whether this relay is about to have control all the same: then those who ask are told
+	// to try again.
+	Taking func() bool
 	// Trail is the audit trail, Timeline its index, and Files are made of it.
 	Trail    *audit.Trail
 	Timeline *timeline.Index
@@ -99,12 +103,8 @@ type Options struct {
 
 // Server serves a console.
 type Server struct {
-	opts    Options
-	http    *http.Server
-	socket  *socket
-	working context.Context    // of the work under way
-	stop    context.CancelFunc // ends it
-	inside  chan insideConn    // takes the connections within the relay
+	*door
+	opts Options
 
 	// lettersTurn is held while the dead letters are being changed: two replays at once would
 	// deliver each letter twice.
@@ -116,6 +116,16 @@ type Server struct {
 	archiving sync.Mutex
 }
 
+// door is where a console is asked.
+type door struct {
+	http    *http.Server
+	socket  *socket
+	working context.Context              // of the work under way
+	stop    context.CancelFunc           // ends it
+	inside  chan insideConn              // takes the connections within the relay
+	answers atomic.Pointer[http.Handler] // of the newest server
+}
+
 // Listen begins to serve at dataDir's socket. failed is told when serving ends
 // of itself.
 func Listen(ctx context.Context, dataDir string, opts Options, failed func(error)) (*Server, error) {
@@ -124,12 +134,14 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, working: working, stop: stop, inside: make(chan insideConn), taps: make(chan struct{}, mostTaps), samples: make(chan struct{}, mostSamples)}
-	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
+	d := &door{socket: socket, working: working, stop: stop, inside: make(chan insideConn)}
+	s, err := newServer(d, opts)
+	if err != nil {
 		return nil, errors.Join(err, socket.close(), socket.listener.Close())
 	}
-	s.http = &http.Server{
-		Handler: withPerson(cutOff(s.routes())), ReadHeaderTimeout: 10 * time.Second,
+	answer := func(w http.ResponseWriter, r *http.Request) { (*d.answers.Load()).ServeHTTP(w, r) }
+	d.http = &http.Server{
+		Handler: withPerson(cutOff(http.HandlerFunc(answer))), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 		ErrorLog: connlimit.ErrorLog("console", opts.Logger, nil),
 	}
@@ -142,6 +154,21 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	return s, nil
 }
 
+// newServer makes a server, which answers from now on whoever asks at the door.
+func newServer(d *door, opts Options) (s *Server, err error) {
+	s = &Server{door: d, opts: opts, taps: make(chan struct{}, mostTaps), samples: make(chan struct{}, mostSamples)}
+	if s.veil, err = newVeil(opts.Redact, opts.Logger); err != nil {
+		return nil, err
+	}
+	routes := http.Handler(s.routes())
+	d.answers.Store(&routes)
+	return s, nil
+}
+
+// Replace returns a server that answers in the place of this one from now on. What is being answered is
+// answered to its end, and both are closed as one.
+func (s *Server) Replace(opts Options) (*Server, error) { return newServer(s.door, opts) }
+
 // routes are the questions and commands. A relay that does not have its cluster's trail answers some.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -150,6 +177,11 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /v1/console/open", answers(s.openWeb))
 	if s.opts.Elsewhere {
 		mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+			if s.opts.Taking() {
+				w.Header().Set("Retry-After", "1")
+				fail(w, refuse(http.StatusServiceUnavailable, "this relay is about to take over the job 'control' of the cluster, which answers this: try again in a moment"))
+				return
+			}
 			fail(w, refuse(http.StatusConflict, "another relay of the cluster has the job 'control', which answers this: run the command with the data_dir of that one; its /readyz says 'does control'"))
 		})
 		return mux
