@@ -59,12 +59,24 @@ func (h Home) String() string {
 // diskFlag stands for the data directory in `auditrelay journal move --to`.
 const diskFlag = "disk"
 
-// HomeAt is the home that --to names.
-func HomeAt(to string, cfg config.Journal) Home {
+// HomeAt is the home that --to names. It refuses whatever could not be journal.url, such as an address
+// with a password, before anything is noted of it.
+func HomeAt(to string, cfg *config.Config) (Home, error) {
 	if to == diskFlag {
-		return Home{}
+		return Home{}, nil
 	}
-	return Home{to, cfg.StreamPrefix}
+	at := *cfg
+	at.Journal.URL = to
+	var wrong config.Errors
+	errors.As(at.Validate(), &wrong)
+	i := slices.IndexFunc(wrong, func(p config.Problem) bool { return p.Field == "journal.url" })
+	switch {
+	case to == "":
+		return Home{}, fmt.Errorf("--to is empty: it has to be a journal.url, or %q for the data directory", diskFlag)
+	case i >= 0:
+		return Home{}, fmt.Errorf("--to is neither %q nor a journal.url, which %s", diskFlag, wrong[i].Reason)
+	}
+	return Home{to, cfg.Journal.StreamPrefix}, nil
 }
 
 // flag is what --to has to be.

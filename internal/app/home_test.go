@@ -193,3 +193,23 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 		require.NoError(t, r.stop())
 	}
 }
+
+// What --to names is the data directory or could be journal.url. All else is refused before anything is
+// looked for, and a password is not repeated.
+func TestWhereAJournalMayBeMovedTo(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Sinks[0].File.Path = "" // what else is wrong is not about --to
+	home, err := HomeAt("disk", cfg)
+	require.NoError(t, err)
+	assert.Equal(t, Home{}, home)
+	home, err = HomeAt("nats://n1:4222,tls://n2:4222", cfg)
+	require.NoError(t, err)
+	assert.Equal(t, Home{"nats://n1:4222,tls://n2:4222", cfg.Journal.StreamPrefix}, home)
+	for _, to := range []string{"", "Disk", "disk ", "n1:4222", "nats://", "nats://ada:the-password@n1:4222", "nats://n1:4222,"} {
+		_, err := HomeAt(to, cfg)
+		require.ErrorContains(t, err, "--to", to)
+		require.ErrorContains(t, err, "journal.url", to)
+		assert.NotContains(t, err.Error(), "the-password")
+	}
+}

@@ -20,8 +20,12 @@ func (p Program) newJournalMove() *cobra.Command {
 		o := app.MoveOptions{
 			Version: p.build().Version, Person: thisProcess(), Logger: newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"}),
 		}
+		home, err := app.HomeAt(to, cfg)
+		if err != nil {
+			return misuse{err}
+		}
 		if !dryRun {
-			return moveJournal(cmd, cfg, app.HomeAt(to, cfg.Journal), o)
+			return moveJournal(cmd, cfg, home, o)
 		}
 		plan, err := app.PlanMove(cmd.Context(), cfg, o)
 		if err != nil {
