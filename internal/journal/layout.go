@@ -27,7 +27,8 @@ type layout struct {
 	// Moves are the changes of the number, oldest first.
 	Moves []move `json:"moves,omitempty"`
 
-	rev uint64 // of the value in the table
+	rev      uint64 // of the value in the table
+	doubtful bool   // the table lost values, and perhaps a later layout
 }
 
 // move is a change of the number of logs: no record that is marked with its number or a later one is
@@ -47,14 +48,14 @@ func loadLayout(ctx context.Context, table store.Table) (*layout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read over how many logs the events are spread: %w", err)
 	}
-	l.rev = v.Rev
+	l.rev, l.doubtful = v.Rev, v.Doubtful
 	return l, nil
 }
 
 // replace puts the next layout in the place of this one, unless somebody else has done that.
 func (l *layout) replace(ctx context.Context, table store.Table, next layout) error {
 	next.Number = l.Number + 1
-	next.Logs = max(l.Logs, next.Shards, next.Next)
+	next.Logs = max(l.Logs, next.Logs, next.Shards, next.Next)
 	value, err := json.Marshal(next)
 	if err == nil {
 		_, err = table.Put(ctx, layoutKey, value, store.If{Key: layoutKey, Rev: l.rev})

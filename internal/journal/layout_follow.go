@@ -85,9 +85,7 @@ func (s *Set) admit(ctx context.Context, sink string, number uint64) error {
 }
 
 func (s *Set) hasHad(ctx context.Context, sink string, number uint64) (bool, error) {
-	s.mu.Lock()
-	l := &s.now.layout
-	s.mu.Unlock()
+	l := s.layoutNow()
 	if l.Number < number { // another relay knew the layout first
 		var err error
 		if l, err = s.look(ctx); err != nil || l.Number < number {

@@ -44,6 +44,11 @@ func (l *leader) step(ctx context.Context, relays []lease.Relay, now time.Time) 
 	if err != nil {
 		return err
 	}
+	if now := l.set.layoutNow(); lay.Number < now.Number { // the table lost the newest one
+		l.set.opts.Logger.Warn("the table has lost over how many shards the events are spread, and is told again", "shards", now.Shards, "next", now.Next)
+		lay.Number = now.Number
+		return lay.replace(ctx, l.set.table, *now)
+	}
 	wanted, oldest := l.hear(relays, now)
 	if now.Sub(l.steady) <= l.set.stale {
 		return nil // a relay that nobody hears of may follow an earlier layout

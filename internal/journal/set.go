@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -97,9 +98,17 @@ func Open(ctx context.Context, s store.Store, cfg config.Journal, o Options) (*S
 }
 
 // firstLayout reads the layout. A cluster that never had an event begins with the configured number;
-// a crash after the put leaves it to the next start, which finds it.
+// a crash after the put leaves it to the next start, which finds it. Where a later layout may have been
+// lost, the logs that there are say how many have events.
 func firstLayout(ctx context.Context, s store.Store, cfg config.Journal) (*layout, error) {
 	l, err := loadLayout(ctx, s.Table())
+	if err == nil && l.doubtful {
+		var logs []string
+		logs, err = s.Logs(ctx)
+		for slices.Contains(logs, LogOf(l.Logs)) {
+			l.Logs++
+		}
+	}
 	if err != nil || l.rev > 0 || cfg.Shards <= 1 {
 		return l, err
 	}
@@ -164,12 +173,18 @@ func (s *Set) logOf(now *era, source string) (*Journal, error) {
 	return s.logs[shard], nil
 }
 
+// layoutNow is the present layout.
+func (s *Set) layoutNow() *layout {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.now.layout
+}
+
 // Spread is over how many logs events are spread at present, and over how many they are about to
 // be, which is 0 while no change is under way.
 func (s *Set) Spread() (now, next int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now.Shards, s.now.Next
+	l := s.layoutNow()
+	return l.Shards, l.Next
 }
 
 // of is the log of a source at present.

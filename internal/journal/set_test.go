@@ -179,3 +179,28 @@ func TestOneShardRefuses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, remark, "shard 1")
 }
+
+// The layout cannot be read any more, by bit rot or as the cluster lost it. The relay that has control
+// writes it again, and one that starts reads all logs that there are, whatever it is configured with.
+func TestALayoutThatTheTableLost(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	c := newCast(t, srv.ClientURL())
+	rot := func() {
+		_, err := natstest.JetStream(t, srv).Publish(t.Context(), "TEST_TABLE.key."+layoutKey, []byte("rot"))
+		require.NoError(t, err)
+	}
+	n := c.join(2)
+	n.take(&layout{Number: 9, Shards: 2, Logs: 2})
+	rot()
+	waiting.Until(t, func() bool {
+		is, err := loadLayout(t.Context(), n.table)
+		return err == nil && is.Number == 10 && is.Shards == 2
+	}, "it is not written again")
+	waiting.Until(t, func() bool { return c.layout().Number == 10 })
+	c.kill(n)
+	rot()
+	n = c.join(1)
+	assert.Len(t, n.Logs(), 2)
+	c.stop(n)
+}
