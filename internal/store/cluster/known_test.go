@@ -98,3 +98,20 @@ func TestWhatAnEarlierProcessKnew(t *testing.T) {
 		assert.True(t, !ahead || agreed == 8)
 	}
 }
+
+// Of two notes about one position, the later one counts, in whichever slot it stands.
+func TestTheLaterNoteCounts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, later := range []meta{{Trimmed: 3}, {Trimmed: 4}, {Trimmed: 4, Turns: []turn{{After: 8, Seq: 9, Shift: 2}}}, {Trimmed: 5, Turns: []turn{{After: 8, Seq: 9, Shift: 2}}}} {
+		n, kept, err := openNote(dir, "log")
+		require.NoError(t, err)
+		assert.Equal(t, i > 0, kept.Meta.Trimmed > 0)
+		require.NoError(t, n.write(note{Newest: spot{Pos: 9}, Meta: later}))
+		require.NoError(t, n.close())
+		n, kept, err = openNote(dir, "log")
+		require.NoError(t, err)
+		assert.Equal(t, later, kept.Meta)
+		require.NoError(t, n.close())
+	}
+}

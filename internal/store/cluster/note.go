@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -24,6 +25,17 @@ type note struct {
 	URL    string `json:"url,omitempty"`
 	Newest spot   `json:"newest"`
 	Meta   meta   `json:"meta"`
+}
+
+// isEarlier reports whether a note of the same file was written before another one: positions grow, and
+// where they did not, the shifts of one stream and the marks of trims.
+func (n *note) isEarlier(than *note) bool {
+	return cmp.Or(
+		cmp.Compare(n.Newest.Pos, than.Newest.Pos),
+		cmp.Compare(n.Meta.Created, than.Meta.Created),
+		cmp.Compare(n.Meta.last().Shift, than.Meta.last().Shift),
+		cmp.Compare(n.Meta.Trimmed, than.Meta.Trimmed),
+	) < 0
 }
 
 // A note's file has two slots that are written in turn, so that a torn write leaves the
@@ -68,7 +80,7 @@ func openNote(dir, name string) (*noteFile, note, error) {
 			continue
 		}
 		var found note
-		if json.Unmarshal(b[slotHead:slotHead+size], &found) == nil && found.Newest.Pos >= newest.Newest.Pos {
+		if json.Unmarshal(b[slotHead:slotHead+size], &found) == nil && !found.isEarlier(&newest) {
 			newest, n.written, n.newest = found, i, found.Newest.Pos
 		}
 	}
