@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,9 +48,42 @@ var ownNames = []string{
 
 // notOwn refuses a sink's file that the relay keeps for itself: writing there would cost the trail, or its key.
 func (k *checker) notOwn(at, path string, c *Config) {
-	in, err := filepath.Rel(c.DataDir, path)
+	file := destination(path)
+	in, err := filepath.Rel(destination(c.DataDir), file)
 	name, _, _ := strings.Cut(filepath.ToSlash(in), "/")
-	if err == nil && slices.Contains(ownNames, name) || c.Audit.KeyFile != "" && filepath.Clean(path) == filepath.Clean(c.Audit.KeyFile) {
+	if err == nil && slices.Contains(ownNames, name) || isFile(file, c.Audit.KeyFile) || isFile(file, c.Audit.CheckpointFile) {
 		k.fail(at, path, "is what the relay itself keeps there; give the sink another file, such as "+filepath.Join(c.DataDir, "archive", "events.jsonl"))
 	}
+}
+
+// isFile reports whether path leads to a file, which is a destination.
+func isFile(file, path string) bool { return path != "" && destination(path) == file }
+
+// maxLinks is how many symbolic links to what is not there are followed, one after the other.
+const maxLinks = 40
+
+// destination returns the absolute path of what is written through path: without symbolic links, also where one
+// leads to a file that is not there yet.
+func destination(path string) string {
+	if here, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
+		path = here + "/" + path // not cleaned, since ".." after a link leads elsewhere
+	}
+	for range maxLinks {
+		if found, err := filepath.EvalSymlinks(path); err == nil {
+			return found
+		}
+		dir, name := filepath.Split(strings.TrimRight(path, "/"))
+		if name == "" {
+			return path
+		}
+		to, err := os.Readlink(path)
+		switch {
+		case err != nil: // it is not there
+			return filepath.Join(destination(dir), name)
+		case !filepath.IsAbs(to):
+			to = dir + to
+		}
+		path = to
+	}
+	return path
 }
