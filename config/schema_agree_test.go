@@ -26,7 +26,7 @@ var said = []string{
 }
 
 // besides are the fields that are required next to others only.
-var besides = regexp.MustCompile(`\.(application_key|search|search_url)$|(loki|nats|query|credentials\[\d+\])\.(username|password)$|redact\.hash_key$|^audit\.public_key$|^console\.url$|\.labels\.|\]$`)
+var besides = regexp.MustCompile(`\.(application_key|search|search_url)$|(loki|nats|query|credentials\[\d+\])\.(username|password)$|redact\.hash_key$|^audit\.public_key$|^console\.(url|(oidc|certificates)\.roles)$|\.labels\.|\]$`)
 
 func compiledSchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
@@ -109,7 +109,12 @@ func plain(node *yaml.Node, depth int) any {
 func TestSchemaAndCheckAgree(t *testing.T) {
 	t.Parallel()
 	compiled := compiledSchema(t)
-	seeds := []string{string(Example()), minimal, uncommented()}
+	seeds := []string{
+		string(Example()), minimal, uncommented(),
+		minimal + "heartbeat: {interval: 5s}\n",                                                         // calls nobody
+		minimal + "console: {oidc: {issuer: a, client_id: b}, certificates: {ca_file: c, roles: []}}\n", // is off
+		minimal + "console: {listen: \":1\", url: \"https://a.example\", oidc: {issuer: \"https://b.example\", client_id: c}}\n",
+	}
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

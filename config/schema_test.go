@@ -56,10 +56,6 @@ var demanded = map[string][]string{
 	"StreamDatadog":     {"api_key"},
 	"StreamGrafanaLoki": {"hostname", "username", "password"},
 	"Witness":           {"key"},
-	"Heartbeat":         {"url"},
-
-	"OIDC":                {"roles"},
-	"ConsoleCertificates": {"roles"},
 
 	"Kafka":   {"brokers"},
 	"Webhook": {"url"},
