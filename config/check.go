@@ -220,9 +220,7 @@ func (k *checker) login(at, username string, password secret.Text) (given bool) 
 
 // differs refuses a listener with the address of another one, unless each gets a port of its own.
 func (k *checker) differs(path, value, reason string, others ...string) {
-	if _, port, _ := strings.Cut(value, ":"); port != "0" && slices.Contains(others, value) {
-		k.fail(path, value, "must differ from "+reason)
-	}
+	k.failIf(!strings.HasSuffix(value, ":0") && slices.Contains(others, value), path, value, "must differ from "+reason)
 }
 
 // minSecret keeps a token, or a key of hashes, from being found by trials.

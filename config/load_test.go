@@ -280,3 +280,17 @@ func TestLines(t *testing.T) {
 	}
 	assert.Zero(t, Lines(file+".not")("data_dir"))
 }
+
+// A listener with port 0 gets a port of its own, whatever its address is.
+func TestListenersWithPort0Differ(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"127.0.0.1", "[::1]"} {
+		listen := func(port string) string {
+			return strings.ReplaceAll("ingest: {listen: 'A'}\nadmin: {listen: 'A'}\naudit: {serve: {listen: 'A'}}\nconsole: {listen: 'A'}\n", "A", host+port)
+		}
+		_, _, err := parse(t, minimal+listen(":0"))
+		require.NoError(t, err, host)
+		_, _, err = parse(t, minimal+listen(":3100"))
+		require.ErrorContains(t, err, "must differ from", host)
+	}
+}
