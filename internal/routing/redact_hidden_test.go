@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -121,6 +122,40 @@ func TestWhatHidesNothingIsDelivered(t *testing.T) {
 		require.NoError(t, err, body)
 		assert.False(t, changed, body)
 		assert.Equal(t, body, string(got))
+	}
+}
+
+// A pointer that ends with an index, or with "*", names nothing in a text without an array or an object.
+func TestATextWithoutBracketsHoldsNoElement(t *testing.T) {
+	t.Parallel()
+	r, err := newRedaction(config.Redact{Remove: []string{"/7", "/groups/*", "/emails/0", "/user/*/email"}})
+	require.NoError(t, err)
+	kept := []string{`"\nfailed"`, `"Über 7"`, `"é 'groups'.'8'"`, `"\u0000\"7"`}
+	taken := []string{`"\n[0,1,2,3,4,5,6,7]"`, `"Über [0,NaN]"`, `"%7B%5B0,NaN"`, `"é \\u005b0"`, `"［0"`}
+	for _, text := range kept {
+		body := `{"a":` + text + `,"groups":` + text + `,"emails":` + text + `,"message":{"emails":` + text + `}}`
+		got, _, err := r.apply([]byte(body))
+		require.NoError(t, err)
+		assert.Equal(t, body, string(got))
+		labels := []relay.Label{{Name: "groups", Value: "Über"}, {Name: "emails", Value: "Über"}}
+		assert.Equal(t, labels, r.keepLabels(labels))
+	}
+	for _, text := range taken {
+		for _, name := range []string{"a", "groups", "emails"} {
+			got, _, err := r.apply([]byte(`{"` + name + `":` + text + `}`))
+			require.NoError(t, err)
+			assert.Equal(t, `{"`+name+`":"[redacted]"}`, string(got), text)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"user":"é 'x'.'email'"}`:  `{"user":"[redacted]"}`,
+		`{"groups":"{'a': 'b'"}`:    `{"groups":"[redacted]"}`,
+		`{"groups":"é { a: b }"}`:   `{"groups":"[redacted]"}`,
+		`{"emails":"é {'0': 'b' "}`: `{"emails":"[redacted]"}`,
+	} {
+		got, _, err := r.apply([]byte(text))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
 	}
 }
 

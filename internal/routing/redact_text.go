@@ -109,13 +109,14 @@ func mentioned(text []byte, at places) error {
 }
 
 // isNamedIn reports whether a folded text has all names on the way from n to the end of a
-// pointer, wherever they are. The indexes of elements are not written in a text.
+// pointer, wherever they are. The indexes of elements are not written in a text, but an element
+// needs the bracket of its array, and a member of any name that of its object or array.
 func (n *node) isNamedIn(folded string) bool {
 	if n == nil || n.ends {
 		return n != nil
 	}
 	for _, next := range n.elements {
-		if next.isNamedIn(folded) {
+		if next.isNamedIn(folded) && (!next.ends || strings.Contains(folded, "[")) {
 			return true
 		}
 	}
@@ -124,7 +125,7 @@ func (n *node) isNamedIn(folded string) bool {
 			return true
 		}
 	}
-	return n.every.isNamedIn(folded)
+	return n.every.isNamedIn(folded) && (!n.every.ends || strings.ContainsAny(folded, "[{"))
 }
 
 // hasName reports whether a text has a name in quotes, by itself or as a step of a path with
