@@ -25,7 +25,8 @@ type Receipt struct {
 // Answer is a success answer with a resource.
 type Answer struct {
 	Receipt
-	// Raw is the resource's JSON as received, except for secrets.
+	// Raw is the resource's JSON as received. That of a streaming config, and of an answer of
+	// undocumented form, has no secrets, and its members are sorted.
 	Raw json.RawMessage
 	// Note says what the client assumed where the answer had null for a list, or none: that
 	// the list is empty, as servers write it in either way. Raw is `[]` then.
@@ -63,8 +64,10 @@ func (c *Client) fetch(ctx context.Context, k call, field string, as form) (a An
 	return a, nil
 }
 
+// find takes the resource out of an answer. An empty field names nothing in it.
 func (a *Answer) find(members map[string]json.RawMessage, body []byte, field string, as form) (err error) {
 	raw, ok := members[field]
+	ok = ok && field != ""
 	switch {
 	case as == whole && !ok:
 		raw = body
@@ -77,10 +80,11 @@ func (a *Answer) find(members map[string]json.RawMessage, body []byte, field str
 	case as == whole && len(raw) > 0:
 		a.Raw, err = redact(raw)
 		return err
-	case as != whole && field != "" && !ok:
+	case ok:
+		a.Raw = raw
+	case as != whole && field != "":
 		return &noResource{a.Receipt, field}
 	}
-	a.Raw = raw
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
@@ -252,8 +253,13 @@ func (c *Client) fetchStreaming(ctx context.Context, k call) (a StreamingAnswer,
 	if a.Answer, err = c.fetch(ctx, k, field, object); err != nil {
 		return a, err
 	}
-	// The config is decoded from the answer without the secrets of this call.
-	if a.Streaming, err = StreamingOf(a.Raw); err != nil {
+	// The config is decoded from the answer without the secrets of this call. One with a name twice
+	// is not believed: of its readers, some take the first, some the last, and some join the two.
+	state, err := jsontext.Read(a.Raw)
+	if err == nil {
+		a.Streaming, err = StreamingOf(state.JSON)
+	}
+	if err != nil {
 		err = fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
 	}
 	var redactErr error

@@ -62,6 +62,72 @@ func TestReadIsRedactedToo(t *testing.T) {
 	assert.Equal(t, "MARS", a.Site)
 }
 
+// A name that stands twice may be read either way: what the trail keeps, what is compared and what
+// is redacted would differ. The document names each member once.
+func TestAStreamingConfigWithANameTwiceIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	const evil = `{"grafana_loki":{"hostname":"evil.example.com","username":"u","password_last_four":"4321","password":"unmasked-4321"}}`
+	const good = `{"grafana_loki":{"hostname":"relay.example.com","username":"u","password_last_four":"4321"}}`
+	for name, config := range map[string]string{
+		"a destination":          `{"destination_type":"GRAFANA_LOKI","destination_config":` + evil + `,"destination_config":` + good + `}`,
+		"written in another way": `{"destination_type":"GRAFANA_LOKI","destination_config":` + evil + `,"destination_\u0063onfig":` + good + `}`,
+		"a status":               `{"destination_type":"GRAFANA_LOKI","destination_config":` + good + `,"streaming_status":"DISABLED","streaming_status":"ACTIVE"}`,
+		"deep":                   `{"destination_type":"GRAFANA_LOKI","destination_config":` + good + `,"later":[{"a":{"b":1,"b":2}}]}`,
+		"half a character":       `{"destination_type":"GRAFANA_LOKI","destination_config":` + good + `,"later":"\ud800"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				answer(w, 200, `{"request_id":"r1","status_code":200,"event_log_streaming_config":`+config+`}`)
+			})
+			a, err := c.EventLogStreaming(t.Context(), "p", "e", GrafanaLoki)
+			require.ErrorContains(t, err, "decode event_log_streaming_config")
+			assert.Nil(t, a.Shape)
+			assert.NotContains(t, string(a.Raw), "unmasked")
+			set, err := c.SetEventLogStreaming(t.Context(), "p", "e", lokiDestination, secret.New(lokiPassword))
+			require.Error(t, err)
+			assert.Equal(t, 200, set.StatusCode, "it was set all the same")
+			assert.NotContains(t, string(set.Raw), "unmasked")
+		})
+	}
+}
+
+// The order of members means nothing.
+func TestTheOrderOfAStreamingConfigMeansNothing(t *testing.T) {
+	t.Parallel()
+	configs := []string{
+		`{"destination_type":"GRAFANA_LOKI","destination_config":{"grafana_loki":{"hostname":"a","username":"u","password_last_four":"4321"}},"streaming_status":"ACTIVE","later":12345678901234567890}`,
+		`{"later":12345678901234567890,"streaming_status":"ACTIVE","destination_config":{"grafana_loki":{"password_last_four":"4321","username":"u","hostname":"a"}},"destination_type":"GRAFANA_LOKI"}`,
+	}
+	var got []StreamingAnswer
+	for _, config := range configs {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, 200, `{"event_log_streaming_config":`+config+`}`)
+		})
+		a, err := c.EventLogStreaming(t.Context(), "p", "e", GrafanaLoki)
+		require.NoError(t, err)
+		got = append(got, a)
+	}
+	assert.Equal(t, got[0], got[1])
+	assert.Contains(t, string(got[0].Raw), "12345678901234567890", "no digit is lost")
+}
+
+// A deletion's answer has no resource, whatever an answer puts under a name of no letters.
+func TestAnAnswerWithoutAResourceShowsNothing(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"request_id":"r1","status_code":200,"":{"secret":"unmasked-0123"}}`)
+	})
+	a, err := c.Change(t.Context(), DeleteSecret, nil, "p", "e", "s1")
+	require.NoError(t, err)
+	assert.Nil(t, a.Raw)
+	_, err = c.Change(t.Context(), UpdateRedirectURL, RedirectURLUpdate{}, "p", "e", "https://x")
+	require.ErrorIs(t, err, ErrNoResource)
+	made, err := c.Migrate(t.Context(), "/v1/x", []byte("{}"))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"request_id":"r1","status_code":200,"":{"secret":"[redacted]"}}`, string(made.Raw))
+}
+
 func TestWriteRefusesAnUnknownType(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") })

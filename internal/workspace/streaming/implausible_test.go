@@ -27,7 +27,9 @@ func TestAnImplausibleAnswerChangesNothing(t *testing.T) {
 		"a status of no text":  `{"destination_type":"GRAFANA_LOKI","streaming_status":{}}`,
 		"no config":            ``,
 		"another type":         `{"destination_type":"DATADOG","destination_config":{"datadog":{"site":"US","api_key_last_four":"abcd"}},"streaming_status":"ACTIVE"}`,
-		"an unknown type":      `{"destination_type":"SPLUNK","destination_config":{"splunk":{}},"streaming_status":"ACTIVE"}`,
+		"a destination twice": `{"destination_type":"GRAFANA_LOKI","destination_config":{"grafana_loki":{"hostname":"evil.example.com"}},
+			"destination_config":{"grafana_loki":{"hostname":"relay.example.com"}},"streaming_status":"ACTIVE"}`,
+		"an unknown type": `{"destination_type":"SPLUNK","destination_config":{"splunk":{}},"streaming_status":"ACTIVE"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
