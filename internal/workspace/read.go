@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
@@ -199,8 +200,8 @@ func plausible(s kinds.Shape, state any) (notes []string, err error) {
 		return nil, elements(s, state)
 	}
 	members, _ := state.(map[string]any)
-	for name, want := range s.Fields {
-		if !opens(members[name], want) {
+	for _, name := range slices.Sorted(maps.Keys(s.Fields)) {
+		if want := s.Fields[name]; !opens(members[name], want) {
 			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
 		}
 	}
@@ -209,22 +210,22 @@ func plausible(s kinds.Shape, state any) (notes []string, err error) {
 
 // lists checks the members of an object that may be null or left out.
 func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
-	known := len(s.Lists) == 0
-	for name, want := range optional(s, members) {
+	known, all := len(s.Lists) == 0, optional(s, members)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		v, ok := members[name]
-		how := "no "
+		want, how, shown := all[name], "no ", plaintext.Line(name, maxNote) // a branded one is the API's
 		switch {
 		case v != nil && !opens(v, want):
-			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, name, kinds.Called(want))
+			return nil, fmt.Errorf("%w: %s is not %s", errImplausible, shown, kinds.Called(want))
 		case v != nil && slices.Contains(s.Lists, name):
 			if err := elements(kinds.Shape{Elem: '{'}, v); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", shown, err)
 			}
 		case ok:
 			how = "null for "
 		}
 		if known = known || ok; v == nil {
-			notes = append(notes, "the API's answer had "+how+name+": it is taken for an empty "+map[byte]string{'[': "list", '{': "object"}[want])
+			notes = append(notes, "the API's answer had "+how+shown+": it is taken for an empty "+map[byte]string{'[': "list", '{': "object"}[want])
 		}
 	}
 	if !known {
@@ -233,6 +234,9 @@ func lists(s kinds.Shape, members map[string]any) (notes []string, err error) {
 	slices.Sort(notes)
 	return notes, nil
 }
+
+// maxNote bounds a name in a note or an error, in characters.
+const maxNote = 80
 
 // optional are how the JSON begins of the lists, and of the branded members that are there.
 func optional(s kinds.Shape, members map[string]any) map[string]byte {

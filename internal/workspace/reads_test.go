@@ -14,6 +14,43 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace/management"
 )
 
+// What an answer is refused for is told in a line, whatever the answer is made of, and in the same
+// words at each look.
+func TestARefusedAnswerIsToldInALine(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("\u202ex", 1<<16)
+	for name, tc := range map[string]struct {
+		resource Resource
+		answer   string
+	}{
+		"a branded member": {at(RBACPolicy, "live"), `{"custom_roles":[],"` + long + `_member":"x"}`},
+		"several members":  {at(RBACPolicy, "live"), `{"custom_roles":{},"custom_resources":{},"custom_scopes":{},"a_member":7,"b_member":7,"c_admin":7}`},
+		"another project":  {ofProject(Project), `{"project_slug":"` + long + `","name":"Theirs"}`},
+		"a name twice":     {at(RBACPolicy, "live"), `{"custom_roles":[],"` + long + `":1,"` + long + `":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			space, trail := newWorkspace(), &memoryTrail{}
+			w := newWatcher(t, space, trail)
+			require.NoError(t, w.Snapshot(t.Context()))
+			space.set(tc.resource, tc.answer)
+			told := map[string]bool{}
+			for range 10 {
+				require.Error(t, w.Snapshot(t.Context()))
+				for _, s := range w.Status() {
+					require.Less(t, len(s.Error), 2000)
+					require.NotContains(t, s.Error, "\u202e")
+					if s.Subject == tc.resource.Kind {
+						told[s.Error] = true
+					}
+				}
+			}
+			delete(told, "")
+			require.Len(t, told, 1)
+		})
+	}
+}
+
 func TestFailuresAreNoChanges(t *testing.T) {
 	t.Parallel()
 	project := ofProject(Project)

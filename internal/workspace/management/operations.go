@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/jsontext"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/workspace/kinds"
 )
 
@@ -118,7 +119,7 @@ func (c *Client) Setting(ctx context.Context, s kinds.Setting, project, environm
 		err = fmt.Errorf("%s: decode %s: it is %s", s.Operation, s.Field, kinds.Called(a.Raw[0]))
 	}
 	if of := textIn(a.Raw, s.Self); err == nil && of != "" && !strings.EqualFold(of, project) {
-		return Answer{Receipt: a.Receipt}, fmt.Errorf("%s: the answer is of %q, and not of %q", s.Operation, of, project)
+		return Answer{Receipt: a.Receipt}, fmt.Errorf("%s: the answer is of %q, and not of %q", s.Operation, plaintext.Line(of, maxErrorText), project)
 	}
 	return a, err
 }
