@@ -45,6 +45,7 @@ type api struct {
 	failRead int                            // status of every GET in an environment
 	page     bool                           // every GET gets a proxy's 404 page
 	gone     bool                           // the environment does not exist
+	blinks   int                            // so many requests find no environment
 	second   map[string]string              // a config of the other type
 	garbled  bool                           // reads of the other type fail
 
@@ -118,7 +119,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, 200, map[string]any{"project": map[string]any{}})
 	case a.failRead != 0:
 		reply(w, a.failRead, map[string]any{"error_type": "fault"})
-	case a.gone:
+	case a.gone, a.blinks > 0:
+		a.blinks--
 		reply(w, 404, map[string]any{"error_type": "environment_not_found"})
 	case kind == "password_strength_config":
 		reply(w, 200, map[string]any{kind: map[string]any{}})

@@ -53,7 +53,17 @@ type found struct {
 // trail nor in the config.
 var errImplausible = errors.New("implausible answer")
 
-// observe reads the configs of both destination types. The first is the desired type, and its
+// observe reads the configs, and once more where an environment has come back between a 404 and the
+// read that was to confirm it.
+func (w *watcher) observe(ctx context.Context) (observation, error) {
+	o, err := w.observeOnce(ctx)
+	if errors.Is(cmp.Or(err, o.secondErr), management.ErrBack) {
+		return w.observeOnce(ctx)
+	}
+	return o, err
+}
+
+// observeOnce reads the configs of both destination types. The first is the desired type, and its
 // config is the environment's; if it has none, the other's is.
 //
 // The desired type is read last. If this read finds a config, the environment exists, so that
@@ -62,7 +72,7 @@ var errImplausible = errors.New("implausible answer")
 //
 // Only a 404 means that a config which the trail knows is gone. A success answer without a
 // destination, such as a broken proxy gives, means nothing then.
-func (w *watcher) observe(ctx context.Context) (o observation, err error) {
+func (w *watcher) observeOnce(ctx context.Context) (o observation, err error) {
 	began := time.Now()
 	defer func() { o.began = began }()
 	other, otherErr := w.read(ctx, w.types[1])

@@ -119,3 +119,31 @@ func TestAPersonIsToldUntilWhenTheAPIAskedToWait(t *testing.T) {
 	require.ErrorIs(t, r.Rotate(t.Context(), shopA, workspace.Person{User: "ada"}, ""), management.ErrUnreachable)
 	assert.Equal(t, asked, g.api.requests())
 }
+
+// An environment that is back before its 404 is confirmed was never gone for anybody: it is read
+// once more, and neither its config nor the trail changes. One that is away for longer is entered
+// as gone, and as back.
+func TestAnEnvironmentThatBlinks(t *testing.T) {
+	t.Parallel()
+	for blinks := range 8 {
+		g := newRig(t)
+		r, _ := g.start(nil, toRelay)
+		require.NoError(t, look(t, r))
+		before, puts := len(g.trail.types()), g.api.count()
+		g.api.set(func() { g.api.blinks = blinks })
+		err := look(t, r)
+		if management.GoneBy(err) == nil {
+			require.NoError(t, err, "%d", blinks)
+			assert.Len(t, g.trail.types(), before, "%d", blinks)
+		} else {
+			assert.GreaterOrEqual(t, blinks, 3, "two answers of another kind confirmed it")
+		}
+		g.api.set(func() { g.api.blinks = 0 })
+		require.NoError(t, look(t, r))
+		assert.Equal(t, puts, g.api.count(), "%d", blinks)
+		assert.True(t, r.Health()[0].OK())
+		if management.GoneBy(err) != nil {
+			assert.Equal(t, []string{"environment.gone", "environment.back"}, g.trail.types()[before:])
+		}
+	}
+}
