@@ -36,7 +36,8 @@ func (t *transport) open(ctx context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
-	c.Conn = protocol.NewConn(&framed{Conn: stream}, t.clientID)
+	c.frames = newFramed(stream)
+	c.Conn = protocol.NewConn(c.frames, t.clientID)
 	if err := c.negotiate(ctx); err != nil {
 		return err
 	}
@@ -84,11 +85,11 @@ func (c *conn) negotiate(ctx context.Context) error {
 	if res.ErrorCode != 0 {
 		return fmt.Errorf("negotiate API versions: %w", kafka.Error(res.ErrorCode))
 	}
-	versions := make(map[protocol.ApiKey]int16, len(res.ApiKeys))
+	c.versions = make(map[protocol.ApiKey]int16, len(res.ApiKeys))
 	for _, k := range res.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
-		versions[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+		c.versions[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
 	}
-	c.SetVersions(versions)
+	c.SetVersions(c.versions)
 	return nil
 }

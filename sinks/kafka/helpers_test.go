@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"strings"
@@ -164,6 +165,7 @@ type gate struct {
 	shut    bool
 	conns   map[net.Conn]struct{}
 	swallow atomic.Bool
+	twist   atomic.Pointer[func(answer []byte) []byte] // what brokers' answers become, with their length
 }
 
 // gatedConn is a broker's end of a connection.
@@ -177,6 +179,12 @@ func (c *gatedConn) Write(b []byte) (int, error) {
 	if c.gate.swallow.CompareAndSwap(true, false) {
 		_ = c.Close()
 		return 0, net.ErrClosed
+	}
+	if twist := c.gate.twist.Load(); twist != nil {
+		if _, err := c.Conn.Write((*twist)(bytes.Clone(b))); err != nil {
+			return 0, err
+		}
+		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }

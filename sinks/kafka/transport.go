@@ -66,6 +66,8 @@ type conn struct {
 
 	broker   string
 	raw      net.Conn // the connection that TLS runs over
+	frames   *framed  // what Conn runs over
+	versions map[protocol.ApiKey]int16
 	lastUsed time.Time
 }
 
@@ -99,11 +101,26 @@ func (c *conn) roundTrip(ctx context.Context, req kafka.Request) (kafka.Response
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, c.abort)
-	res, err := c.RoundTrip(req)
+	res, err := c.exchanged(req)
 	if !stop() && err == nil {
 		// The answer has come, though the connection may have been closed by now. With a nil
 		// error it would be used again.
 		return nil, ctx.Err()
+	}
+	return res, err
+}
+
+// exchanged sends a request, and reads the answer to it. kafka-go panics where the records of an
+// answer are not what they say.
+func (c *conn) exchanged(req kafka.Request) (res kafka.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			res, err = nil, fmt.Errorf("read the broker's answer: %v", p)
+		}
+	}()
+	c.frames.expect(req.ApiKey(), c.versions)
+	if res, err = c.RoundTrip(req); err == nil {
+		err = answered(req, res)
 	}
 	return res, err
 }
