@@ -69,7 +69,7 @@ func (a *Answer) Err(part, remedy string) error {
 		text += " (" + remedy + ")"
 	}
 	err := relay.WithClass(errors.New(text), relay.StatusClass(a.Status))
-	wait, told := retry.ParseAfter(a.Header.Get("Retry-After"), time.Now(), maxWait)
+	wait, told := retry.After(a.Header, maxWait)
 	if !told && a.Status == http.StatusTooManyRequests {
 		wait = throttled
 	}

@@ -244,7 +244,7 @@ func (b errorBody) text(name string) string {
 func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	clean := func(s string) string { return plaintext.Line(scrub.clean(s), maxErrorText) }
 	e := &APIError{Status: resp.StatusCode}
-	e.RetryAfter, _ = retry.ParseAfter(resp.Header.Get("Retry-After"), time.Now(), longestRetryAfter) // 0 if unreadable
+	e.RetryAfter, _ = retry.After(resp.Header, longestRetryAfter) // 0 if unreadable
 	var b errorBody
 	if json.Unmarshal(body, &b) != nil {
 		e.Message = clean(string(body))

@@ -25,6 +25,7 @@ type script struct {
 type step struct {
 	status     int
 	retryAfter func() string
+	clock      time.Duration // how far the server's is ahead, as it says
 	err        error
 	hang       bool
 }
@@ -40,6 +41,9 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, st.err
 	}
 	h := http.Header{}
+	if st.clock != 0 {
+		h.Set("Date", time.Now().Add(st.clock).UTC().Format(http.TimeFormat))
+	}
 	if st.retryAfter != nil {
 		h.Set("Retry-After", st.retryAfter())
 	}
@@ -73,6 +77,7 @@ func TestRetries(t *testing.T) {
 		return err
 	}
 	date := func() string { return time.Now().Add(40 * time.Second).UTC().Format(http.TimeFormat) }
+	ahead := func() string { return time.Now().Add(time.Hour + 40*time.Second).UTC().Format(http.TimeFormat) }
 	ok := step{status: 200}
 	for name, tc := range map[string]struct {
 		steps    []step
@@ -89,6 +94,7 @@ func TestRetries(t *testing.T) {
 		"hangs, then well":           {steps: []step{{hang: true}, ok}, do: read, attempts: 2 + 1, least: 30 * time.Second, most: 31 * time.Second},
 		"429 with seconds":           {steps: []step{{status: 429, retryAfter: after("20")}, ok}, do: read, attempts: 2, least: 20 * time.Second, most: 21 * time.Second},
 		"429 with a date":            {steps: []step{{status: 429, retryAfter: date}, ok}, do: read, attempts: 2, least: 39 * time.Second, most: 41 * time.Second},
+		"429 with a date, clock on":  {steps: []step{{status: 429, retryAfter: ahead, clock: time.Hour}, ok}, do: read, attempts: 2, least: 39 * time.Second, most: 41 * time.Second},
 		"429 with nonsense":          {steps: []step{{status: 429, retryAfter: after("soon")}, ok}, do: read, attempts: 2, most: time.Second},
 		"429 beyond patience":        {steps: []step{{status: 429, retryAfter: after("3600")}}, do: read, attempts: 1, fails: true},
 		"503 that asks for a moment": {steps: []step{{status: 503, retryAfter: after("5")}, ok}, do: read, attempts: 2, least: 5 * time.Second, most: 6 * time.Second},
