@@ -145,7 +145,7 @@ func (w *wire) Dial(network, address string) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	w.conns = append(w.conns, conn)
-	return conn, nil
+	return &guarded{Conn: conn}, nil
 }
 
 // failure is the error of the last dialled address, or nil.
