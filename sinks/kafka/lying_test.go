@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"runtime"
@@ -12,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -105,6 +108,37 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 		lieOnce(t, answer, func(b []byte) []byte { // to an earlier request
 			b[7]--
 			return b
+		})
+	}
+}
+
+// A broker that asks for two thousand million iterations is refused at once: they would take an hour,
+// and end with no context.
+func TestABrokerThatAsksForTooManyIterations(t *testing.T) {
+	t.Parallel()
+	for name, count := range map[string]string{"an hour": "2000000000", "for ever": "9999999999999999999999"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right-horse-7"))
+			twist := func(b []byte) []byte {
+				at, end := bytes.Index(b, []byte("r=")), bytes.Index(b, []byte(",i="))
+				if at < 0 || end < at {
+					return b
+				}
+				challenge := append(bytes.Clone(b[at:end]), ",i="+count...)
+				length := len(bytes.TrimRight(b[end+len(",i="):], "\x00")) // of the count that was there
+				rest := b[end+len(",i=")+length:]
+				b = append(binary.BigEndian.AppendUint32(b[:at-4:at-4], uint32(len(challenge))), append(challenge, rest...)...) //nolint:gosec // a small one
+				binary.BigEndian.PutUint32(b, uint32(len(b)-4))                                                                 //nolint:gosec // a small one
+				return b
+			}
+			c.gate.twist.Store(&twist)
+			s := c.sink(t, func(cfg *config.Kafka) {
+				cfg.SASL = &config.KafkaSASL{Mechanism: "scram-sha-256", Username: "relay", Password: secret.New("right-horse-7")}
+			})
+			require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), "iterations, and the sink does at most 1000000")
+			c.gate.twist.Store(nil)
+			require.NoError(t, s.Deliver(t.Context(), relaytest.Events(1)))
 		})
 	}
 }

@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
@@ -31,12 +33,31 @@ func (c *conn) authenticate(ctx context.Context, mechanism sasl.Mechanism) error
 		if err != nil {
 			return fmt.Errorf("sasl authentication by %s: %w", mechanism.Name(), err)
 		}
+		if n := iterations(challenge); n > mostIterations {
+			return fmt.Errorf("sasl authentication by %s: the broker asks for %d iterations, and the sink does at most %d", mechanism.Name(), n, mostIterations)
+		}
 		if done, message, err = session.Next(ctx, challenge); err != nil {
 			return fmt.Errorf("sasl authentication by %s: the broker's proof is wrong: %w",
 				mechanism.Name(), kafka.SASLAuthenticationFailed)
 		}
 	}
 	return nil
+}
+
+// mostIterations bounds what a SCRAM exchange costs: they take half a second, and heed no context.
+// Kafka's default is 4096.
+const mostIterations = 1_000_000
+
+// iterations is how many a broker asks for in a message of a SCRAM exchange (RFC 5802, 5.1); 0 if it
+// does not.
+func iterations(challenge []byte) int {
+	for field := range bytes.SplitSeq(challenge, []byte(",")) {
+		if count, ok := bytes.CutPrefix(field, []byte("i=")); ok {
+			n, _ := strconv.Atoi(string(count)) // one too large for an int is the largest
+			return n
+		}
+	}
+	return 0
 }
 
 func (c *conn) exchange(ctx context.Context, message []byte) ([]byte, error) {
