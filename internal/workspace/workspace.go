@@ -141,12 +141,17 @@ func (d *Desk) plan(ctx context.Context, op Operation, r Request) (Plan, error) 
 	p := Plan{}
 	if op.read != nil {
 		a, err := op.read(ctx, d.client, r)
+		lacks := management.IsNotFound(err) && op.mayLack
+		var state jsontext.State // the API may write it in another order the next time
+		if err == nil {
+			state, err = jsontext.Read(a.Raw)
+		}
 		switch {
-		case management.IsNotFound(err) && op.mayLack:
+		case lacks:
 		case err != nil:
 			return Plan{}, fmt.Errorf("read the present state: %w", err)
 		default:
-			p.Before, p.Seen = a.Raw, jsontext.Hash(a.Raw)
+			p.Before, p.Seen = a.Raw, jsontext.Hash(state.JSON)
 		}
 	}
 	p.Changes = op.plan(r, p.Before)

@@ -37,6 +37,8 @@ type scene struct {
 	// instead; the call has had its effect then if done is set.
 	writes atomic.Int32
 	fault  atomic.Pointer[fault]
+	// sorted has the API write its answers anew: with the members sorted, and on several lines.
+	sorted atomic.Bool
 }
 
 type fault struct {
@@ -62,7 +64,15 @@ func newScene(t *testing.T, controlled ...config.Environment) *scene {
 
 func (s *scene) serve(sim *workspacesim.Simulator, rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		sim.Handler().ServeHTTP(rw, r)
+		answer, body := httptest.NewRecorder(), map[string]any{}
+		sim.Handler().ServeHTTP(answer, r)
+		if text := answer.Body.Bytes(); s.sorted.Load() && json.Unmarshal(text, &body) == nil {
+			answer.Body.Reset()
+			text, _ = json.MarshalIndent(body, "", "  ")
+			_, _ = answer.Body.Write(text)
+		}
+		rw.WriteHeader(answer.Code)
+		_, _ = rw.Write(answer.Body.Bytes())
 		return
 	}
 	s.writes.Add(1)
@@ -203,6 +213,13 @@ func TestThePlanSaysWhatWillChange(t *testing.T) {
 	_, err = s.Do(t.Context(), r)
 	require.ErrorIs(t, err, ErrChanged, "somebody was quicker than the answer to the question")
 	require.EqualValues(t, 1, s.writes.Load())
+
+	p, err = s.Plan(t.Context(), r)
+	require.NoError(t, err)
+	r.Seen = p.Seen
+	s.sorted.Store(true)
+	_, err = s.Do(t.Context(), r)
+	require.NoError(t, err, "a state that the API writes in another order is the same one")
 }
 
 func TestWrongRequests(t *testing.T) {
