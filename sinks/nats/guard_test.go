@@ -32,7 +32,7 @@ func TestAServerThatLiesAboutLengths(t *testing.T) {
 			t.Parallel()
 			s := newSink(t, lying(t, answer), nil)
 			err := s.Deliver(t.Context(), relaytest.Events(3))
-			require.Error(t, err)
+			require.ErrorContains(t, err, "it is no NATS server")
 			assert.False(t, relay.IsPermanent(err))
 		})
 	}
@@ -53,7 +53,7 @@ func lying(t *testing.T, answer string) string {
 			go lie(c, answer)
 		}
 	}()
-	return "nats://" + l.Addr().String()
+	return l.Addr().String()
 }
 
 func lie(c net.Conn, answer string) {
