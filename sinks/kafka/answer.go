@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 
@@ -156,17 +158,56 @@ func (s *scan) tags() {
 // mostRecords bounds the records of one batch: kafka-go makes room for them, too.
 const mostRecords = 1 << 20
 
-// records passes over batches. The last one may be incomplete.
+// records passes over batches. The last one may be incomplete, and is not read then.
 func (s *scan) records(set []byte) {
-	for len(set) >= batchHeader && set[magicAt] == 2 {
+	for len(set) >= batchHeader && set[magicAt] == 2 && !s.short {
 		length := int32(binary.BigEndian.Uint32(set[lengthAt:]))     //nolint:gosec // the protocol's form
 		count := int32(binary.BigEndian.Uint32(set[recordCountAt:])) //nolint:gosec // the protocol's form
 		if length < batchHeader-epochAt || count < 0 || count > mostRecords {
 			s.short = true
 			return
 		}
-		set = set[min(len(set), epochAt+int(length)):]
+		end := epochAt + int(length)
+		if end > len(set) {
+			return
+		}
+		s.batch(set[:end], int(count))
+		set = set[end:]
 	}
+}
+
+// batch passes over the records of a batch. One that grows beyond all bounds when it is unpacked
+// counts as short, as kafka-go would unpack all of it.
+func (s *scan) batch(b []byte, count int) {
+	in := scan{rest: b[batchHeader:]}
+	if codec := kafka.Compression(b[attributesAt+1] & 7).Codec(); codec != nil {
+		unpacked := codec.NewReader(bytes.NewReader(in.rest))
+		in.rest, _ = io.ReadAll(io.LimitReader(unpacked, maxAnswer+1)) // kafka-go tells of the error
+		_ = unpacked.Close()
+	}
+	s.short = len(in.rest) > maxAnswer
+	for ; count > 0 && !s.short; count-- {
+		in.number() // its length, which kafka-go does not use
+		in.take(1)
+		in.number()
+		in.number()
+		in.take(in.number())
+		in.take(in.number())
+		for n := in.number(); n > 0 && !in.short; n-- {
+			in.take(in.number())
+			in.take(in.number())
+		}
+		s.short = in.short
+	}
+}
+
+// number reads a number of a record. One less than 0 counts as 0.
+func (s *scan) number() int {
+	n, size := binary.Varint(s.rest)
+	if s.take(max(0, size)); size <= 0 {
+		s.short = true
+	}
+	return int(max(0, n))
 }
 
 // answered makes sure that an answer is about the partition of its request. Of a broker that mixes
