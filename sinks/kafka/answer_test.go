@@ -122,7 +122,8 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...) //nolint:gosec // a small one
-		if key == protocol.Fetch {                                                          // records of the first versions make it panic, which conn.exchanged makes an error
+		// Records of the first versions make kafka-go panic, which conn.exchanged makes an error.
+		if key == protocol.Fetch {
 			defer func() { _ = recover() }()
 			_, _, _ = protocol.ReadResponse(bytes.NewReader(frame), key, version)
 			return
