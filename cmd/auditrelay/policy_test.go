@@ -25,6 +25,7 @@ func TestPolicies(t *testing.T) {
 	relay := o.start(t)
 	o.told(t, "settings.baseline", `"subject":"project"`)
 	assert.Equal(t, "no rule is violated\n", o.command(t, cli.ExitOK, "policy", "status"))
+	assert.Equal(t, "[]\n", o.command(t, cli.ExitOK, "policy", "status", "--output", "json"))
 	assert.Contains(t, o.command(t, cli.ExitOK, "policy", "list"), "baseline/password_length")
 
 	o.run(t, cli.ExitOK, "project", "rename", o.env.Project, "Bad", "--reason", "CHG-1", "--yes")

@@ -28,7 +28,7 @@ func newSessionsRevoke() *cobra.Command {
 	}, func(p *page, was []access.Session) {
 		p.line("%d logged out", len(was))
 		printSessions(p, was)
-	}, takes(cobra.ExactArgs(1)))
+	}, takes(exactly(1, "the ID of one session, as 'console sessions list' shows it, or all")))
 }
 
 func printSessions(p *page, list []access.Session) {

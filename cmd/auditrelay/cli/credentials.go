@@ -77,7 +77,7 @@ func newRotate(below string) *cobra.Command {
 	}, func(p *page, list []credentials.Listed) {
 		p.line("the credential of %s/%s is rotated", of.Project, of.Environment)
 		printCredentials(p, list)
-	}, reasonFlag(&of.Reason), takes(ofEnvironment(&of, cobra.ExactArgs(1))))
+	}, reasonFlag(&of.Reason), takes(ofEnvironment(&of, exactly(1, "PROJECT/ENVIRONMENT"))))
 }
 
 func newCredentialsRevoke() *cobra.Command {
@@ -104,5 +104,5 @@ func newCredentialsRevoke() *cobra.Command {
 			return fmt.Errorf("no new credential was set: %s", done.NotRotated)
 		}
 		return err
-	}, yesFlag(&yes), reasonFlag(&of.Reason), &output, takes(ofEnvironment(&of, cobra.ExactArgs(2))))
+	}, yesFlag(&yes), reasonFlag(&of.Reason), &output, takes(ofEnvironment(&of, exactly(2, "PROJECT/ENVIRONMENT and LAST_FOUR, as 'credentials list' shows them"))))
 }

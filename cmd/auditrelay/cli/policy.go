@@ -69,7 +69,8 @@ func (p Program) newPolicyTest() *cobra.Command {
 }
 
 // tryPolicies judges the settings of a trail.
-func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at time.Time) (all []workspace.PolicyStatus, _ error) {
+func tryPolicies(ctx context.Context, source trailSource, p config.Policies, at time.Time) ([]workspace.PolicyStatus, error) {
+	all := []workspace.PolicyStatus{}
 	set, err := workspace.CompileRules(p.All())
 	if err != nil {
 		return nil, err
@@ -106,8 +107,8 @@ func addViolations(all []workspace.PolicyStatus, at timeline.Where, found []work
 }
 
 func (p Program) newPolicyStatus() *cobra.Command {
-	return question("policy status", p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) (all []workspace.PolicyStatus, _ error) {
-		newest := map[timeline.Where]workspace.PolicyState{}
+	return question("policy status", p.trail(), forms("table", "json"), func(cmd *cobra.Command, source trailSource, _ []string) ([]workspace.PolicyStatus, error) {
+		all, newest := []workspace.PolicyStatus{}, map[timeline.Where]workspace.PolicyState{}
 		err := source.Entries(cmd.Context(), timeline.Filter{Setting: workspace.SubjectPolicies}, func(e timeline.Entry) error {
 			if !e.Unsound {
 				newest[timeline.Where{Project: e.Project, Environment: e.Environment}] = workspace.PolicyStateOf(e.After)

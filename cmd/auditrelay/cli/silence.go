@@ -49,7 +49,7 @@ func newSilenceEnd() *cobra.Command {
 		return client.EndSilence(cmd.Context(), console.EndSilence{ID: args[0]})
 	}, func(p *page, ended health.Silence) {
 		p.line("the silence %s of %s is ended", ended.ID, silencedName(ended))
-	}, takes(cobra.ExactArgs(1)))
+	}, takes(exactly(1, "the ID of one silence, as 'silence list' shows it")))
 }
 
 func printSilences(p *page, list []health.Silence) {

@@ -47,7 +47,7 @@ func TestSilenceNeedsALengthAndAReason(t *testing.T) {
 		"add shop --for 1h --reason x":      "give PROJECT/ENVIRONMENT",
 		"add all --for -1h --reason x":      "give --for",
 		"add all --for tomorrow --reason x": "invalid argument",
-		"end":                               "accepts 1 arg",
+		"end":                               "give the ID of one silence",
 	} {
 		cmd := Program{}.newRoot()
 		cmd.SetArgs(append([]string{"silence"}, strings.Fields(args)...))

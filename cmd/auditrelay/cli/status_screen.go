@@ -62,15 +62,15 @@ func (s *screen) environments(b brush, width int) []string {
 	g := grid{columns: []column{
 		{title: "ENVIRONMENT", flex: true},
 		{title: "STATE"},
-		{title: "SINCE", right: true, rank: 3},
-		{title: "PUSHED", right: true},
-		{title: "EV/S", right: true},
-		{title: "USUAL", right: true},
-		{title: "LATE", right: true, rank: 6},
-		{title: "LOST", right: true, rank: 1},
-		{title: "DECLARED", rank: 5},
-		{title: "GOES TO", rank: 7},
-		{title: "TREND", rank: 4},
+		{title: "SINCE", right: true, rank: 6},
+		{title: "PUSHED", right: true, rank: 1},
+		{title: "EV/S", right: true, rank: 2},
+		{title: "USUAL", right: true, rank: 4},
+		{title: "LATE", right: true, rank: 9},
+		{title: "LOST", right: true, rank: 3},
+		{title: "DECLARED", rank: 8},
+		{title: "GOES TO", rank: 10},
+		{title: "TREND", rank: 7},
 	}}
 	for _, e := range byTrouble(s.status.Environments) {
 		g.add(s.notes(&e), s.cells(&e)...)
@@ -216,11 +216,11 @@ func (s *screen) sinks(b brush, width int) []string {
 		{title: "SINK", flex: true},
 		{title: "STATE"},
 		{title: "BEHIND", right: true},
-		{title: "OLDEST", right: true},
-		{title: "DELIVERED", right: true, rank: 1},
-		{title: "LETTERS", right: true, rank: 3},
-		{title: "EV/S", right: true, rank: 2},
-		{title: "TREND", rank: 4},
+		{title: "OLDEST", right: true, rank: 1},
+		{title: "DELIVERED", right: true, rank: 2},
+		{title: "LETTERS", right: true, rank: 4},
+		{title: "EV/S", right: true, rank: 3},
+		{title: "TREND", rank: 5},
 	}}
 	for i := range s.status.Sinks {
 		sink := &s.status.Sinks[i]

@@ -65,7 +65,7 @@ func TestScreens(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"well", "trouble", "cut-off"} {
 		s := screen{status: readStatus(statusOf(t, name))}
-		for _, width := range []int{80, 120} {
+		for _, width := range []int{40, 80, 120} {
 			lines := s.draw(brush{}, width)
 			for _, line := range lines {
 				assert.LessOrEqual(t, utf8.RuneCountInString(line), width, "%q", line)
