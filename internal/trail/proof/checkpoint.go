@@ -105,9 +105,13 @@ func ParseHash(text string) (tlog.Hash, error) {
 	return h, nil
 }
 
-// clipped bounds foreign text in an error.
+// clipped bounds foreign text in an error. A signing key is not shown: somebody took it for the
+// public one.
 func clipped(text string) string {
-	const most = 80
+	const signing, most = "PRIVATE+KEY+", 80
+	if before, _, found := strings.Cut(text, signing); found {
+		text = before + signing + "…"
+	}
 	if len(text) <= most {
 		return text
 	}

@@ -153,6 +153,19 @@ func TestOtherTextIsNoPolicy(t *testing.T) {
 	}
 }
 
+// A signing key that somebody takes for the public one, or for a policy, is not shown.
+func TestASigningKeyIsNotShown(t *testing.T) {
+	t.Parallel()
+	secret, _, err := note.GenerateKey(rand.Reader, "log")
+	require.NoError(t, err)
+	seed := secret[len("PRIVATE+KEY+log+00000000+"):]
+	for _, text := range []string{secret, "log " + secret, "witness a " + secret, "witness " + secret, "group " + secret, "group g " + secret, "quorum " + secret} {
+		_, err := ParsePolicy(text + "\n")
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), seed[:8], text)
+	}
+}
+
 // timeless is a witness whose signature is good, and of a time that is none.
 type timeless struct {
 	note.Signer

@@ -84,6 +84,9 @@ func Open(file string, key Key, logs []string) (*Witness, error) {
 	for i, text := range logs {
 		v, err := note.NewVerifier(text)
 		if err != nil {
+			if strings.HasPrefix(text, "PRIVATE+KEY+") {
+				return nil, errors.New("the log's key is not a verifier key, NAME+HASH+KEY: it is a signing key, which stays with the log")
+			}
 			return nil, fmt.Errorf("the log's key %q is not a verifier key, NAME+HASH+KEY, of Ed25519: %w", text, err)
 		}
 		if proof.SamePublicKey(text, key.public) {
