@@ -77,7 +77,7 @@ func (c *certificates) follow(cfg *config.Config) error {
 
 func (c *certificates) all() map[string]*certificate { return *c.current.Load() }
 
-// faults are by name what is wrong with the certificates: with those on disk, and with
+// faults say what is wrong with the certificates, by their names: with those on disk, and with
 // those in use. The one read before stays in use while the files cannot be used.
 func (c *certificates) faults() map[string]string {
 	all := map[string]string{}

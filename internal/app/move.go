@@ -144,8 +144,8 @@ func KeepOf(cfg *config.Config) func(string) store.Options {
 	}
 }
 
-// refuseOthers waits until a relay that was frozen before the mark of the move, and goes on, takes no
-// push any more, and has it do no job.
+// refuseOthers waits until a relay that was frozen before the mark of the move, and that wakes up
+// now, can no longer take a push or do a job.
 func refuseOthers(ctx context.Context, from move.Place) error {
 	names, err := lease.Alone(ctx, from.Table(), journal.StaleAfter)
 	if err == nil && len(names) > 0 {

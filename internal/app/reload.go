@@ -204,7 +204,7 @@ func (r *process) switchTo(ctx context.Context, next *config.Config, files []str
 		r.visitors.SetClientSecret(next.Console.OIDC.ClientSecret)
 	}
 	if err := r.certificates.follow(next); err != nil {
-		r.log.Warn("the expiry of certificates is that of those before", "error", err)
+		r.log.Warn("the expiry of the new certificates cannot be shown; that of the former ones is", "error", err)
 	}
 	fresh := r.couriers.replace(next.Sinks, func(name string) bool { return hasFile(next, name, files) })
 	if !asksAlike(before, next) || slices.ContainsFunc(files, ofControl) {

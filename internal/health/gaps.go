@@ -34,8 +34,8 @@ type gaps struct {
 	// opened for a while. So events that the provider sends again after the last of them
 	// still count.
 	Past []*pending `json:"gaps_unsettled,omitempty"`
-	// Came counts the events that arrived since the first gap of both began, but for those of
-	// this run after cameAt of its events.
+	// Came counts the events that arrived since the first gap of both began, except for
+	// those of this run after cameAt of its events.
 	Came    int64 `json:"came,omitempty"`
 	Settled []Gap `json:"gaps,omitempty"`     // the newest last
 	Due     []Gap `json:"gaps_due,omitempty"` // of those, not in the trail yet
