@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	"unique"
 
@@ -147,10 +148,42 @@ func (f *File) flush() (err error) {
 		err = errors.Join(err, f.file.Sync())
 	}
 	if err != nil {
+		_ = f.file.Close() // of what was written, the next flush cuts off a part of a line
+		f.file = nil
 		return fmt.Errorf("keep the answers in %s: %w", f.journal(), err)
 	}
+	f.sound += int64(len(f.pending))
 	f.pending = f.pending[:0]
 	return nil
+}
+
+// projectFile names the project that the answers are of.
+func (f *File) projectFile() string { return filepath.Join(f.dir, "project") }
+
+// IsOf refuses the id of another project than that of the answers: they say nothing of it.
+func (f *File) IsOf(project string) error {
+	kept, err := durable.ReadFile(f.projectFile())
+	if was := strings.TrimSpace(string(kept)); err == nil && was != project {
+		return fmt.Errorf("the answers in %s are of the project %s: for %s, give a copy of %s with another name", f.dir, was, project, f.path)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // no row has an answer yet
+		err = nil
+	}
+	return err
+}
+
+// bind keeps which project the answers are of, once there is one: an id that was mistyped gets none.
+// A crash before it leaves answers of any project.
+func (f *File) bind(project string) error {
+	if f.bound {
+		return nil
+	}
+	err := durable.MakeDir(f.dir)
+	if err == nil {
+		err = durable.WriteFile(f.projectFile(), []byte(project+"\n"))
+	}
+	f.bound = err == nil
+	return err
 }
 
 // Open reads what was answered before, and checks all rows of a file. Its error names the first rows

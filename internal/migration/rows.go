@@ -204,9 +204,10 @@ type File struct {
 	ids       map[string]string // those of organizations, by slug, as far as they are known
 	rows      map[name]unique.Handle[answer]
 
-	sound   int64    // the length of the journal's whole lines, as read
-	file    *os.File // the journal; nil before the first line is written
+	sound   int64    // the length of the journal's whole lines, as read or synced
+	file    *os.File // the journal; nil before the first line is written, and after a failure
 	pending []byte   // lines that are not written yet
+	bound   bool     // this process has kept which project the answers are of
 }
 
 const (

@@ -21,8 +21,9 @@ import (
 
 // Run sends the rows of a file that have no answer yet. One process at a time may.
 type Run struct {
-	File *File
-	API  *management.Client
+	File    *File
+	API     *management.Client
+	Project string // its id; the caller has asked [File.IsOf]
 	// Report is told how many rows have an outcome, how long the others take, and why the API is waited
 	// for, if it is.
 	Report func(done int, left time.Duration, failing string)
@@ -210,7 +211,7 @@ func (r *Run) settle(row *Row, v answer) error {
 	r.File.note(row, v)
 	r.done++
 	r.report("")
-	return nil
+	return r.File.bind(r.Project)
 }
 
 func (r *Run) report(failing string) {

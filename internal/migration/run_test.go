@@ -432,6 +432,52 @@ func TestACrashAtEachByteOfTheJournal(t *testing.T) {
 	})
 }
 
+// A disk that fills up within a line, and has room again, leaves no part of the line in the journal.
+func TestALineThatWasWrittenInPart(t *testing.T) {
+	t.Parallel()
+	path := write(t, `{"type":"session","session_token":"t"}`+"\n")
+	f := open(t, path, "", false)
+	row := &Row{Type: TypeSession, line: 1, sum: nameOf(`{"type":"session","session_token":"t"}`)}
+	f.note(row, answer{Outcome: sent})
+	require.NoError(t, f.flush())
+
+	f.note(row, answer{Outcome: Done})
+	_, err := f.file.Write(f.pending[:len(f.pending)/2])
+	require.NoError(t, err)
+	require.NoError(t, f.file.Close()) // the rest cannot be written
+	require.ErrorIs(t, f.flush(), os.ErrClosed)
+	require.NoError(t, f.flush())
+	require.NoError(t, f.file.Close())
+	assert.Equal(t, Done, open(t, path, "", false).of(row).Outcome)
+}
+
+// Rows that were sent to one project are not done in another one. An id that no row got an answer
+// with binds nothing.
+func TestTheAnswersAreOfOneProject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		path := rowsOf(t, 1, 1)
+		s.before = func(*http.Request, int) (bool, bool) { return true, false }
+		wrong := &Run{File: open(t, path, Scoped, false), API: s.api, Project: "mistyped", Report: func(int, time.Duration, string) {}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+50*time.Millisecond)
+		defer cancel()
+		_, err := wrong.Do(ctx)
+		require.ErrorIs(t, err, ErrEarly)
+		require.NoError(t, wrong.File.file.Close())
+
+		s.before = nil
+		right := &Run{File: open(t, path, Scoped, false), API: s.api, Project: "project-test-1", Report: wrong.Report}
+		require.NoError(t, right.File.IsOf("project-test-1"))
+		_, err = right.Do(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, right.File.file.Close())
+		again := open(t, path, Scoped, false)
+		require.NoError(t, again.IsOf("project-test-1"))
+		require.ErrorContains(t, again.IsOf("project-live-1"), "are of the project project-test-1: for project-live-1, give a copy of "+path)
+	})
+}
+
 func lastLine(text []byte) string { return string(text[bytes.LastIndexByte(text, '\n')+1:]) }
 
 func TestADamagedJournalIsNotPassedOver(t *testing.T) {

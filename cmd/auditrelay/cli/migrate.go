@@ -103,7 +103,7 @@ func (p Program) newMigrateRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.alone(cmd, cfg, &migration.Run{API: api})
+		return m.alone(cmd, cfg, &migration.Run{API: api, Project: m.project})
 	}, &m.rows, &m.consent, text(&m.url, "api-url", "the `URL` of the API for migrations"), text(&m.project, "project-id", "the project's `ID` for that API"),
 		text(&m.secretFile, "secret-file", "the project's secret: a `FILE`, or - for standard input"),
 		onOff(&m.again, "refused-too", "send refused rows again that are as they were"), needed{"api-url", "project-id", "secret-file"},
@@ -142,6 +142,9 @@ func (m *migrateRun) alone(cmd *cobra.Command, cfg *config.Config, run *migratio
 	}
 	defer func() { _ = lock.Close() }() // as the end of the process does
 	run.File, err = migration.Open(m.rows.from, m.rows.passwords.value, m.again)
+	if err == nil {
+		err = run.File.IsOf(m.project)
+	}
 	if err != nil {
 		return err
 	}
