@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -328,7 +329,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case c.dir == "": // within the relay
 		return err
 	case errors.Is(noDir, fs.ErrNotExist):
-		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", c.dir)
+		whole, _ := filepath.Abs(c.dir) // a relative one is of the folder of this command
+		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", cmp.Or(whole, c.dir))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w %s, or it is still starting: "+
 			"start it by 'auditrelay run --config FILE', on this machine and in this container, and try again", ErrNoRelay, c.dir)

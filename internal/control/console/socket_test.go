@@ -71,6 +71,10 @@ func TestNoRelayRuns(t *testing.T) {
 	require.ErrorContains(t, err, "start it by 'auditrelay run --config FILE'")
 	_, err = console.NewClient(filepath.Join(dir, "none")).Sinks(t.Context())
 	require.ErrorContains(t, err, "there is no data directory")
+	whole, err := filepath.Abs("none")
+	require.NoError(t, err)
+	_, err = console.NewClient("./none").Sinks(t.Context())
+	require.ErrorContains(t, err, "there is no data directory "+whole, "it depends on where the command runs")
 }
 
 // An answer without its last line is not taken for a whole one.
