@@ -192,7 +192,9 @@ func (k *Keeper) logChange(w *watch, c change) {
 
 // enterGaps enters the settled gaps. The file keeps those due, and is saved between two
 // entries. So after a crash only the first one due may be in the trail already, as its
-// newest: none is entered twice. Times tell no order, as the clock may be set back.
+// newest: none is entered twice. Times tell no order, as the clock may be set back. While
+// the file cannot be saved, each call enters one all the same, since a gap that is told
+// twice after a crash is better than one that nobody is told of.
 func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 	for entered := 0; ; entered++ {
 		k.mu.Lock()

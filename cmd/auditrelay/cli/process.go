@@ -73,7 +73,7 @@ func statusAfter(refused string) string {
 // alive gives signs of life until ctx ends. Like /healthz, they say only that the process runs at
 // all, since a restart cures nothing else.
 func (s supervisor) alive(ctx context.Context) {
-	if s.within == 0 {
+	if s.within <= 0 { // it is below 0 where the number was too large
 		return
 	}
 	_ = every(ctx, s.within/2, func() error {
