@@ -62,6 +62,7 @@ func TestTheMigrationOfTheDocument(t *testing.T) {
 
 	assert.Regexp(t, `done +4\n`, run(cli.ExitOK, id, key, yes...))
 	assert.Len(t, o.sim.Migrated().Rows, 4)
+	assert.Contains(t, run(cli.ExitFailure, "project-of-others-1", key, yes...), "are of the project "+id+": for project-of-others-1, give a copy of ")
 	assert.Regexp(t, `done +4\n`, migrate(cli.ExitOK, append([]string{"status"}, file...)...))
 	started := o.told(t, `"type":"migration.started"`, "a migration begins: 4 requests for 1 organizations, 2 members, 1 passwords and 0 sessions", `"reason":"CHG-21"`, `"user":`)
 	ended := o.told(t, `"type":"migration.ended"`, "a migration has ended: 4 rows are done, and 0 are not", `"outcomes":{"done":4}`, `"open":0`)

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -64,10 +65,16 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 	case errors.As(err, &end):
 		return int(end)
 	case errors.As(err, new(failure)):
-		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "auditrelay: %s\n", harmless(err))
 		return ExitFailure
 	default:
-		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\nSee '%s --help'.\n", err, command.CommandPath())
+		_, _ = fmt.Fprintf(stderr, "auditrelay: %s\nSee '%s --help'.\n", harmless(err), command.CommandPath())
 		return ExitUsage
 	}
+}
+
+// harmless is the text of an error for the terminal: it may quote a peer, such as a relay that is being
+// verified. Its lines stay.
+func harmless(err error) string {
+	return plaintext.Escape([]byte(err.Error()), func(rune) string { return "·" })
 }

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -75,4 +77,28 @@ func TestAFailedExportLeavesNoEmptyFile(t *testing.T) {
 		return errors.Join(err, failed)
 	}), failed)
 	require.FileExists(t, path)
+}
+
+// A peer that is being asked cannot steer the terminal by its answer, as by the words of its status.
+func TestHostileErrorsArePrintedHarmlessly(t *testing.T) {
+	t.Parallel()
+	peer, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = peer.Close() })
+	go func() {
+		for {
+			conn, err := peer.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 503 bad\x1b[2Jreason\r\nContent-Length: 9\r\nConnection: close\r\n\r\n\x1b]0;x\x07\u202e")
+			_ = conn.Close()
+		}
+	}()
+	for _, command := range []string{"healthcheck --url", "trail prove 3 --dir none --url"} {
+		var stderr strings.Builder
+		assert.Equal(t, ExitFailure, Program{}.Execute(t.Context(), append(strings.Fields(command), "http://"+peer.Addr().String()+"/"), io.Discard, &stderr))
+		assert.Contains(t, stderr.String(), "503 bad·[2Jreason", command)
+		assert.False(t, strings.ContainsFunc(stderr.String(), plaintext.SteersLines), "%s: %q", command, stderr.String())
+	}
 }
