@@ -102,6 +102,7 @@ func TestCommandsKnowTheKinds(t *testing.T) {
 	const text = `data_dir: %s/data
 environments: [{project: shop, environment: live, credentials: [{username: u, password: "file:%s/password"}]}]
 sinks: [{name: mine, inbox: {url: "http://127.0.0.1:1", WAIT: 2s}}]
+journal: {max_bytes: 100MiB}
 `
 	dir := filepath.Dir(file)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "password"), []byte("a-password-of-some-length"), 0o600))
