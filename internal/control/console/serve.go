@@ -155,10 +155,10 @@ var explanations = []struct {
 	{workspace.ErrUsage, http.StatusBadRequest, "%v"},
 	{workspace.ErrChanged, http.StatusConflict, "%v"},
 	{workspace.ErrUnderWay, http.StatusConflict, "%v"},
-	{streaming.ErrDryRun, http.StatusConflict, "streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay"},
+	{streaming.ErrDryRun, http.StatusConflict, "streaming.dry_run is set, so nothing is changed in the workspace; remove it, and run 'auditrelay reload'"},
 	{streaming.ErrElsewhere, http.StatusConflict, "%v; 'auditrelay streaming apply' points it at the relay"},
 	{streaming.ErrNotGenerated, http.StatusNotFound, "%v: it has no stream.relay in the configuration, so the relay has set no credential there"},
-	{streaming.ErrNotDesired, http.StatusNotFound, "%v; add its stream there, and restart the relay"},
+	{streaming.ErrNotDesired, http.StatusNotFound, "%v; add its stream there, and run 'auditrelay reload'"},
 }
 
 // explained makes an error that a person can do something about a refusal.

@@ -105,7 +105,7 @@ func (s *Server) sinkHistory(_ context.Context, which OfSink) (relay.History, er
 func (s *Server) retire(ctx context.Context, which OfSink) (Sink, error) {
 	name := which.Name
 	if _, err := s.sink(name); err == nil {
-		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and restart the relay", name)
+		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and run 'auditrelay reload', or in a cluster restart the relays", name)
 	}
 	list, err := s.Sinks(ctx)
 	if err != nil {
