@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/retry"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
-	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/verify"
 )
 
@@ -304,13 +302,14 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 	if err != nil {
 		return err
 	}
-	found, err := verify.Files(ctx, l.dir, c.Origin, publicKey, rest)
+	found, err := verify.Files(ctx, l.dir, c.Origin, publicKey, l.archivedEnd, rest)
 	if err != nil {
 		return err
 	}
-	archived := proof.BaseOf(c.Origin) + l.archivedEnd()
-	if i := slices.IndexFunc(found, func(f proof.Finding) bool { return verify.IsOfFiles(f, archived) }); i >= 0 {
-		return fmt.Errorf("%w: %s", errDamaged, found[i])
+	for _, f := range found {
+		if f.From < 0 || !f.OfCheckpoints() { // else it is about what was signed, as is a gap in the numbers
+			return fmt.Errorf("%w: %s", errDamaged, f)
+		}
 	}
 	return nil
 }

@@ -1,7 +1,11 @@
 package verify
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -11,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/jsontext"
 	"github.com/auditrelay/auditrelay/internal/trail/eventproof"
@@ -220,4 +227,89 @@ func TestAnOlderCheckpointOfAnArchiveIsFound(t *testing.T) {
 	require.NoError(t, err)
 	put(file, proof.AppendBundle(data, record(1)))
 	require.Len(t, texts(archived(t, archive, o).Integrity), 1, "nothing is named twice")
+}
+
+// longArchived is a log of full bundles: as many as archived have one leaf again and again, and are not there,
+// and three more have the entries of some records.
+type longArchived struct {
+	archived int64
+	key      key
+	files    files       // of the last bundles, and the notes
+	tile     []byte      // of an archived bundle
+	chunks   []tlog.Hash // the roots of the bundles
+	heap     int64       // the most that was in use while the files were read
+	reads    int
+}
+
+func newLongArchived(t *testing.T, archived int64) *longArchived {
+	t.Helper()
+	const name = "example.com/log"
+	end := archived * width
+	last := newTestLog(t, name, 0)
+	last.add(t, records(0, 3*width-1)...)
+	last.add(t, entryOf(t, proof.TypeArchived, proof.Archived{Origin: name, From: 0, To: end - 1, Size: end, Where: "/mnt/old"}))
+	l := &longArchived{archived: archived, key: last.key, files: files{}}
+	leaf := proof.LeafHash([]byte("archived"))
+	same := slices.Repeat([]tlog.Hash{leaf}, width)
+	l.tile, l.chunks = proof.JoinHashes(same), slices.Repeat([]tlog.Hash{proof.Edge{}.With(same...).Root()}, int(archived))
+	for n := range int64(3) {
+		var hashes []tlog.Hash
+		var bundle []byte
+		for _, leaf := range last.leaves[n*width : (n+1)*width] {
+			hashes, bundle = append(hashes, tlog.RecordHash(leaf)), proof.AppendBundle(bundle, leaf)
+		}
+		l.files[proof.BundlePath(archived+n, width)] = bundle
+		l.files[proof.TilePath(tlog.Tile{N: archived + n, W: width})] = proof.JoinHashes(hashes)
+		l.chunks = append(l.chunks, proof.Edge{}.With(hashes...).Root())
+	}
+	levels := l.chunks
+	for level := 1; len(levels) > 0; level++ {
+		var above []tlog.Hash
+		for n := 0; n*width < len(levels); n++ {
+			part := levels[n*width : min(len(levels), (n+1)*width)]
+			l.files[proof.TilePath(tlog.Tile{L: level, N: int64(n), W: len(part)})] = proof.JoinHashes(part)
+			if len(part) == width {
+				above = append(above, proof.Edge{}.With(part...).Root())
+			}
+		}
+		levels = above
+	}
+	c := proof.Checkpoint{Origin: name, Size: int64(len(l.chunks)) * width, Root: proof.Edge{}.With(l.chunks...).Root()}
+	signed, err := note.Sign(&note.Note{Text: c.String()}, last.key.signers...)
+	require.NoError(t, err)
+	l.files[proof.CheckpointFile] = signed
+	l.files[proof.HistoryFile] = spellLine(t, proof.Line{Seq: 1, Key: last.key.verifier, Checkpoint: string(signed)})
+	return l
+}
+
+func (l *longArchived) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
+	if t, err := proof.ParsePath(path); err == nil && t.L == 0 && t.N < l.archived {
+		return io.NopCloser(bytes.NewReader(l.tile)), nil
+	}
+	if l.reads++; l.reads%2000 == 0 {
+		l.heap = max(l.heap, heap())
+	}
+	return l.files.fetch(ctx, path)
+}
+
+// However many bundles were moved to an archive, damage to the others is found, and it takes no memory for each.
+func TestManyArchivedEntriesHideNoDamage(t *testing.T) {
+	l := newLongArchived(t, mostFindings+1)
+	o := Options{Policy: policy(t, 0, l.key.verifier), Workers: 1}
+	verified := func() Report {
+		r, err := Trail(t.Context(), l.fetch, []string{""}, o)
+		require.NoError(t, err)
+		require.Equal(t, []Archived{{Log: "example.com/log", From: 0, To: l.archived*width - 1, Where: "/mnt/old"}}, r.Archived)
+		return r
+	}
+	before := heap()
+	sound(t, verified())
+	t.Logf("%d bytes at most", l.heap-before)
+	assert.Less(t, l.heap-before, int64(64<<20))
+
+	damaged := proof.BundlePath(l.archived+1, width)
+	delete(l.files, damaged)
+	r := verified()
+	require.False(t, r.Integrity.Holds)
+	require.Equal(t, []string{fmt.Sprintf("missing: entries %d to %d: %s: it is not there", (l.archived+1)*width, (l.archived+2)*width-1, damaged)}, texts(r.Integrity))
 }

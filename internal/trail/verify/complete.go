@@ -69,6 +69,7 @@ type completeness struct {
 	endorsed []string            // keys named by the trusted generations so far
 	archived []proof.Archived    // as the trail says
 	unread   []Archived          // entries whose bundles are not here
+	absent   []Archived          // those of them that are proven by their hashes, in full bundles
 
 	successor successor
 }

@@ -15,24 +15,30 @@ type damage struct {
 	truth []tlog.Hash // nil: not known
 }
 
+// together is how many damaged chunks are compared with each other, so that an entry in the place of
+// another one is told from an altered one. They take 10 MB.
+const together = 128
+
 // name reports all damage to the files of the proven tree, and completes the tails.
 func (v *solver) name(ctx context.Context) error {
 	v.nameTiles()
-	var all []damage
-	for _, n := range v.suspects() {
-		c, err := v.l.readChunk(ctx, n, v.s.size)
-		if err != nil {
-			return err
+	for suspects := range slices.Chunk(v.suspects(), together) {
+		var all []damage
+		for _, n := range suspects {
+			c, err := v.l.readChunk(ctx, n, v.s.size)
+			if err != nil {
+				return err
+			}
+			d := damage{chunk: c, truth: v.truthOf(c)}
+			if d.truth == nil {
+				v.s.clearTails(n)
+			} else {
+				v.s.setTails(n, d.truth)
+			}
+			all = append(all, d)
 		}
-		d := damage{chunk: c, truth: v.truthOf(c)}
-		if d.truth == nil {
-			v.s.clearTails(n)
-		} else {
-			v.s.setTails(n, d.truth)
-		}
-		all = append(all, d)
+		v.nameEntries(all)
 	}
-	v.nameEntries(all)
 	for _, f := range v.s.records {
 		v.l.report.Integrity.add(f)
 	}
@@ -111,6 +117,11 @@ func (v *solver) nameEntries(all []damage) {
 		d := of[leaf/width]
 		if d.bundleWrong != "" && kind == proof.KindMissing {
 			detail = d.bundleWrong
+		}
+		if detail == notThere && d.width == width { // it may be archived
+			at := v.l.base + leaf
+			v.l.complete.absent = adjoin(v.l.complete.absent, Archived{Log: v.l.origin, From: at, To: at})
+			return
 		}
 		v.l.entryFinding(kind, leaf, leaf, d.bundleFile, "%s", detail)
 	})

@@ -90,16 +90,6 @@ type Verdict struct {
 	More int64 `json:"more,omitempty"`
 }
 
-// isOfBundle reports whether a finding is about a missing entry bundle.
-func isOfBundle(f proof.Finding) bool { return f.Kind == proof.KindMissing && f.Detail == notThere }
-
-// IsOfFiles reports whether a finding is about damaged or lost files; the bundles of the entries
-// before archived are elsewhere. The others are about what was signed: gaps in the numbers of the
-// checkpoints, or two histories.
-func IsOfFiles(f proof.Finding, archived int64) bool {
-	return (f.From < 0 || !f.OfCheckpoints()) && (!isOfBundle(f) || f.To >= archived)
-}
-
 // add keeps a finding, unless there are too many.
 func (v *Verdict) add(f proof.Finding) {
 	v.Findings = proof.Adjoin(v.Findings, f)
