@@ -1,8 +1,10 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -197,9 +199,10 @@ func (s *scanned) roots(chunks []tlog.Hash) []tlog.Hash {
 const (
 	// largestTree bounds the memory, to 1 GB (see scan).
 	largestTree = 1 << 32
-	// In a tree above the size probedTree, the top tile is looked for first. Below it, all
-	// files of a forged size are looked for within a second.
+	// In a tree above the size probedTree, the top tile is looked for first, and then so many
+	// chunks. Below it, all files of a forged size are looked for within a second.
 	probedTree = 1 << 24
+	probes     = 64
 )
 
 // plausible is the newest checkpoint whose tree can be there. A number is signed in no time, so
@@ -207,20 +210,43 @@ const (
 // are named.
 func (l *logCheck) plausible(ctx context.Context, newest signed) (signed, error) {
 	for newest.size > probedTree {
-		kind, detail := proof.KindUnproven, fmt.Sprintf("a checkpoint covers them, and this version verifies %d entries at most", int64(largestTree))
-		if newest.size <= largestTree {
-			top := topTile(newest.size)
-			_, wrong, err := l.readHashes(ctx, top.L, top.N, top.W)
-			if err != nil || wrong == "" {
-				return newest, err
-			}
-			kind, detail = proof.KindMissing, fmt.Sprintf("a checkpoint covers them, and the top of its tree is not there: %s: %s", proof.TilePath(top), wrong)
+		kind, why, err := l.implausible(ctx, newest.size)
+		if err != nil || why == "" {
+			return newest, err
 		}
 		older := l.below(newest.size)
-		l.entryFinding(kind, older.size, newest.size-1, "", "%s", detail)
+		l.entryFinding(kind, older.size, newest.size-1, "", "a checkpoint covers them, and %s", why)
 		newest = older
 	}
 	return newest, nil
+}
+
+// implausible says why the tree of a size cannot be there; empty if it can.
+func (l *logCheck) implausible(ctx context.Context, size int64) (kind, why string, err error) {
+	if size > largestTree {
+		return proof.KindUnproven, fmt.Sprintf("this version verifies %d entries at most", int64(largestTree)), nil
+	}
+	top := topTile(size)
+	_, wrong, err := l.readHashes(ctx, top.L, top.N, top.W)
+	if err != nil || wrong != "" {
+		return proof.KindMissing, fmt.Sprintf("the top of its tree is not there: %s: %s", proof.TilePath(top), wrong), err
+	}
+	found := 0
+	for range probes { // chosen by chance, so that nobody can have made just these
+		c := &chunk{n: rand.Int64N(size / width), width: width}
+		hashes, _, err := l.readHashes(ctx, 0, c.n, c.width)
+		bundle, bundleErr := l.readBundle(ctx, c)
+		if err = cmp.Or(err, bundleErr); err != nil {
+			return "", "", err
+		}
+		if len(hashes)+len(bundle) > 0 {
+			found++
+		}
+	}
+	if found < probes/2 {
+		return proof.KindMissing, "most of their files are not there", nil
+	}
+	return "", "", nil
 }
 
 // topTile is the one tile on the highest level of a tree with a full tile below it.

@@ -239,8 +239,12 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 		1 << 60:   "unproven: entries 300 to 1152921504606846975: a checkpoint covers them, and this version verifies 4294967296 entries at most",
 		1 << 40:   "unproven: entries 300 to 1099511627775: a checkpoint covers them, and this version verifies 4294967296 entries at most",
 		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and the top of its tree is not there: tile/3/000.p/64: it is not there",
+		1 << 32:   "missing: entries 300 to 4294967295: a checkpoint covers them, and most of their files are not there",
 	} {
 		f := l.write(t).clone()
+		if size == 1<<32 {
+			f["tile/4/000.p/1"] = make([]byte, tlog.HashSize) // a top is made in no time, too
+		}
 		signed, err := note.Sign(&note.Note{Text: proof.Checkpoint{Origin: "example.com/log", Size: size}.String()}, l.key.signers...)
 		require.NoError(t, err)
 		f[proof.CheckpointFile] = signed
