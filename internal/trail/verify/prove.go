@@ -42,6 +42,8 @@ type Proven struct {
 	Leaf tlog.Hash
 	// Origin is the log's.
 	Origin string
+
+	unnamed bool // the log does not name its key
 }
 
 // NewProver reads the newest checkpoint of each log.
@@ -126,7 +128,7 @@ func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	if !proof.IsInTree(hashes, g.at.Size, g.at.Root, leaf, hash) {
 		return Proven{}, errors.New("it is not the signed one; 'auditrelay trail verify' names the damage")
 	}
-	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin}, nil
+	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin, g.key == ""}, nil
 }
 
 // record reads an entry from its bundle, or a long one from its own file. Without the bundle it is nil.

@@ -143,6 +143,26 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 	}
 }
 
+// A log whose history is lost names no key of its own. Nobody can verify its proofs then without being told one.
+func TestALogThatNamesNoKeyAsksForOne(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 5)...)
+	l.sign(t)
+	f := l.write(t)
+	delete(f, ours.HistoryFile)
+	p, err := NewProver(t.Context(), f.fetch, []string{""})
+	require.NoError(t, err)
+	own, err := OwnTrust(p, nil, 0)
+	require.NoError(t, err)
+	_, err = own.Prove(t.Context(), p, 3)
+	require.ErrorContains(t, err, `prove entry 3: the log "example.com/log" is none of the policy's; it names no key in checkpoints: give --key or --policy`)
+	_, err = Trust{Policy: *policy(t, 0, newKey(t, "example.com/other").verifier)}.Prove(t.Context(), p, 3)
+	require.EqualError(t, err, `prove entry 3: the log "example.com/log" is none of the policy's`)
+	_, err = Trust{Policy: *policy(t, 0, l.key.verifier)}.Prove(t.Context(), p, 3)
+	require.NoError(t, err)
+}
+
 // The index in a bundle stands outside of the hashed entry. It is a stranger's word, too.
 func TestAnEntryIsProvenWithItsIndex(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 type Trust struct {
 	Text   []byte // of a file trail.policy
 	Policy proof.Policy
+	own    bool // it has the keys that the logs name themselves
 }
 
 // OwnTrust names the trail's own keys, and witnesses.
@@ -19,6 +20,7 @@ func OwnTrust(prover *Prover, witnesses []proof.Witness, quorum int) (t Trust, e
 	for _, key := range prover.Keys() {
 		logs = append(logs, proof.Log{Key: key})
 	}
+	t.own = true
 	text := proof.PolicyText(logs, witnesses, quorum)
 	if t.Policy, err = proof.ParsePolicy(text); err != nil {
 		return t, fmt.Errorf("make trail.policy: %w", err)
@@ -36,6 +38,9 @@ func (t Trust) Prove(ctx context.Context, prover *Prover, index int64) (Proven, 
 	own, err := PolicyFor(t.Policy, made.Origin)
 	if err == nil {
 		_, _, err = made.Proof.Verify(made.Leaf, own)
+	}
+	if err != nil && t.own && made.unnamed {
+		err = fmt.Errorf("%w; it names no key in %s: give --key or --policy", err, proof.HistoryFile)
 	}
 	if err != nil {
 		return made, fmt.Errorf("prove entry %d: %w", index, err)
