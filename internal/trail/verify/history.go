@@ -64,11 +64,12 @@ func (l *logCheck) readHistory(ctx context.Context) error {
 	}
 	defer func() { _ = body.Close() }()
 	in := bufio.NewReaderSize(body, maxLine)
-	for number := 0; ; number += lineBatch {
+	for number := 0; ; {
 		lines, err := readLines(in, lineBatch)
 		if takeErr := l.takeLines(ctx, number, lines); takeErr != nil {
 			return takeErr
 		}
+		number += len(lines)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -78,15 +79,23 @@ func (l *logCheck) readHistory(ctx context.Context) error {
 	}
 }
 
-// readLines reads the next lines, each with its end. A last one without it is left out: a crash leaves a
-// part of a line, and the next start cuts it off.
+// readLines reads the next lines, each with its end, up to some megabytes. A last one without it is left out: a
+// crash leaves a part of a line, and the next start cuts it off. One that is too long is nil.
 func readLines(in *bufio.Reader, most int) (lines [][]byte, err error) {
-	for len(lines) < most {
+	for size := 0; len(lines) < most && size < batchBytes; {
 		text, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			lines, text = append(lines, nil), nil
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = in.ReadSlice('\n')
+			}
+		}
 		if err != nil {
 			return lines, err
 		}
-		lines = append(lines, bytes.Clone(text))
+		if text != nil {
+			lines, size = append(lines, bytes.Clone(text)), size+len(text)
+		}
 	}
 	return lines, nil
 }
@@ -113,6 +122,9 @@ func (l *logCheck) takeLines(ctx context.Context, number int, lines [][]byte) er
 }
 
 func (l *logCheck) readLine(text []byte) (signed, error) {
+	if text == nil {
+		return signed{}, fmt.Errorf("it has more than %d bytes", maxLine)
+	}
 	of, err := proof.ParseLine(text)
 	if err != nil {
 		return signed{}, err

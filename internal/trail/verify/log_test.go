@@ -228,6 +228,38 @@ func TestEachByteOfAHistorysLineIsVouchedFor(t *testing.T) {
 	}
 }
 
+// What a power cut leaves in a history may be megabytes without a line's end. It is named like any other damage,
+// with what comes after it.
+func TestALineWithoutAnEndIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	for i := range 3 {
+		l.add(t, record(i))
+		l.sign(t)
+	}
+	f, o := l.write(t), Options{Policy: policy(t, 0, l.key.verifier)}
+	lines := bytes.SplitAfter(f[proof.HistoryFile], []byte("\n"))
+	for name, c := range map[string]struct {
+		history [][]byte
+		want    []string
+	}{
+		"in the middle": {
+			[][]byte{lines[0], make([]byte, 3*maxLine), []byte("\n"), lines[1], lines[2]},
+			[]string{"checkpoint: checkpoints: line 2: it has more than 1048576 bytes"},
+		},
+		"in the place of a line": {
+			[][]byte{lines[0], make([]byte, 3*maxLine), []byte("\n"), lines[2]},
+			[]string{"checkpoint: checkpoints: line 2: it has more than 1048576 bytes"},
+		},
+		"at the end":              {[][]byte{lines[0], lines[1], lines[2], make([]byte, 3*maxLine)}, []string{"checkpoint: checkpoints: line 4: it has more than 1048576 bytes"}},
+		"at the end, and shorter": {[][]byte{lines[0], lines[1], lines[2], make([]byte, 300)}, nil},
+	} {
+		damaged := f.clone()
+		damaged[proof.HistoryFile] = bytes.Join(c.history, nil)
+		require.Equal(t, c.want, texts(check(t, damaged, o).Integrity), name)
+	}
+}
+
 // A signed size costs nothing to make. It must cost neither memory nor time to refuse.
 func TestAForgedSizeIsNamed(t *testing.T) {
 	t.Parallel()
