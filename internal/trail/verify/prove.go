@@ -62,7 +62,7 @@ func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error)
 		if g.at, err = proof.ReadCheckpoint(g.note); err != nil {
 			return nil, fmt.Errorf("read %s/%s: %w", dir, proof.CheckpointFile, err)
 		}
-		if _, g.key, err = stated(ctx, g.fetch); err != nil {
+		if _, g.key, _, err = stated(ctx, g.fetch); err != nil {
 			return nil, err
 		}
 		g.base = proof.BaseOf(g.at.Origin)

@@ -18,10 +18,16 @@ const inTheLog = "the trail's log"
 // name the unnamed problems. The files are derived from the logs, so both have to agree.
 func Stopped(ctx context.Context, dir string, kept audit.Report, unnamed []proof.Finding, o Options) (Report, error) {
 	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(kept.Checkpoints)}
-	if fetch, dirs, err := Folder(dir); err == nil { // else the files are gone, and are written again
+	if fetch, dirs, err := Folder(dir); err == nil {
 		o.Stopped = true
 		if r, err = Trail(ctx, fetch, dirs, o); err != nil {
 			return Report{}, err
+		}
+	} else {
+		for _, note := range o.Known {
+			origin, _ := originIn(note)
+			r.Completeness.about(proof.KindCheckpoint, origin, "",
+				"a checkpoint known from elsewhere, of the log %q, is held against nothing, as the trail's files are gone; the next start writes them again", origin)
 		}
 	}
 	r.addNewer(kept, o)

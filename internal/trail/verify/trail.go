@@ -68,8 +68,8 @@ type trailCheck struct {
 
 func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 	l := &logCheck{fetch: fetch, o: t.o, report: t.report, complete: t.complete, firstSeq: t.seq + 1}
-	origins, key, err := stated(ctx, fetch)
-	if err != nil {
+	origins, key, begun, err := stated(ctx, fetch)
+	if err != nil || !begun && t.o.Stopped { // a killed relay had not begun to publish the log: the trail's own log tells of it
 		return err
 	}
 	if len(origins) == 0 {
@@ -130,20 +130,22 @@ func (o *Options) knows(origin string) bool {
 }
 
 // stated reads what a log says of itself: its names, by its checkpoint and the first lines of its
-// history, and the key of the first line, as far as they can be read. Nothing vouches for them.
-func stated(ctx context.Context, fetch Fetch) (origins []string, key string, err error) {
-	note, _, err := fetch.read(ctx, proof.CheckpointFile)
+// history, and the key of the first line, as far as they can be read. Nothing vouches for them. Without a
+// checkpoint and a whole line it is not begun.
+func stated(ctx context.Context, fetch Fetch) (origins []string, key string, begun bool, err error) {
+	note, missing, err := fetch.read(ctx, proof.CheckpointFile)
 	if err != nil {
-		return nil, "", err
+		return nil, "", false, err
 	}
-	notes := [][]byte{note}
+	notes, begun := [][]byte{note}, !missing
 	body, missing, err := fetch.open(ctx, proof.HistoryFile)
 	if err != nil {
-		return nil, "", err
+		return nil, "", false, err
 	}
 	if !missing {
 		defer func() { _ = body.Close() }()
 		lines, _ := readLines(bufio.NewReaderSize(body, maxLine), 2)
+		begun = begun || len(lines) > 0
 		for _, text := range lines {
 			var line proof.Line
 			if json.Unmarshal(text, &line) == nil {
@@ -156,7 +158,7 @@ func stated(ctx context.Context, fetch Fetch) (origins []string, key string, err
 			origins = append(origins, origin)
 		}
 	}
-	return origins, key, nil
+	return origins, key, begun, nil
 }
 
 // originIn is the log that a signed note says to be of. It checks no signature.
