@@ -80,6 +80,11 @@ func (f *verifyFlags) options() (o verify.Options, err error) {
 	}
 	for _, name := range f.known {
 		note, err := os.ReadFile(name)
+		if err == nil {
+			if _, err = proof.ReadCheckpoint(note); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+		}
 		if err != nil {
 			return o, fmt.Errorf("read the known checkpoint: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
+	"github.com/auditrelay/auditrelay/internal/trail/proof"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 )
 
@@ -89,4 +90,16 @@ func TestAnExportIsVerifiedAndProven(t *testing.T) {
 	assert.Contains(t, text, "integrity: BROKEN: 1 findings")
 	assert.Contains(t, text, "altered: entry 0: tile/entries/000.p/12")
 	assert.Contains(t, trailCommand(t, ExitFailure, "prove", "0", "--export", dir, "--dir", proofs), "names the damage")
+}
+
+// A mistyped --checkpoint is the operator's error, and no second history of the trail.
+func TestAFileThatIsNoCheckpointAccusesNobody(t *testing.T) {
+	t.Setenv(configVariable, "")
+	dir, key := exportedTrail(t, 3)
+	verify := []string{"verify", "--dir", dir, "--key", key, "--checkpoint"}
+	trailCommand(t, ExitOK, append(verify, filepath.Join(dir, "0", proof.CheckpointFile))...)
+	history := filepath.Join(dir, "0", proof.HistoryFile)
+	said := trailCommand(t, ExitFailure, append(verify, history)...)
+	assert.Contains(t, said, "read the known checkpoint: "+history+": parse checkpoint: it has no signature")
+	assert.NotContains(t, said, "history: ")
 }
