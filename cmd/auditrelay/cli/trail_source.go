@@ -181,11 +181,7 @@ func (f *trailFlags) site(cmd *cobra.Command) (_ verify.Fetch, _ []string, err e
 			return nil, nil, err
 		}
 	}
-	if !token.Empty() {
-		at, err := url.Parse(f.url)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--url: %w", err)
-		}
+	if at, err := url.Parse(f.url); err == nil && !token.Empty() {
 		client.Transport = bearer{token: token, scheme: at.Scheme, host: at.Host}
 	}
 	fetch, dirs, err := verify.Site(cmd.Context(), client, f.url)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,8 +64,8 @@ func URL(client *http.Client, prefix string) Fetch {
 	}
 }
 
-func get(ctx context.Context, client *http.Client, url string) (body io.ReadCloser, again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func get(ctx context.Context, client *http.Client, address string) (body io.ReadCloser, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, false, err
 	}
@@ -76,7 +77,7 @@ func get(ctx context.Context, client *http.Client, url string) (body io.ReadClos
 		return resp.Body, false, nil
 	}
 	_ = resp.Body.Close()
-	err = fmt.Errorf("fetch %s: the server answers %s", url, resp.Status)
+	err = fmt.Errorf("fetch %s: the server answers %s", req.URL.Redacted(), resp.Status)
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
 		return nil, false, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
@@ -155,10 +156,13 @@ func numbered(newest int) (dirs []string) {
 }
 
 // Site finds the logs at an address: of one log, or of a list of generations, as a relay
-// serves it under /tlog/.
-func Site(ctx context.Context, client *http.Client, url string) (Fetch, []string, error) {
-	url = strings.TrimSuffix(url, "/")
-	fetch := URL(client, url)
+// serves it under /tlog/. No error shows a password in it.
+func Site(ctx context.Context, client *http.Client, address string) (Fetch, []string, error) {
+	at, err := url.Parse(strings.TrimSuffix(address, "/"))
+	if err != nil {
+		return nil, nil, errors.New("find the trail: the address is no URL")
+	}
+	fetch := URL(client, at.String())
 	body, err := fetch(ctx, proof.CheckpointFile)
 	if err == nil {
 		return fetch, []string{""}, body.Close()
@@ -174,12 +178,12 @@ func Site(ctx context.Context, client *http.Client, url string) (Fetch, []string
 		err = json.Unmarshal(list, &logs)
 	}
 	if err != nil || len(logs) == 0 {
-		return nil, nil, errors.Join(fmt.Errorf("find the trail: %s has neither a checkpoint nor a list of logs", url), err)
+		return nil, nil, errors.Join(fmt.Errorf("find the trail: %s has neither a checkpoint nor a list of logs", at.Redacted()), err)
 	}
 	newest := 0
 	for _, l := range logs {
 		if l.Number < 0 || l.Number >= maxLogs {
-			return nil, nil, fmt.Errorf("find the trail: %s lists the log number %d", url, l.Number)
+			return nil, nil, fmt.Errorf("find the trail: %s lists the log number %d", at.Redacted(), l.Number)
 		}
 		newest = max(newest, l.Number)
 	}

@@ -45,6 +45,23 @@ func TestATrailIsReadFromASite(t *testing.T) {
 	require.ErrorContains(t, err, "has neither a checkpoint nor a list of logs")
 }
 
+// An address may hold a password for a proxy in front of the relay. No error shows it.
+func TestNoErrorShowsThePasswordOfASite(t *testing.T) {
+	t.Parallel()
+	status := http.StatusNotFound
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer site.Close()
+	for _, status = range []int{http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest} {
+		_, _, err := Site(t.Context(), site.Client(), strings.Replace(site.URL, "://", "://reader:hidden-pass@", 1))
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "hidden-pass", status)
+		assert.Contains(t, err.Error(), "reader:xxxxx@", status)
+	}
+	_, _, err := Site(t.Context(), site.Client(), "http://reader:hidden-pass@127.0.0.1:no-port/")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "hidden-pass")
+}
+
 func TestATrailIsReadFromAFolder(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(t, "example.com/log", 0)
