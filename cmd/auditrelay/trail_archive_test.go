@@ -69,6 +69,13 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	moved, lost := filepath.Join(archive, bundle), filepath.Join(dir, "lost")
 	require.NoError(t, os.Rename(moved, lost))
 	assert.Contains(t, run(1, "verify", "--dir", archive, "--key", key), "missing: entries 0 to 255")
+	mark, err := os.ReadFile(filepath.Join(dir, "data/tlog/0/archived"))
+	require.NoError(t, err)
+	stray := filepath.Join(archive, "0/archived") // as whoever copies the live files over the archive leaves it
+	require.NoError(t, os.WriteFile(stray, mark, 0o600))
+	assert.Contains(t, run(1, "verify", "--dir", archive, "--key", key), "missing: entries 0 to 255")
+	assert.Contains(t, run(1, "verify", "--dir", filepath.Join(archive, "0"), "--key", key), "missing: entries 0 to 255")
+	require.NoError(t, os.Remove(stray))
 	require.NoError(t, os.Rename(lost, moved))
 	run(0, "prove", "3", "--export", archive, "--key", key, "--dir", proofs)
 	run(0, "verify", "--proof", filepath.Join(proofs, "3.tlog-proof"), "--record", filepath.Join(proofs, "3.json"), "--key", key)

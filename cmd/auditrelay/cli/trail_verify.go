@@ -117,6 +117,9 @@ func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Optio
 		o.Live, o.Now = true, time.Now()
 	} else {
 		o.Whole = !tiles.HasArchived(f.folder)
+		if here, err := filepath.Abs(f.folder); err == nil {
+			o.Here = []string{here, filepath.Dir(here)} // it may be one log of a trail
+		}
 	}
 	if f.url != "" {
 		o.Workers = 8

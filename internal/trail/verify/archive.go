@@ -48,7 +48,7 @@ func (c *completeness) eachAbsent(visit func(proof.Finding)) {
 // bundles have to be there.
 func (t *trailCheck) setApart() {
 	t.complete.eachAbsent(func(f proof.Finding) {
-		if a, archived := t.archiveOf(f); archived && !t.o.Whole {
+		if a, archived := t.archiveOf(f); archived && !t.o.Whole && !slices.Contains(t.o.Here, a.Where) {
 			t.report.Archived = adjoin(t.report.Archived, Archived{f.Log, f.From, f.To, a.Where})
 		} else {
 			t.report.Integrity.add(f)

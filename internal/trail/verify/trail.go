@@ -23,6 +23,8 @@ type Options struct {
 	// Whole is set for an export or an archive: it has all bundles, also those that the trail says to
 	// be archived.
 	Whole bool
+	// Here are names of the folder that is verified: what the trail says to be archived there has to be there.
+	Here []string
 	// Live is set for a trail in use: its newest checkpoint may come while it is read.
 	Live bool
 	// Stopped is set for a data directory: a crash may have left a history ahead of its
