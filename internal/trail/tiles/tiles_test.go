@@ -288,7 +288,7 @@ func TestALostCheckpointIsNoDamageToTheFiles(t *testing.T) {
 }
 
 // A line whose signature is spelled in another way is written again: whoever verifies the history
-// wants each byte to be the relay's.
+// wants each byte to be the relay's. So is a history with megabytes that have no line's end.
 func TestAnOddlySpelledHistoryIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 300)
@@ -300,12 +300,14 @@ func TestAnOddlySpelledHistoryIsWrittenAgain(t *testing.T) {
 	require.Positive(t, at)
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	odd := digits[strings.IndexByte(digits, history[at])^1]
-	require.NoError(t, os.WriteFile(log.path(proof.HistoryFile), []byte(history[:at]+string(odd)+history[at+1:]), 0o600))
-	require.ErrorIs(t, log.Check(t.Context(), h.key(0), 0), errDamaged)
-	k := h.keeper()
-	k.damaged(0, log, errDamaged)
-	require.NoError(t, k.Run(t.Context()))
-	require.Equal(t, want, files(t, log.dir))
+	for _, damaged := range []string{history[:at] + string(odd) + history[at+1:], strings.Repeat("\x00", 3<<20) + "\n" + history, history + strings.Repeat("\x00", 3<<20)} {
+		require.NoError(t, os.WriteFile(log.path(proof.HistoryFile), []byte(damaged), 0o600))
+		require.ErrorIs(t, log.Check(t.Context(), h.key(0), 0), errDamaged)
+		k := h.keeper()
+		k.damaged(0, log, errDamaged)
+		require.NoError(t, k.Run(t.Context()))
+		require.Equal(t, want, files(t, log.dir))
+	}
 }
 
 // A trail put back to before a rotation can give an origin twice. The files of the forgotten key
