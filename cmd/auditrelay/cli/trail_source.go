@@ -175,7 +175,7 @@ const tokenVariable = "AUDITRELAY_TLOG_TOKEN"
 
 // site finds the trail at the URL.
 func (f *trailFlags) site(cmd *cobra.Command) (_ verify.Fetch, _ []string, err error) {
-	client, token := &http.Client{Timeout: 2 * time.Minute}, secret.New(os.Getenv(tokenVariable))
+	client, token := &http.Client{}, secret.New(os.Getenv(tokenVariable))
 	if f.tokenFile != "" {
 		if token, err = readSecret(cmd, f.tokenFile); err != nil {
 			return nil, nil, err

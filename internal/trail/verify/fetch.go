@@ -64,17 +64,58 @@ func URL(client *http.Client, prefix string) Fetch {
 	}
 }
 
+// patience is how long a server may take for its answer, and for the next bytes of it. The whole of a long
+// history may take longer, and so may the checks of its signatures.
+const patience = 2 * time.Minute
+
+var errSilent = fmt.Errorf("the server is silent for %s", patience)
+
+// awaited is the body of an answer. Whoever waits for it in vain gives up.
+type awaited struct {
+	io.ReadCloser
+
+	ctx    context.Context //nolint:containedctx // of the request, which ends with the body
+	giveUp context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func (a *awaited) Read(p []byte) (int, error) {
+	a.timer.Reset(patience)
+	defer a.timer.Stop()
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && errors.Is(context.Cause(a.ctx), errSilent) {
+		err = errSilent
+	}
+	return n, err
+}
+
+func (a *awaited) Close() error {
+	a.giveUp(nil)
+	return a.ReadCloser.Close()
+}
+
 func get(ctx context.Context, client *http.Client, address string) (body io.ReadCloser, again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	asked, giveUp := context.WithCancelCause(ctx)
+	defer func() {
+		if body == nil {
+			giveUp(nil)
+		}
+	}()
+	req, err := http.NewRequestWithContext(asked, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, false, err
 	}
+	timer := time.AfterFunc(patience, func() { giveUp(errSilent) })
 	resp, err := client.Do(req)
+	timer.Stop()
+	if errors.Is(context.Cause(asked), errSilent) {
+		err = fmt.Errorf("fetch %s: %w", req.URL.Redacted(), errSilent)
+	}
 	if err != nil {
 		return nil, ctx.Err() == nil, err
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, false, nil
+		return &awaited{resp.Body, asked, giveUp, timer}, false, nil
 	}
 	_ = resp.Body.Close()
 	err = fmt.Errorf("fetch %s: the server answers %s", req.URL.Redacted(), resp.Status)
