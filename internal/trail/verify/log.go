@@ -199,8 +199,8 @@ func (s *scanned) roots(chunks []tlog.Hash) []tlog.Hash {
 const (
 	// largestTree bounds the memory, to 1 GB (see scan).
 	largestTree = 1 << 32
-	// In a tree above the size probedTree, the top tile is looked for first, and then so many
-	// chunks. Below it, all files of a forged size are looked for within a second.
+	// Of a tree above the size probedTree, so many chunks are looked for first. Below it, all
+	// files of a forged size are looked for within a second.
 	probedTree = 1 << 24
 	probes     = 64
 )
@@ -226,11 +226,6 @@ func (l *logCheck) implausible(ctx context.Context, size int64) (kind, why strin
 	if size > largestTree {
 		return proof.KindUnproven, fmt.Sprintf("this version verifies %d entries at most", int64(largestTree)), nil
 	}
-	top := topTile(size)
-	_, wrong, err := l.readHashes(ctx, top.L, top.N, top.W)
-	if err != nil || wrong != "" {
-		return proof.KindMissing, fmt.Sprintf("the top of its tree is not there: %s: %s", proof.TilePath(top), wrong), err
-	}
 	found := 0
 	for range probes { // chosen by chance, so that nobody can have made just these
 		c := &chunk{n: rand.Int64N(size / width), width: width}
@@ -247,15 +242,6 @@ func (l *logCheck) implausible(ctx context.Context, size int64) (kind, why strin
 		return proof.KindMissing, "most of their files are not there", nil
 	}
 	return "", "", nil
-}
-
-// topTile is the one tile on the highest level of a tree with a full tile below it.
-func topTile(size int64) tlog.Tile {
-	level := 0
-	for size>>(proof.TileHeight*(level+1)) > 0 {
-		level++
-	}
-	return tlog.Tile{L: level, W: int(size >> (proof.TileHeight * level))}
 }
 
 // below is the history's largest tree smaller than size.

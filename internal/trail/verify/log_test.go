@@ -2,7 +2,10 @@ package verify
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -270,7 +273,7 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 		1<<63 - 1: "checkpoint: checkpoint: parse checkpoint: its size is 9223372036854775807, more than the 1152921504606846976 leaves readable by this version",
 		1 << 60:   "unproven: entries 300 to 1152921504606846975: a checkpoint covers them, and this version verifies 4294967296 entries at most",
 		1 << 40:   "unproven: entries 300 to 1099511627775: a checkpoint covers them, and this version verifies 4294967296 entries at most",
-		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and the top of its tree is not there: tile/3/000.p/64: it is not there",
+		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and most of their files are not there",
 		1 << 32:   "missing: entries 300 to 4294967295: a checkpoint covers them, and most of their files are not there",
 	} {
 		f := l.write(t).clone()
@@ -287,6 +290,22 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 			assert.EqualValues(t, 300, r.Entries, "what an older checkpoint covers is proven")
 		}
 	}
+}
+
+// Of a large trail, too, the loss of one file is the loss of that file: the top of its tree can be computed.
+func TestALargeTreeWithoutItsTopIsVerified(t *testing.T) {
+	t.Parallel()
+	leaves := func(_ context.Context, path string) (io.ReadCloser, error) {
+		if tile, err := proof.ParsePath(path); err != nil || tile.L > 0 {
+			return nil, fs.ErrNotExist
+		}
+		return io.NopCloser(bytes.NewReader(make([]byte, width*tlog.HashSize))), nil
+	}
+	l := &logCheck{fetch: leaves, o: &Options{}, report: &Report{}}
+	newest, err := l.plausible(t.Context(), signed{size: 2 * probedTree})
+	require.NoError(t, err)
+	require.EqualValues(t, 2*probedTree, newest.size)
+	require.Empty(t, l.report.Integrity.Findings)
 }
 
 // A signed empty tree contradicts nothing, and proves nothing.
