@@ -109,6 +109,13 @@ func (w *wreck) account(ctx context.Context) error {
 	if err := w.accept(ctx); err != nil {
 		return err
 	}
+	// What no sink reads any more is named by the scrub, which begins a second after the start.
+	if err := w.until(ctx, "all damage is named", func() bool {
+		v, err := w.verify(ctx)
+		return err == nil && v.settled() == nil
+	}); err != nil {
+		return err
+	}
 	if err := w.relay.stop(); err != nil {
 		return err
 	}
