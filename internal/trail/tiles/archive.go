@@ -196,8 +196,8 @@ func within(path, dir string) bool {
 }
 
 func followed(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
-		return cmp.Or(real, path)
+	if target, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return cmp.Or(target, path)
 	}
 	return filepath.Join(followed(filepath.Dir(path)), filepath.Base(path))
 }
