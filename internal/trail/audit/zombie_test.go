@@ -173,11 +173,12 @@ func TestAGroupArrivesInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, _ := startStore(t, t.TempDir())
 		o := testOptions(t)
+		o.Shared = true
 		trail := openTrail(t, st, o)
 		others := &testStore{Store: st.Store, t: t, logs: map[string]*testLog{}}
-		other := openTrail(t, others, o)
 		appendEntries(t, trail, 0, 1)
-		synctest.Wait()
+		synctest.Wait() // the key has signed, and both relays know it
+		other := openTrail(t, others, o)
 		require.NoError(t, trail.lock(t.Context())) // so that they wait
 		indexes := make(chan [2]int64, groupEntries)
 		for i := range groupEntries {
@@ -190,11 +191,14 @@ func TestAGroupArrivesInPart(t *testing.T) {
 		}
 		synctest.Wait()
 		log := st.log(EntriesLog)
-		tries := 0
+		tries, inPart, goOn := 0, make(chan struct{}), make(chan struct{})
 		log.failing = func() error {
-			if tries++; tries == 2 { // the first hundred are there
-				appendAt(t, other, 2)
-				requireWhole(t, openTrail(t, others, o), 103) // as after a crash here
+			if tries++; tries == 2 {
+				close(inPart)
+				select {
+				case <-goOn:
+				case <-t.Context().Done(): // the test has failed
+				}
 			}
 			return nil
 		}
@@ -202,6 +206,10 @@ func TestAGroupArrivesInPart(t *testing.T) {
 		log.prefix = 100
 		log.mu.Unlock()
 		trail.unlock()
+		<-inPart
+		appendAt(t, other, 2)
+		requireWhole(t, openTrail(t, others, o), 103) // as after a crash here
+		close(goOn)
 		for range groupEntries {
 			told := <-indexes
 			e, err := trail.Get(t.Context(), told[1])
