@@ -40,12 +40,12 @@ func TestAStoreIsClosedTwice(t *testing.T) {
 func TestALogWithoutASegmentIsClosed(t *testing.T) {
 	t.Parallel()
 	fs := newMemFS(1)
-	fs.fail = func(op, path string) error {
+	fs.failWith(func(op, path string) error {
 		if op == "open" && strings.HasSuffix(path, segmentSuffix) {
 			return unix.ENOSPC
 		}
 		return nil
-	}
+	})
 	s, err := open(Config{Dir: "/s", Salvage: "/salvage", Logger: discard}, fs, [16]byte{1})
 	require.NoError(t, err)
 	l, err := s.Log(t.Context(), "events", store.Options{})

@@ -81,17 +81,17 @@ func TestAWriteWithoutRoomLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, 1)
 	m.append()
-	m.fs.fail = func(op, _ string) error {
+	m.fs.failWith(func(op, _ string) error {
 		if op == "write" {
 			return unix.ENOSPC
 		}
 		return nil
-	}
+	})
 	for range 5 {
 		_, err := m.log.Append(context.Background(), store.Draft{Data: bytes.Repeat([]byte{1}, 9000)})
 		require.ErrorIs(t, err, store.ErrFull)
 	}
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	m.leave()
 	m.boot[0]++
 	m.open()

@@ -151,12 +151,12 @@ func TestAFileThatCannotBeOpenedForItsOwnFaultIsAsGoodAsMissing(t *testing.T) {
 				m.putLazy()
 			}
 			m.leave()
-			m.fs.fail = func(op, path string) error {
+			m.fs.failWith(func(op, path string) error {
 				if strings.HasPrefix(op, "open") && path == "/s/"+file {
 					return cause
 				}
 				return nil
-			}
+			})
 			s, err := open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: discard}, m.fs, m.boot)
 			require.NoError(t, err, file)
 			m.store = s
@@ -180,12 +180,12 @@ func TestASectorThatCannotBeRead(t *testing.T) {
 			m.putLazy()
 		}
 		m.leave()
-		m.fs.fail = func(op, path string) error {
+		m.fs.failWith(func(op, path string) error {
 			if op == "read" && path == "/s/"+file {
 				return unix.EIO
 			}
 			return nil
-		}
+		})
 		s, err := open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: discard}, m.fs, m.boot)
 		require.NoError(t, err, file)
 		m.store = s
@@ -209,19 +209,19 @@ func TestNothingFollowsRecordsThatTheMarkDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, 1)
 	m.append()
-	m.fs.fail = func(op, path string) error {
+	m.fs.failWith(func(op, path string) error {
 		if op == "write" && strings.Contains(path, endSuffix) {
 			return unix.EIO
 		}
 		return nil
-	}
+	})
 	var refused []store.Draft
 	for _, size := range []int{3000, 10, 10, 10} {
 		refused = append(refused, store.Draft{Data: make([]byte, size)})
 	}
 	_, err := m.log.Append(t.Context(), refused...)
 	require.ErrorIs(t, err, store.ErrUnknown)
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	l := m.log.(*Log)
 	offset := l.offset
 	first, err := m.log.Append(t.Context(), store.Draft{Data: []byte("a")}, store.Draft{Data: []byte("b")})

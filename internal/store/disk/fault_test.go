@@ -247,9 +247,9 @@ func TestAFaultInARecoveryCostsNothing(t *testing.T) {
 		for range 1 + m.rng.IntN(3) {
 			switch m.rng.IntN(4) {
 			case 0:
-				m.fs.fail = diskFull
+				m.fs.failWith(diskFull)
 			case 1:
-				m.fs.fail = salvageRefused
+				m.fs.failWith(salvageRefused)
 			default:
 				m.failOnce()
 			}
@@ -259,7 +259,7 @@ func TestAFaultInARecoveryCostsNothing(t *testing.T) {
 				m.put()
 				m.trim()
 			}
-			m.fs.fail = nil
+			m.fs.failWith(nil)
 			m.leave()
 		}
 		m.open()
@@ -293,18 +293,18 @@ func TestThereIsNoRoomWhileWritesFail(t *testing.T) {
 		m := newModel(t, seed)
 		m.append()
 		log := m.log.(*Log)
-		m.fs.fail = func(op, path string) error {
+		m.fs.failWith(func(op, path string) error {
 			if op == "write" && strings.HasSuffix(path, segmentSuffix) {
 				return unix.EIO
 			}
 			return nil
-		}
+		})
 		for range 3 {
 			_, err := m.log.Append(t.Context(), store.Draft{Data: make([]byte, 100)})
 			require.ErrorIs(t, err, unix.EIO)
 			require.ErrorIs(t, log.Room(t.Context(), 100), unix.EIO)
 		}
-		m.fs.fail = nil
+		m.fs.failWith(nil)
 		require.NoError(t, log.Room(t.Context(), 100))
 		m.append()
 		m.check()

@@ -36,13 +36,13 @@ func TestAStoreIsOpenedOnAFullDisk(t *testing.T) {
 			m.open()
 			require.NoError(t, m.store.Close())
 		}
-		m.fs.fail = diskFull
+		m.fs.failWith(diskFull)
 		m.open()
 		m.check() // it ends the failure
-		m.fs.fail = diskFull
+		m.fs.failWith(diskFull)
 		_, err := m.log.Append(context.Background(), store.Draft{Data: make([]byte, 100)})
 		require.Error(t, err, "seed %d", seed)
-		m.fs.fail = nil
+		m.fs.failWith(nil)
 		before := len(m.acked)
 		m.append()
 		require.Greater(t, len(m.acked), before, "seed %d", seed)
@@ -88,7 +88,7 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 			require.NoError(t, harm(m), name)
 			m.damaged = true
 			bare := name == "the log's folder is missing"
-			m.fs.fail = func(op, path string) error {
+			m.fs.failWith(func(op, path string) error {
 				switch {
 				case op == "allocate", op == "write", op == "rename", bare && op == "mkdir":
 					return unix.ENOSPC
@@ -96,12 +96,12 @@ func TestAMissingOrStrayFileOnAFullDiskRefusesNoStart(t *testing.T) {
 					return unix.ENOENT
 				}
 				return nil
-			}
+			})
 			m.open()
 			_, err := m.log.Append(context.Background(), store.Draft{Data: make([]byte, 100)})
 			require.Error(t, err, name)
 			require.Error(t, m.store.table.PutLazy(context.Background(), "l", []byte("1"), store.If{}), name)
-			m.fs.fail = nil
+			m.fs.failWith(nil)
 			before := len(m.acked)
 			m.append()
 			require.Greater(t, len(m.acked), before, name)
@@ -135,12 +135,12 @@ func TestAFullDiskTakesNoDurableValue(t *testing.T) {
 		l.puts(10)
 		l.leave()
 		logged := l.openStopped()
-		l.fs.fail = func(op, path string) error {
+		l.fs.failWith(func(op, path string) error {
 			if op == "write" && strings.HasSuffix(path, full) {
 				return unix.ENOSPC
 			}
 			return nil
-		}
+		})
 		_, err := l.store.table.Put(t.Context(), "k1", []byte("no room"), store.If{})
 		require.ErrorIs(t, err, store.ErrFull)
 		require.NotErrorIs(t, err, store.ErrUnknown)
@@ -151,7 +151,7 @@ func TestAFullDiskTakesNoDurableValue(t *testing.T) {
 		for _, next := range []string{valuesA + ".new", valuesB + ".new"} {
 			require.NotContains(t, l.fs.snapshot(), next, "it would take room")
 		}
-		l.fs.fail = nil
+		l.fs.failWith(nil)
 		l.open()
 		require.Equal(t, l.newest["k1"], string(l.get("k1").Data))
 		l.put("k1")
@@ -170,14 +170,14 @@ func TestADamagedFileOnAFullDiskIsNamedOnce(t *testing.T) {
 	l.leave()
 	logged := l.openStopped()
 	require.NoError(t, l.fs.Remove(valuesA))
-	l.fs.fail = diskFull
+	l.fs.failWith(diskFull)
 	for range 3 {
 		l.store.table.watch(false)
 	}
 	assert.Equal(t, 1, strings.Count(logged.String(), "removed or damaged"), logged.String())
 	assert.Equal(t, 1, strings.Count(logged.String(), "cannot be written again"), logged.String())
 	assert.Contains(t, logged.String(), "no space left on device")
-	l.fs.fail = nil
+	l.fs.failWith(nil)
 	l.store.table.watch(false)
 	require.Contains(t, l.fs.snapshot(), valuesA)
 	assert.Contains(t, logged.String(), "the files of the table are whole again")
@@ -201,17 +201,17 @@ func TestASpentQuotaIsAFullDisk(t *testing.T) {
 		l := newLedger(t, 1)
 		l.puts(1)
 		require.NoError(t, l.store.Full(), name)
-		l.fs.fail = func(op, _ string) error {
+		l.fs.failWith(func(op, _ string) error {
 			if op == "write" || op == "allocate" {
 				return unix.EDQUOT
 			}
 			return nil
-		}
+		})
 		require.ErrorIs(t, write(l), store.ErrFull, name)
 		for range 2 {
 			require.ErrorIs(t, l.store.Full(), unix.EDQUOT, name)
 		}
-		l.fs.fail = nil
+		l.fs.failWith(nil)
 		require.NoError(t, l.store.Full(), name)
 		require.NotContains(t, l.fs.snapshot(), "/s/probe.new", name)
 		require.NoError(t, write(l), name)

@@ -23,7 +23,7 @@ import (
 
 // failNowAndThen makes a part of all syncs and writes fail: of segments, of their folder, and of marks.
 func (m *model) failNowAndThen(rng *rand.Rand) {
-	m.fs.fail = func(op, path string) error {
+	m.fs.failWith(func(op, path string) error {
 		switch {
 		case strings.HasPrefix(op, "open") || op == "read" || rng.IntN(12) > 0:
 			return nil
@@ -31,7 +31,7 @@ func (m *model) failNowAndThen(rng *rand.Rand) {
 			return unix.ENOSPC
 		}
 		return unix.EIO
-	}
+	})
 }
 
 // openJournal opens a journal of the model's store.
@@ -72,9 +72,7 @@ func TestWhatIsAcknowledgedAmongFailingSyncsIsDurable(t *testing.T) {
 			})
 		}
 		sending.Wait()
-		m.fs.mu.Lock()
-		m.fs.fail = nil
-		m.fs.mu.Unlock()
+		m.fs.failWith(nil)
 		leave()
 		m.leave()
 		if seed%2 == 0 {

@@ -20,9 +20,7 @@ type memFS struct {
 	names  map[string]*inode // what the kernel says
 	onDisk map[string]*inode // what a power cut leaves
 	log    []naming
-	// fail returns the error of an operation on a file, or nil. The operations are
-	// "write", "sync", "allocate", "open", "open to read", "rename" and "syncdir".
-	fail func(op, path string) error
+	fail   func(op, path string) error // see failWith; guarded by mu
 	// left is how many more changes happen before the process is killed; nothing changes any
 	// more then. A negative one is no limit.
 	left int
@@ -68,6 +66,14 @@ type memFile struct {
 	path string
 	*inode
 	failed bool // a sync failed, and no later one does anything
+}
+
+// failWith sets what returns the error of an operation on a file, or nil. The operations are
+// "write", "sync", "allocate", "open", "open to read", "rename" and "syncdir".
+func (m *memFS) failWith(fail func(op, path string) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = fail
 }
 
 func (m *memFS) failing(op, path string) error {

@@ -123,7 +123,7 @@ func (m *model) failOnce() {
 	ops := []string{"write", "sync", "sync", "allocate", "syncdir", "truncate"}
 	op, left := ops[m.rng.IntN(len(ops))], m.rng.IntN(4)
 	cause := []error{unix.ENOSPC, unix.EIO}[m.rng.IntN(2)]
-	m.fs.fail = func(did, _ string) error {
+	m.fs.failWith(func(did, _ string) error {
 		if did != op {
 			return nil
 		}
@@ -132,12 +132,12 @@ func (m *model) failOnce() {
 		}
 		m.fs.fail = nil
 		return cause
-	}
+	})
 }
 
 // check reads everything back.
 func (m *model) check() {
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	next := store.Pos(1)
 	gap := func(g *store.Gap) {
 		for pos := g.From; pos <= g.To; pos++ {
@@ -206,13 +206,13 @@ func contains(all []string, one string) bool {
 
 func (m *model) kill() {
 	m.leave()
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	m.open()
 }
 
 func (m *model) cutPower() {
 	m.leave()
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	m.fs.cutPower()
 	m.boot[0]++
 	m.cuts++
@@ -252,7 +252,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			}
 		}
 		m.check()
-		m.fs.fail = nil
+		m.fs.failWith(nil)
 		require.NoError(t, m.store.Close())
 		m.open()
 		m.check()

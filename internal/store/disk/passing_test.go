@@ -35,7 +35,7 @@ func TestAReadOnlyFilesystem(t *testing.T) {
 		m.put()
 		m.putLazy()
 	}
-	m.fs.fail = readOnly
+	m.fs.failWith(readOnly)
 	_, err := m.log.Append(t.Context(), store.Draft{Data: []byte("refused")})
 	require.ErrorIs(t, err, unix.EROFS)
 	require.ErrorIs(t, m.store.table.PutLazy(t.Context(), "l1", []byte("refused"), store.If{}), unix.EROFS)
@@ -47,7 +47,7 @@ func TestAReadOnlyFilesystem(t *testing.T) {
 	assert.Empty(t, gaps)
 	assert.LessOrEqual(t, strings.Count(said.String(), "\n"), 4, said.String())
 	assert.NotContains(t, said.String(), "removed or damaged")
-	m.fs.fail = nil
+	m.fs.failWith(nil)
 	m.store.syncLazily(t.Context())
 	assert.Contains(t, said.String(), "are synced again")
 	goesOn(m, "it was read-only")
@@ -63,12 +63,12 @@ func TestAFileThatCannotBeOpenedNowIsNotLost(t *testing.T) {
 		for range 30 {
 			m.append()
 		}
-		m.fs.fail = func(op, path string) error {
+		m.fs.failWith(func(op, path string) error {
 			if strings.HasPrefix(op, "open") && strings.HasSuffix(path, segmentSuffix) && (op == "open" || cause != unix.EROFS) {
 				return cause
 			}
 			return nil
-		}
+		})
 		if cause != unix.EROFS { // which takes nothing from a reader
 			failed := error(nil)
 			for item, err := range m.log.Read(t.Context(), 1, false) {
@@ -86,7 +86,7 @@ func TestAFileThatCannotBeOpenedNowIsNotLost(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Log(t.Context(), "events", m.opts)
 		require.ErrorIs(t, err, cause)
-		m.fs.fail = nil
+		m.fs.failWith(nil)
 		m.open()
 		m.check()
 		n := 0

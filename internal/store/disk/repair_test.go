@@ -18,13 +18,13 @@ import (
 
 // failAt makes an operation fail on files with a suffix, until it is undone.
 func (m *model) failAt(op, suffix string) (undo func()) {
-	m.fs.fail = func(did, path string) error {
+	m.fs.failWith(func(did, path string) error {
 		if did == op && strings.HasSuffix(path, suffix) {
 			return unix.EIO
 		}
 		return nil
-	}
-	return func() { m.fs.fail = nil }
+	})
+	return func() { m.fs.failWith(nil) }
 }
 
 // An end mark whose file cannot be written or synced any more gets another file, and appends
@@ -42,16 +42,16 @@ func TestAMarkThatFailsIsReplaced(t *testing.T) {
 			require.NoError(t, m.log.(*Log).mark.sync())
 		}
 		undo()
-		m.fs.fail = func(did, path string) error {
+		m.fs.failWith(func(did, path string) error {
 			if did == "write" && strings.Contains(path, "/events.end") {
 				return unix.EIO
 			}
 			return nil
-		}
+		})
 		_, err := m.log.Append(context.Background(), store.Draft{Data: []byte("x")})
 		require.ErrorIs(t, err, store.ErrUnknown)
 		m.tried["x"] = true
-		m.fs.fail = nil
+		m.fs.failWith(nil)
 		m.append()
 		require.NoError(t, m.log.(*Log).mark.sync())
 		m.kill()
@@ -68,13 +68,13 @@ func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
 	m := newModel(t, 1)
 	m.append()
 	failed := false
-	m.fs.fail = func(did, path string) error {
+	m.fs.failWith(func(did, path string) error {
 		if did == "sync" && strings.HasSuffix(path, "/events.end") && !failed {
 			failed = true
 			return unix.EIO
 		}
 		return nil
-	}
+	})
 	require.NoError(t, m.log.(*Log).mark.sync())
 	require.True(t, failed)
 	end := m.log.(*Log).end
@@ -195,12 +195,12 @@ func TestAFailedSyncOfLazyValues(t *testing.T) {
 		m.putLazy()
 	}
 	undo := m.failAt("sync", "lazy")
-	m.fs.fail = func(did, path string) error {
+	m.fs.failWith(func(did, path string) error {
 		if did == "sync" && strings.HasPrefix(path, "/s/lazy") {
 			return unix.EIO
 		}
 		return nil
-	}
+	})
 	require.Error(t, m.store.table.Sync(t.Context()))
 	undo()
 	require.NoError(t, m.store.table.Sync(t.Context()))

@@ -212,12 +212,12 @@ func TestAFullDiskDoesNotKeepTheTableShut(t *testing.T) {
 	l.puts(10)
 	l.leave()
 	l.fs.set(valuesA, nil)
-	l.fs.fail = func(op, path string) error {
+	l.fs.failWith(func(op, path string) error {
 		if path == valuesA+".new" {
 			return fmt.Errorf("%s %s: the disk is full", op, path)
 		}
 		return nil
-	}
+	})
 	var err error
 	l.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: discard}, l.fs, l.boot)
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestAFullDiskDoesNotKeepTheTableShut(t *testing.T) {
 	}
 	_, err = l.store.table.Put(t.Context(), "k", nil, store.If{})
 	require.ErrorContains(t, err, "the disk is full")
-	l.fs.fail = nil
+	l.fs.failWith(nil)
 	l.put("k")
 	l.leave()
 }
