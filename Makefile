@@ -48,7 +48,7 @@ test-long: ## run the longest tests with all their cases
 # The rooms in which goroutines meet. Each process with the race detector waits a second at its end,
 # unless told otherwise.
 RACED := ./relay/... ./sinks/... ./internal/app ./internal/control/... ./internal/health ./internal/ingest/... ./internal/journal/... ./internal/store/... \
-  $(addprefix ./internal/trail/,audit tiles witness) ./internal/workspace $(addprefix ./internal/workspace/,management settings streaming)
+  $(addprefix ./internal/trail/,audit tiles witness) ./internal/workspace $(addprefix ./internal/workspace/,management streaming)
 
 test-race: ## run the tests of the rooms in which goroutines meet with the race detector, the longest in a short form
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test -trimpath -race -short -vet=off -parallel 4 -timeout 7m $(RACED)

@@ -27,6 +27,7 @@ type call struct {
 	body      []byte        // JSON, or nil
 	scrub     *scrubber     // nil: the client's own
 	timeout   time.Duration // of an attempt; 0: the client's own
+	question  bool          // whether any call can succeed: it goes ahead of the others
 }
 
 // reply is a 2xx answer.
@@ -115,13 +116,18 @@ func hadNoAnswer(err error, earlier bool) bool {
 
 // attempt sends one request and reads its answer.
 func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err error) {
-	if err := c.queue.start(ctx, c.class); err != nil {
+	if err := c.queue.start(ctx, c.class, k.question); err != nil {
 		return reply{}, fmt.Errorf("wait for the rate limit: %w", marked{err, errNotStarted})
 	}
 	defer func() {
 		c.hold(err)
 		c.queue.done()
 	}()
+	if !k.question && !isAtOnce(ctx) {
+		if refusal := c.breaker.isOpen(); refusal != nil { // since the call was admitted
+			return reply{}, marked{refusal, errNotStarted}
+		}
+	}
 	start := time.Now()
 	defer func() { c.metrics.attempt(k.label(), r.status, err, time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(k.timeout, c.options.Timeout))

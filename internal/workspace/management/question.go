@@ -81,7 +81,7 @@ func (c *Client) askOnce(ctx context.Context, q call) error {
 	if err != nil {
 		return err
 	}
-	q.scrub, q.timeout = c.scrub, min(c.options.Timeout, probeAnswerWithin)
+	q.scrub, q.timeout, q.question = c.scrub, min(c.options.Timeout, probeAnswerWithin), true
 	_, err = c.attempt(ctx, q, path)
 	return err
 }

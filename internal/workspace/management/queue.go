@@ -47,17 +47,21 @@ var (
 )
 
 // isUnsent reports whether err tells of an attempt for which nothing was sent.
-func isUnsent(err error) bool { return errors.Is(err, errNoTurn) || errors.Is(err, errHeld) }
+func isUnsent(err error) bool { return errors.Is(err, errNoTurn) || errors.Is(err, ErrUnreachable) }
 
-// start waits for the caller's turn; done ends it.
-func (q *queue) start(ctx context.Context, class int) error {
+// start waits for the caller's turn, as the first of its class where that is asked for; done ends it.
+func (q *queue) start(ctx context.Context, class int, first bool) error {
 	turn := make(chan error, 1)
 	q.mu.Lock()
 	if err := q.refuses(ctx); err != nil {
 		q.mu.Unlock()
 		return err
 	}
-	q.waiting[class] = append(q.waiting[class], turn)
+	if first {
+		q.waiting[class] = slices.Insert(q.waiting[class], 0, turn)
+	} else {
+		q.waiting[class] = append(q.waiting[class], turn)
+	}
 	q.give()
 	q.mu.Unlock()
 	select {
