@@ -238,6 +238,8 @@ func (m *Machine) Decide(now time.Duration) Decision {
 		return d // others may have declared it dead
 	}
 	share := m.share()
+	// A relay that was frozen may have been declared dead, and sees of others first that they were.
+	mayTake := !m.leaves && now-m.heard < m.timing.Dead
 	for _, job := range m.jobs {
 		e := m.epochs[job]
 		switch {
@@ -250,7 +252,7 @@ func (m *Machine) Decide(now time.Duration) Decision {
 			if earlier, lost := m.lost[job]; lost {
 				d.Take[job] = Epoch{Rev: earlier.Rev, Number: max(earlier.Number, e.Number)}
 			}
-		case !m.leaves && m.free(e.Epoch) && (e.For == m.self || share[m.self] < m.most(share) || m.isNext(job, share)):
+		case mayTake && m.free(e.Epoch) && (e.For == m.self || share[m.self] < m.most(share) || m.isNext(job, share)):
 			d.Take[job] = e.Epoch
 			share[m.self]++
 		}

@@ -43,6 +43,26 @@ func TestOneHolderWrites(t *testing.T) {
 	}
 }
 
+// Of two frozen relays that were declared dead, one goes on, and sees first that the other one is dead.
+// It takes nothing from it until a heartbeat of its own has reached the table.
+func TestAFrozenRelayTakesNothing(t *testing.T) {
+	t.Parallel()
+	m := NewMachine("b", "", []string{"job"}, nil, Timing{Beat: DefaultTiming.Beat, Dead: DefaultTiming.Dead})
+	m.SawEpoch(0, "job", Epoch{Rev: 1, Number: 1, Holder: "a"})
+	m.SawBeat(0, "a", Beat{Rev: 2, Jobs: []string{"job"}})
+	require.True(t, m.Decide(0).Beat)
+	m.WroteBeat(0, 0, 0, Beat{Rev: 3, Jobs: []string{"job"}})
+	require.Empty(t, m.Decide(0).Take)
+
+	late := 16 * time.Second
+	m.SawBeat(late, "a", Beat{Rev: 4, Dead: true})
+	d := m.Decide(late)
+	require.Empty(t, d.Take)
+	require.True(t, d.Beat, "it asks whether it is dead, too")
+	m.WroteBeat(late, late, late, Beat{Rev: 5, Jobs: []string{"job"}})
+	require.Contains(t, m.Decide(late).Take, "job")
+}
+
 const (
 	faultsEnd = 60 * time.Second
 	recovery  = 20 * time.Second

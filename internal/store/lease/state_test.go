@@ -85,6 +85,9 @@ func TestAlone(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, beatOf(frozen).Dead, "it is not alone, and does nothing")
 		leave()
+		epoch, err := c.table.Get(t.Context(), epochKey+jobs(1)[0])
+		require.NoError(t, err)
+		require.NotZero(t, epoch.Rev)
 
 		others, err = Alone(t.Context(), c.table, DefaultTiming.Dead)
 		require.NoError(t, err)
@@ -92,5 +95,13 @@ func TestAlone(t *testing.T) {
 		frozen, err = c.table.Get(t.Context(), beatKey+"frozen")
 		require.NoError(t, err)
 		assert.True(t, beatOf(frozen).Dead)
+		_, err = c.table.Put(t.Context(), epoch.Key, []byte("{}"), store.If{Key: epoch.Key, Rev: epoch.Rev})
+		require.ErrorIs(t, err, store.ErrConflict, "the frozen one was about to take the job")
+		released, err := c.table.Get(t.Context(), epoch.Key)
+		require.NoError(t, err)
+		e, err := epochOf(released)
+		require.NoError(t, err)
+		assert.Empty(t, e.Holder)
+		assert.NotZero(t, e.Number)
 	})
 }
