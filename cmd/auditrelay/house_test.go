@@ -87,6 +87,7 @@ func floors() map[string]int {
 		"internal/ingest/connlimit":     0,
 		"internal/retry":                0,
 		"internal/plaintext":            0,
+		"internal/natsguard":            0,
 		"internal/trail/proof":          0,
 		"internal/store/durable":        0,
 		"internal/testbed/waiting":      0,

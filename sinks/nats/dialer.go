@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/natsguard"
 )
 
 // dialer makes connections. It is immutable.
@@ -145,7 +146,7 @@ func (w *wire) Dial(network, address string) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	w.conns = append(w.conns, conn)
-	return &guarded{Conn: conn}, nil
+	return natsguard.Conn(conn), nil
 }
 
 // failure is the error of the last dialled address, or nil.

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/natsguard"
 )
 
 const (
@@ -70,10 +72,11 @@ func connect(url string, opts ...nats.Option) (jetstream.JetStream, error) {
 
 // dialOptions say how the servers are reached.
 func dialOptions(ctx context.Context, cfg config.Journal) ([]nats.Option, error) {
-	opts := []nats.Option{nats.Name("auditrelay")}
+	timeout := nats.DefaultTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		opts = append(opts, nats.Timeout(time.Until(deadline)))
+		timeout = time.Until(deadline)
 	}
+	opts := []nats.Option{nats.Name("auditrelay"), nats.Timeout(timeout), nats.SetCustomDialer(&natsguard.Dialer{Dialer: net.Dialer{Timeout: timeout}})}
 	if cfg.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(cfg.CredentialsFile))
 	}

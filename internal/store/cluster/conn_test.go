@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // writeAuthority writes a certificate to file, and returns a pool of it.
@@ -53,4 +56,27 @@ func TestTheAuthoritiesOfTheServersAreFollowed(t *testing.T) {
 	got, err = all.RootCAsCB()
 	require.NoError(t, err)
 	assert.True(t, second.Equal(got))
+}
+
+// A server that announces a length without memory for it ends the connection, not the process.
+func TestAServerThatLiesAboutLengths(t *testing.T) {
+	t.Parallel()
+	told := make(lines, 100)
+	js, err := dial(t.Context(), config.Journal{URL: "nats://" + natstest.Lying(t, "MSG x 1 9223372036854775807\r\n")}, slog.New(slog.NewTextHandler(told, nil)))
+	require.NoError(t, err)
+	defer js.Conn().Close()
+	require.NoError(t, js.Conn().Publish("x", nil))
+	for !strings.Contains(<-told, "it is no NATS server") {
+	}
+}
+
+// lines are those of a log. What nobody waits for is left out.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
 }

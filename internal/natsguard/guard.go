@@ -1,4 +1,5 @@
-package nats
+// Package natsguard checks the lengths that a NATS server announces before its client believes them.
+package natsguard
 
 import (
 	"bytes"
@@ -15,9 +16,23 @@ const (
 	maxMessage = 64 << 20
 )
 
-// guarded is a connection of which the lengths are checked before the client reads them. The client
-// makes room for a message of any length that its line names, and ends the process where there is no
-// such length: a line of 30 bytes is enough. What comes by TLS or by a WebSocket cannot be seen here.
+// Dialer is that of a connection whose lengths are checked: see [Conn].
+type Dialer struct{ net.Dialer }
+
+// Dial implements nats.CustomDialer.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := d.Dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return Conn(conn), nil
+}
+
+// Conn checks the lengths on a new connection of a client. The client makes room for a message of any
+// length that its line names, and ends the process where there is no such length: a line of 30 bytes is
+// enough. What comes by TLS or by a WebSocket cannot be seen here.
+func Conn(conn net.Conn) net.Conn { return &guarded{Conn: conn} }
+
 type guarded struct {
 	net.Conn
 
