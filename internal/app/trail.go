@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/control/web"
 	"github.com/auditrelay/auditrelay/internal/ingest/connlimit"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/lease"
 	"github.com/auditrelay/auditrelay/internal/trail/audit"
 	"github.com/auditrelay/auditrelay/internal/trail/tiles"
 	"github.com/auditrelay/auditrelay/internal/trail/witness"
@@ -36,6 +37,11 @@ func (c *control) startTrail(ctx context.Context) (err error) {
 	o := TrailOptions(c.cfg())
 	o.Heartbeat = *c.cfg().Audit.Heartbeat
 	o.Logger, o.Registerer = c.log, c.reg
+	o.Certain = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lease.DefaultTiming.Dead) // then others have declared it dead
+		defer cancel()
+		return c.turn.Await(ctx)
+	}
 	if c.trail, err = audit.Open(ctx, c.store, o); err != nil {
 		return err
 	}

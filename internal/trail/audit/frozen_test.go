@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +55,32 @@ func TestACheckpointOfAFrozenRelayIsRefused(t *testing.T) {
 	appendEntries(t, frozen, 5, 6)
 	require.NoError(t, frozen.Sign(t.Context()))
 	requireWhole(t, other, 6)
+}
+
+// A relay that was frozen while its journal was moved away may add an entry to the old place. It signs none
+// of them, so that there is no second history under its key.
+func TestNothingIsSignedUnlessNobodyElseCanWrite(t *testing.T) {
+	t.Parallel()
+	st, _ := startStore(t, t.TempDir())
+	o := testOptions(t)
+	var dead atomic.Bool
+	o.Certain = func(ctx context.Context) error {
+		if dead.Load() {
+			return context.DeadlineExceeded
+		}
+		return ctx.Err()
+	}
+	trail := openTrail(t, st, o)
+	appendEntries(t, trail, 0, 2)
+	waitSigned(t, trail, 2)
+	dead.Store(true)
+	before := records(t, st, CheckpointsLog)
+	appendEntries(t, trail, 2, 3)
+	require.ErrorIs(t, trail.Sign(t.Context()), ErrUnavailable)
+	require.Equal(t, before, records(t, st, CheckpointsLog))
+	dead.Store(false)
+	require.NoError(t, trail.Sign(t.Context()))
+	requireWhole(t, trail, 3)
 }
 
 // A relay is frozen while it keeps what witnesses have signed, and another one signs more meanwhile.

@@ -69,6 +69,9 @@ func (t *Trail) signAll(ctx context.Context, stop bool) error {
 		if err != nil || d == nil {
 			return err
 		}
+		if err = t.options.certain(ctx); err != nil {
+			return err
+		}
 		if err = d.sign(ctx); err != nil { // the key may be far away, and appends go on meanwhile
 			return err
 		}
@@ -80,6 +83,16 @@ func (t *Trail) signAll(ctx context.Context, stop bool) error {
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
+}
+
+func (o *Options) certain(ctx context.Context) error {
+	if o.Certain == nil {
+		return nil
+	}
+	if err := o.Certain(ctx); err != nil {
+		return fmt.Errorf("%w: another relay may have taken it over: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // inTurn does something in the turn of a usable trail.

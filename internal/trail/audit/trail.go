@@ -70,6 +70,10 @@ type Options struct {
 	// Shared: other relays write the same logs, one at a time. The checkpoint next to this relay's
 	// key may be older than theirs then.
 	Shared bool
+	// Certain, where set, returns once no other relay can write the logs, and an error where that takes
+	// too long. It is asked between the draft of a checkpoint and its signature: what a relay that was
+	// frozen has added since, nobody else may know.
+	Certain func(context.Context) error
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
 	// Heartbeat is the longest time between two checkpoints, in whole seconds; the tree is
