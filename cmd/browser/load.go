@@ -56,7 +56,8 @@ func compareLoads(ctx context.Context, b *chrome, o options, dir string, r *repo
 		r.say("%-12d %10.0f %12.0f %10.1f %9.1f ms", pages, l.pushed, l.delivered, l.cpu, float64(l.slow.Microseconds())/1000)
 		all = append(all, l)
 	}
-	if most := 2 * all[0].cpu; all[1].cpu > most {
+	// The pages take some CPU to be opened, a larger part of a short load.
+	if most := 3 * all[0].cpu; all[1].cpu > most {
 		r.fail("a million events take %.1f s of the relay's CPU while pages follow them, more than %.1f", all[1].cpu, most)
 	}
 	return nil
