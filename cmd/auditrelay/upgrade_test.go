@@ -65,8 +65,10 @@ func TestAnUpgradeWithAStopThatFails(t *testing.T) {
 	r := startWithDescriptors(t, 1024)
 	pin := filepath.Join(r.dir, "data", "audit.key.checkpoint")
 	waiting.Until(t, func() bool { _, err := os.Stat(pin); return err == nil })
-	require.NoError(t, os.Remove(pin))
-	require.NoError(t, os.MkdirAll(filepath.Join(pin, "in the way"), 0o700))
+	waiting.Until(t, func() bool { // the relay may write it again in between
+		_ = os.Remove(pin)
+		return os.MkdirAll(filepath.Join(pin, "in the way"), 0o700) == nil
+	})
 	r.upgrade(t)
 	assert.Contains(t, r.said(), "it is replaced all the same")
 	code, err := r.push()
